@@ -1,0 +1,22 @@
+"""How close a PyTorch job runs to the speed of light of its hardware, inside TensorBoard.
+
+Importing this package is cheap: everything heavy is loaded on first use (TensorBoard imports it at every start).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "analyses", "open", "open_capture"]
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.api import analyses, open, open_capture
+
+
+def __getattr__(name: str) -> object:
+    if name in ("analyses", "open", "open_capture"):
+        from tb_sol_plugin import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,118 @@
+"""Every error the product raises on purpose.
+
+    SolError                     code            status
+    ├── BadQuery                 bad_query       400   a parameter that does not parse; names the field
+    ├── NotFound                 not_found       404   a run, worker, span, file or analysis that is not there
+    ├── StillLoading             still_loading   409   the capture is being read; carries the progress
+    ├── ReadOnlyView             forbidden       403   a route that was switched off
+    ├── Unavailable              unavailable     200   the recording lacks what an analysis needs (not a fault)
+    └── BadInput                 bad_input       422   a file that cannot be read
+        ├── NotATrace            not_a_trace     422   recognised, but not something to open
+        └── WorkerKilled         worker_killed   500   the process that read the file died or ran out of time
+
+Each error carries one sentence (`message`) and the next step for the reader (`hint`).
+Neither holds a local absolute path: `file` is logdir-relative or a base name.
+"""
+
+from __future__ import annotations
+
+
+class SolError(Exception):
+    """Base of all errors of the product.
+
+    `message` says what is wrong, `hint` says what to do next, `field` names the query field, `file` the input.
+    """
+
+    code = "error"
+    status = 500
+    exit_status = 1
+
+    def __init__(self, message: str, *, hint: str = "", field: str = "", file: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.field = field
+        self.file = file
+
+    def as_dict(self) -> dict[str, dict[str, str]]:
+        """The one JSON shape of an error on every surface."""
+        body = {"code": self.code, "message": self.message, "hint": self.hint}
+        if self.field:
+            body["field"] = self.field
+        if self.file:
+            body["file"] = self.file
+        return {"error": body}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process boundaries: rebuild from the keyword fields."""
+        return (_rebuild, (type(self), self.message, self.hint, self.field, self.file))
+
+    def line(self) -> str:
+        """One line for a terminal."""
+        where = f"{self.file}: " if self.file else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}{self.message}{hint}"
+
+
+def _rebuild(kind: type[SolError], message: str, hint: str, field: str, file: str) -> SolError:
+    return kind(message, hint=hint, field=field, file=file)
+
+
+class BadQuery(SolError):
+    """A query parameter that is unknown or does not parse."""
+
+    code = "bad_query"
+    status = 400
+    exit_status = 2
+
+
+class NotFound(SolError):
+    """A run, worker, span, file or analysis that does not exist here."""
+
+    code = "not_found"
+    status = 404
+
+
+class StillLoading(SolError):
+    """The capture is being read in another process."""
+
+    code = "still_loading"
+    status = 409
+
+
+class ReadOnlyView(SolError):
+    """A route that is switched off on this server."""
+
+    code = "forbidden"
+    status = 403
+
+
+class Unavailable(SolError):
+    """The recording lacks what an analysis needs: a plain answer, not a fault.
+
+    `message` is the reason ("recorded without record_shapes"), `hint` says how to record it.
+    """
+
+    code = "unavailable"
+    status = 200
+    exit_status = 3
+
+
+class BadInput(SolError):
+    """A file that cannot be read."""
+
+    code = "bad_input"
+    status = 422
+
+
+class NotATrace(BadInput):
+    """A file that was recognised as something else than a recording."""
+
+    code = "not_a_trace"
+
+
+class WorkerKilled(BadInput):
+    """The process that read the file died, ran out of memory or out of time."""
+
+    code = "worker_killed"
+    status = 500

@@ -1,0 +1,1 @@
+"""LAYER 3: arithmetic that analyses share: DataFrames in, DataFrames out."""

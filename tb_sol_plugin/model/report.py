@@ -1,0 +1,351 @@
+"""What an analysis answers: a Report of ordered Sections. Plain data, units attached, no HTML.
+
+Text fields may use `**bold**` and `` `code` ``; nothing else is markup, everything is escaped where it is shown.
+Numbers stand in base units (ns, bytes, FLOP); unknown is `None`, never 0 and never NaN.
+Colours stand as the light hex values of `model/palette.py`; surfaces with a dark theme map them one to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Scalar: TypeAlias = str | int | float | bool | None
+Show: TypeAlias = Literal["number", "bar", "share", "efficiency", "stack", "badge", "code", "symbol", "tree", "text", "shapes"]
+"""How a column is drawn.
+
+number      right-aligned, one unit per column         bar         in-cell bar left of the number, scale shared by the column
+share       a ratio as percent                         efficiency  bar in a track that ends at 100 %, plus percent
+stack       stacked bar of the columns in `parts`      badge       small bordered tag (bound, direction, flags)
+code        monospace name                             symbol      the kind's mark and the name
+tree        indented name with caret (needs `tree`)    text        plain text        shapes      tensor shapes, monospace, cut in the middle
+"""
+State: TypeAlias = Literal["estimated", "unverified", "flagged", "unknown", "lower_bound", "partial", "incomplete"]
+
+
+class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another analysis with a Selection. `query` holds query fields and, as `find`, a text filter for its table."""
+
+    analysis: str
+    query: dict[str, str] = {}
+    label: str = ""
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a number is not plainly measured."""
+
+    state: State
+    why: str = ""
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One column of a table.
+
+    unit: see `units.UNITS`. doc: one sentence that defines the number.
+    rank: 1 always shown, 2 hidden first when narrow, 3 only through the column chooser.
+    color: a member of the palette ("compute", "gemm", …) for bars; color_by: the column that names the member per row.
+    parts: columns stacked in a `stack` cell, each drawn in the palette colour of the same position in `part_colors`.
+    missing: why a null can stand here ("not recorded by AMD's tracer"), shown on hover of the dash.
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    doc: str = ""
+    show: Show = "number"
+    rank: int = 1
+    color: str = ""
+    color_by: str = ""
+    parts: tuple[str, ...] = ()
+    part_colors: tuple[str, ...] = ()
+    missing: str = ""
+
+
+class TreeSpec(msgspec.Struct, frozen=True):
+    """Names of the columns that make a table a tree: unique row id, parent id (null at a root)."""
+
+    id: str = "id"
+    parent: str = "parent"
+
+
+class Sort(msgspec.Struct, frozen=True):
+    """The order a table opens in."""
+
+    column: str
+    descending: bool = True
+
+
+class Section(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What every section has.
+
+    span: columns of the page's 12 (cards of 4 to 8 take the full width below 1180 px).
+    weight: headline (no card, top of the page), card, full. subtitle: one line after the title.
+    """
+
+    id: str
+    title: str
+    subtitle: str = ""
+    span: int = 12
+    weight: Literal["headline", "card", "full"] = "card"
+    error: str = ""
+    links: list[Link] = []
+
+
+class FactsSection(Section, tag="facts"):
+    """Named single values.
+
+    style: list (two columns), tiles (label, value, context), equation (first value = second x third …, then tiles),
+    split (values are exclusive parts of a whole: a bar with labelled chips), card (a small card with a heading).
+    notes: one line of context per value. colors: palette member per value. `text`: a sentence beside the values.
+    of: for a value that is a part, the name of the value that is its whole.
+    """
+
+    values: dict[str, Scalar] = {}
+    units: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    docs: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    colors: dict[str, str] = {}
+    marks: dict[str, Mark] = {}
+    value_links: dict[str, Link] = {}
+    hidden: list[str] = []
+    style: Literal["list", "tiles", "equation", "split", "card"] = "list"
+    text: str = ""
+
+
+class TableSection(Section, tag="table"):
+    """Rows in columns: `data[column][row]`.
+
+    key: the column whose value names a row in links and in figures. total: a first row over all rows.
+    last: row keys of rows that stand outside the sum (launched before the window …): always last, in quiet ink.
+    marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
+    footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
+    """
+
+    columns: list[Column] = []
+    data: dict[str, list[Scalar]] = {}
+    key: str = ""
+    tree: TreeSpec | None = None
+    sort: Sort | None = None
+    total: dict[str, Scalar] | None = None
+    last: list[str] = []
+    marks: dict[str, dict[str, Mark]] = {}
+    cell_links: dict[str, dict[str, Link]] = {}
+    row_links: dict[str, Link] = {}
+    filters: list[str] = []
+    footer: str = ""
+    empty: str = ""
+    truncated: int = 0
+
+
+class FigureSection(Section, tag="figure"):
+    """A Plotly figure `{"data": [...], "layout": {...}}` and one sentence that says what it shows.
+
+    table: id of the table section that holds the same numbers; linked traces carry its row keys in `customdata`.
+    height: pixels.
+    """
+
+    figure: dict[str, object] = {}
+    summary: str = ""
+    table: str = ""
+    height: int = 320
+
+
+class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One recommendation.
+
+    rule: stable id. saving_ns: ns per step that fixing it could save, at most; None where it cannot be said.
+    share: saving over the step. title: a plain sentence about the cause. evidence: one or two lines with numbers.
+    fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: unproven.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    saving_ns: int | None = None
+    share: float | None = None
+    fix: str = ""
+    link: Link | None = None
+    color: str = "other"
+    candidate: bool = False
+
+
+class FindingsSection(Section, tag="findings"):
+    """Findings, largest saving first. combined_ns: one bound over the union of the time they touch."""
+
+    findings: list[Finding] = []
+    combined_ns: int | None = None
+    empty: str = ""
+
+
+class TimelineSection(Section, tag="timeline"):
+    """Lanes and events of one window; the data is fetched by window."""
+
+    window_ns: tuple[int, int] = (0, 0)
+    source: str = ""
+
+
+AnySection: TypeAlias = FactsSection | TableSection | FigureSection | FindingsSection | TimelineSection
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line above the page: level info, warn or error; an optional link that says more."""
+
+    text: str
+    level: Literal["info", "warn", "error"] = "warn"
+    link: Link | None = None
+
+
+class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What one analysis says about one selection.
+
+    headline: the answer first, one sentence with the number that matters.
+    """
+
+    analysis: str
+    title: str
+    available: bool = msgspec.field(default=True)
+    headline: str = ""
+    selection: dict[str, Scalar] = {}
+    notices: list[Notice] = []
+    sections: list[AnySection] = []
+
+    # -- reading (notebook, tests, CLI) -------------------------------------------------------------------
+
+    def section(self, section_id: str) -> AnySection:
+        """The section of that id; KeyError names the ids there are."""
+        for section in self.sections:
+            if section.id == section_id:
+                return section
+        raise KeyError(f"no section {section_id!r}; there are {[s.id for s in self.sections]}")
+
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """All facts of the report by name, base units."""
+        return {k: v for s in self.sections if isinstance(s, FactsSection) for k, v in s.values.items()}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of every fact."""
+        return {k: v for s in self.sections if isinstance(s, FactsSection) for k, v in s.units.items()}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, in the order of the report."""
+        return [f for s in self.sections if isinstance(s, FindingsSection) for f in s.findings]
+
+    def table(self, section_id: str) -> "pandas.DataFrame":  # noqa: F821, UP037
+        """A table section as a DataFrame; `df.attrs["units"]` names the unit of each column."""
+        import pandas
+
+        section = self.section(section_id)
+        if not isinstance(section, TableSection):
+            raise KeyError(f"section {section_id!r} is a {type(section).__name__}, not a table")
+        frame = pandas.DataFrame(section.data, columns=[c.name for c in section.columns])
+        frame.attrs["units"] = {c.name: c.unit for c in section.columns}
+        return frame
+
+    def figure(self, section_id: str) -> "plotly.graph_objects.Figure":  # noqa: F821, UP037
+        """A figure section as a Plotly figure."""
+        import plotly.graph_objects as go
+
+        section = self.section(section_id)
+        if not isinstance(section, FigureSection):
+            raise KeyError(f"section {section_id!r} is a {type(section).__name__}, not a figure")
+        return go.Figure(section.figure, skip_invalid=True)
+
+
+class UnavailableReport(msgspec.Struct, kw_only=True):
+    """The answer of an analysis that lacks its input. Never an empty table."""
+
+    analysis: str
+    title: str
+    because: str
+    record_it_with: str
+    available: bool = False
+    selection: dict[str, Scalar] = {}
+    argument: str = ""
+
+
+def column_data(frame: "pandas.DataFrame", columns: Sequence[Column]) -> dict[str, list[Scalar]]:  # noqa: F821, UP037
+    """`frame` as plain lists in the order of `columns`; NaN, NaT, infinity and pandas' NA become None.
+
+    Extra columns of the frame are left out; a missing one is a KeyError (a wrong table is worse than no table).
+    """
+    return {c.name: plain_list(frame[c.name]) for c in columns}
+
+
+def plain_list(values: object) -> list[Scalar]:
+    """Any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    import numpy as np
+    import pandas as pd
+
+    series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(object)
+    if pd.api.types.is_float_dtype(series.dtype):
+        array = series.to_numpy(dtype="float64", na_value=np.nan)
+        good = np.isfinite(array)
+        return [v if ok else None for v, ok in zip(array.tolist(), good.tolist(), strict=True)]
+    if series.dtype == object or pd.api.types.is_string_dtype(series.dtype):
+        return [_plain(v) for v in series.tolist()]
+    if series.hasnans:
+        return [None if v is pd.NA else v for v in series.tolist()]
+    out: list[Scalar] = series.tolist()
+    return out
+
+
+def _plain(value: object) -> Scalar:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, str | bool | int):
+        return value
+    return None
+
+
+def make_table(
+    section_id: str,
+    title: str,
+    frame: "pandas.DataFrame",  # noqa: F821, UP037
+    columns: Sequence[Column],
+    **more: object,
+) -> TableSection:
+    """A table section from a DataFrame that has a column for each of `columns`."""
+    return TableSection(id=section_id, title=title, columns=list(columns), data=column_data(frame, columns), **more)  # type: ignore[arg-type]
+
+
+def encode(report: Report | UnavailableReport) -> bytes:
+    """Contract-shaped JSON: `kind` first in every section, `available` always there, no NaN."""
+    body = to_plain(report)
+    return msgspec.json.encode(body)
+
+
+def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
+    """The report as JSON-ready builtins, with the fields the contract promises even where they are defaults."""
+    body: dict[str, object] = msgspec.to_builtins(report)
+    if isinstance(report, UnavailableReport):
+        return body
+    body.setdefault("selection", {})
+    body["available"] = True
+    sections: list[dict[str, object]] = []
+    for section in report.sections:
+        plain: Mapping[str, object] = msgspec.to_builtins(section)
+        full = dict(plain)
+        if isinstance(section, TableSection):
+            full["columns"] = [
+                {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
+            ]
+            full["data"] = section.data
+        if isinstance(section, FactsSection):
+            full["values"], full["units"] = section.values, section.units
+        if isinstance(section, FindingsSection):
+            full["findings"] = msgspec.to_builtins(section.findings)
+        sections.append(full)
+    body["sections"] = sections
+    return body

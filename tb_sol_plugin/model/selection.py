@@ -1,0 +1,79 @@
+"""What is looked at. Every analysis has a Query; all share these fields."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Literal
+
+import msgspec
+
+from tb_sol_plugin.errors import BadQuery
+
+
+class Query(msgspec.Struct, kw_only=True, frozen=True):
+    """Fields that every analysis understands.
+
+    step: "" for the whole recording, one step ("12"), or a range ("12-15"), by the number in `ProfilerStep#N`.
+    device_limits: a device key of `devices.csv` that replaces the matched one ("" = as matched).
+    """
+
+    step: str = ""
+    device_limits: str = ""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One query field as the page, the CLI and OpenAPI show it. choices is empty for free text."""
+
+    name: str
+    type: Literal["text", "choice", "number", "flag"]
+    default: str
+    choices: tuple[str, ...] = ()
+    label: str = ""
+    doc: str = ""
+
+
+def fields(query: type[Query]) -> tuple[Field, ...]:
+    """The fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
+    docs = _docs(query)
+    hints = typing.get_type_hints(query)
+    out = []
+    for info in msgspec.structs.fields(query):
+        hint = hints[info.name]
+        default = "" if info.default is msgspec.NODEFAULT else str(info.default)
+        kind: Literal["text", "choice", "number", "flag"] = "text"
+        choices: tuple[str, ...] = ()
+        if typing.get_origin(hint) is Literal:
+            kind, choices = "choice", tuple(str(c) for c in typing.get_args(hint))
+        elif hint is bool:
+            kind = "flag"
+        elif hint in (int, float) or (isinstance(hint, types.UnionType) and set(typing.get_args(hint)) & {int, float}):
+            kind = "number"
+        out.append(Field(info.name, kind, default, choices, info.name.replace("_", " ").capitalize(), docs.get(info.name, "")))
+    return tuple(out)
+
+
+def _docs(query: type[Query]) -> dict[str, str]:
+    names = {f.name for f in msgspec.structs.fields(query)}
+    docs: dict[str, str] = {}
+    for base in reversed(query.__mro__):
+        for line in (base.__doc__ or "").splitlines():
+            name, colon, text = line.strip().partition(": ")
+            if colon and name in names:
+                docs[name] = text
+    return docs
+
+
+def parse(query: type[Query], raw: dict[str, str]) -> Query:
+    """A Query from strings. BadQuery names the field that is unknown or does not fit."""
+    known = {f.name: f for f in fields(query)}
+    for name in raw:
+        if name not in known:
+            raise BadQuery(f"unknown parameter {name!r}", hint=f"known: {', '.join(known)}", field=name)
+    try:
+        return msgspec.convert(raw, query, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`") if "$." in str(error) else ""
+        choices = known[field].choices if field in known else ()
+        hint = f"choose one of {', '.join(choices)}" if choices else "give a value of the right type"
+        raise BadQuery(f"parameter {field!r} does not fit: {raw.get(field, '')!r}", hint=hint, field=field) from None

@@ -1,0 +1,1 @@
+"""LAYER 3: logdir to Runs: scan, cache, load."""

@@ -1,0 +1,73 @@
+"""Declared tables: column names, types, units and one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: numpy dtype name, or "category" for dictionary-encoded strings; unit; one sentence."""
+
+    dtype: str
+    unit: str = ""
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's declaration. `row` says what one row is."""
+
+    name: str
+    row: str
+    fields: Mapping[str, Field]
+
+    def empty(self) -> pd.DataFrame:
+        """A table without rows and with every column."""
+        return self.frame({})
+
+    def frame(self, columns: Mapping[str, object]) -> pd.DataFrame:
+        """A DataFrame in declared order and types; zero copy where the types already fit.
+
+        Columns that are not given are filled with the type's "none": -1 for integers, NaN for floats, "" for categories.
+        Raises KeyError for a column that is not declared and ValueError for unequal lengths.
+        """
+        extra = set(columns) - set(self.fields)
+        if extra:
+            raise KeyError(f"table {self.name} has no column {sorted(extra)}")
+        lengths = {len(v) for v in columns.values()}  # type: ignore[arg-type]
+        if len(lengths) > 1:
+            raise ValueError(f"table {self.name}: columns of different lengths {sorted(lengths)}")
+        length = lengths.pop() if lengths else 0
+        out: dict[str, object] = {}
+        for name, field in self.fields.items():
+            value = columns.get(name)
+            out[name] = _none(field, length) if value is None else _typed(value, field)
+        frame = pd.DataFrame(out, copy=False)
+        frame.attrs["units"] = {n: f.unit for n, f in self.fields.items()}
+        return frame
+
+
+def _none(field: Field, length: int) -> object:
+    if field.dtype == "category":
+        return pd.Categorical.from_codes(np.zeros(length, np.int32), categories=pd.Index([""], dtype=object))
+    kind = np.dtype(field.dtype)
+    if kind.kind == "f":
+        return np.full(length, np.nan, kind)
+    if kind.kind == "b":
+        return np.zeros(length, bool)
+    return np.full(length, -1, kind)
+
+
+def _typed(value: object, field: Field) -> object:
+    if field.dtype == "category":
+        if isinstance(value, pd.Categorical):
+            return value
+        if isinstance(value, pd.Series) and isinstance(value.dtype, pd.CategoricalDtype):
+            return value.array
+        return pd.Categorical(value)
+    return np.asarray(value, dtype=field.dtype)

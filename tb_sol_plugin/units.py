@@ -1,0 +1,75 @@
+"""The units a number can carry and how a person reads them.
+
+The frontend mirrors `human` in `frontend/src/units.ts`; `tests/golden/units.json` holds both to the same answers.
+
+Units
+    ns       integer nanoseconds            B        bytes                 FLOP     floating point operations
+    B/s      bytes per second               FLOP/s   operations per second FLOP/B   arithmetic intensity
+    count    a whole number                 ratio    1.0 shown as 100 %    %        already in percent
+    MHz      clock                          ""       no unit: text, ids, versions
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+UNITS: Final = ("", "ns", "B", "FLOP", "B/s", "FLOP/s", "FLOP/B", "count", "ratio", "%", "MHz")
+
+NARROW: Final = "\u202f"
+"""Narrow no-break space: between thousands, and between a number and its unit."""
+MINUS: Final = "\u2212"
+
+_SI: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
+_TIME: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+
+
+def scale_of(value: float, unit: str) -> tuple[float, str]:
+    """The divisor and the name of the unit a person would pick for `value` (base units)."""
+    steps = _TIME if unit == "ns" else tuple((f, p + unit) for f, p in _SI)
+    if unit not in ("ns", "B", "FLOP", "B/s", "FLOP/s"):
+        return (0.01, "%") if unit == "ratio" else (1.0, "" if unit == "count" else unit)
+    magnitude = abs(value)
+    best = steps[0]
+    for step in steps:
+        if magnitude >= step[0] * 0.9995:
+            best = step
+    return best
+
+
+def digits(value: float) -> int:
+    """Decimals for up to four significant digits: 0 from 1 000, 1 from 100, 2 from 1, 3 below."""
+    magnitude = abs(value)
+    if magnitude >= 999.95:
+        return 0
+    if magnitude >= 99.995:
+        return 1
+    return 2 if magnitude >= 0.9995 else 3
+
+
+def number(value: float, decimals: int) -> str:
+    """`value` with thousands separated by a narrow space and a real minus sign."""
+    text = f"{abs(value):,.{decimals}f}".replace(",", NARROW)
+    negative = value < 0 and any(c not in "0.\u202f" for c in text)
+    return (MINUS if negative else "") + text
+
+
+def human(value: float | int | None, unit: str = "") -> str:
+    """`value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "—"
+    if unit == "count":
+        return number(value, 0)
+    if unit in ("ratio", "%"):
+        percent = value * 100.0 if unit == "ratio" else float(value)
+        if 0 < abs(percent) < 0.05:
+            return f"< 0.1{NARROW}%"
+        return number(percent, 1) + NARROW + "%"
+    if value == 0:
+        return f"0{NARROW}{unit}" if unit else "0"
+    factor, name = scale_of(float(value), unit)
+    scaled = float(value) / factor
+    decimals = 0 if unit == "ns" and name == "ns" else digits(scaled)
+    if unit == "B" and name == "B":
+        decimals = 0
+    return number(scaled, decimals) + (NARROW + name if name else "")
