@@ -1,0 +1,26 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of recorded traces handed in from outside; skips where it is absent."""
+    folder = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
+    if not folder.is_dir():
+        pytest.skip(f"no recorded traces at {folder}; set TB_SOL_TRACES to run the tests marked real")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests never touch the user's cache; one cache per test session keeps them quick."""
+    base = tmp_path_factory.getbasetemp() / "tb-sol-cache"
+    monkeypatch.setenv("TB_SOL_CACHE_DIR", str(base))
