@@ -1,0 +1,162 @@
+"""The compiled loops of `tree` and of number parsing. Compiled once, kept in numba's cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def tie_kernel(key, order, end, rank):  # type: ignore[no-untyped-def]
+    """Insertion sort inside runs of equal key: end descending, rank, position. In place on `order`."""
+    n = len(order)
+    i = 1
+    while i < n:
+        if key[i] != key[i - 1]:
+            i += 1
+            continue
+        low = i - 1
+        high = i
+        while high < n and key[high] == key[low]:
+            high += 1
+        for j in range(low + 1, high):
+            item = order[j]
+            k = j - 1
+            while k >= low:
+                other = order[k]
+                if end[other] < end[item] or (end[other] == end[item] and rank[other] > rank[item]):
+                    order[k + 1] = other
+                    k -= 1
+                else:
+                    break
+            order[k + 1] = item
+        i = high
+
+
+@njit(cache=True, nogil=True)
+def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
+    n = len(start)
+    parent = np.full(n, -1, np.int32)
+    depth = np.zeros(n, np.int32)
+    last = np.zeros(n, np.int32)
+    clipped = np.zeros(n, np.bool_)
+    stack = np.zeros(1024, np.int32)
+    top = 0
+    current = -1
+    for i in range(n):
+        if thread[i] != current:
+            while top > 0:
+                top -= 1
+                last[stack[top]] = i
+            current = thread[i]
+        while top > 0 and end[stack[top - 1]] <= start[i]:
+            top -= 1
+            last[stack[top]] = i
+        if top > 0:
+            above = stack[top - 1]
+            parent[i] = above
+            depth[i] = depth[above] + 1
+            clipped[i] = end[i] > end[above]
+        if top == len(stack):
+            bigger = np.zeros(2 * top, np.int32)
+            bigger[:top] = stack
+            stack = bigger
+        stack[top] = i
+        top += 1
+    while top > 0:
+        top -= 1
+        last[stack[top]] = n
+    return parent, depth, last, clipped
+
+
+@njit(cache=True, nogil=True)
+def nearest_kernel(mask, parent, end, rows, times):  # type: ignore[no-untyped-def]
+    out = np.full(len(rows), -1, np.int32)
+    for i in range(len(rows)):
+        row = rows[i]
+        while row >= 0:
+            if mask[row] and end[row] > times[i]:
+                out[i] = row
+                break
+            row = parent[row]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, out):  # type: ignore[no-untyped-def]
+    seen = np.full(len(out) if grouped else 1, -1, np.int64)
+    for i in range(len(rows)):
+        row = rows[i]
+        while row >= 0:
+            if end[row] > times[i]:
+                if not grouped:
+                    out[row] += values[i]
+                else:
+                    g = group[row]
+                    if g >= 0 and seen[g] != i:
+                        seen[g] = i
+                        out[g] += values[i]
+            row = parent[row]
+
+
+@njit(cache=True, nogil=True)
+def decimal_kernel(text, out, status):  # type: ignore[no-untyped-def]
+    """Comma-separated decimal numbers in microseconds to int64 nanoseconds.
+
+    status per number: 0 fine, 1 more than three decimals (rounded half up), 2 not plain (the caller parses it),
+    3 empty. Returns how many numbers were found.
+    """
+    n = len(text)
+    count = 0
+    i = 0
+    while i <= n and count < len(out):
+        negative = False
+        whole = np.int64(0)
+        frac = np.int64(0)
+        places = 0
+        digits = 0
+        extra = False
+        up = False
+        odd = False
+        dot = False
+        begin = i
+        while i < n and text[i] != 44:
+            c = text[i]
+            if 48 <= c <= 57:
+                if not dot:
+                    whole = whole * 10 + (c - 48)
+                    digits += 1
+                elif places < 3:
+                    frac = frac * 10 + (c - 48)
+                    places += 1
+                else:
+                    if places == 3:
+                        up = c >= 53
+                    places += 1
+                    extra = True
+            elif c == 46 and not dot:
+                dot = True
+            elif c == 45 and i == begin:
+                negative = True
+            else:
+                odd = True
+            i += 1
+        if i == begin:
+            status[count] = 3
+            out[count] = 0
+        elif odd or digits == 0 or digits > 15:
+            status[count] = 2
+            out[count] = 0
+        else:
+            k = places
+            while k < 3:
+                frac *= 10
+                k += 1
+            value = whole * 1000 + frac
+            if up:
+                value += 1
+            out[count] = -value if negative else value
+            status[count] = 1 if extra else 0
+        count += 1
+        i += 1
+    return count

@@ -1,0 +1,99 @@
+"""Trees as arrays over rows in preorder: nesting by a stack, sums over subtrees, walks to ancestors.
+
+Rows are sorted by (thread, start, longest first); the rows of a subtree are `[row, end[row])` and `parent[row] < row`.
+A stack is needed: real events end after the event that encloses them (rounding, other recorders), so a method
+that trusts the ends, level by level, gives a wrong tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.tables._kernels import nearest_kernel, nest_kernel, sum_to_ancestors_kernel, tie_kernel
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+
+def preorder(thread: Rows, start: Ints, end: Ints, rank: npt.NDArray[np.int8]) -> Ints:
+    """Order of rows by thread, start, end descending, rank, then position. O(n log n), quick on nearly sorted input.
+
+    thread: small non-negative integers. rank: which of two equal intervals is the outer one (lower first).
+    """
+    if len(start) == 0:
+        return np.zeros(0, np.int64)
+    low = int(start.min())
+    span = int(start.max()) - low + 1
+    if span * (int(thread.max()) + 1) < 2**62:
+        key = thread.astype(np.int64) * span + (start - low)
+        order = np.argsort(key, kind="stable")
+        tie_kernel(key[order], order, end, rank)
+        return order
+    return np.lexsort((rank, -end, start, thread))
+
+
+def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
+    """(parent, depth, subtree end, clipped) of rows in preorder.
+
+    parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
+    clipped: the row ends after its parent.
+    """
+    return nest_kernel(thread, start, end)
+
+
+def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.generic]:
+    """Sum of `values` over each row's subtree, itself included, by one prefix sum. Integers stay exact."""
+    kind = np.float64 if values.dtype.kind == "f" else np.int64
+    prefix = np.zeros(len(values) + 1, kind)
+    np.cumsum(values, out=prefix[1:])
+    out: npt.NDArray[np.generic] = prefix[end] - prefix[:-1]
+    return out
+
+
+def child_sum(values: npt.NDArray[np.generic], parent: Rows) -> npt.NDArray[np.generic]:
+    """Sum of `values` over each row's direct children."""
+    has = parent >= 0
+    kind = np.float64 if values.dtype.kind == "f" else np.int64
+    out = np.zeros(len(parent), kind)
+    if has.any():
+        np.add.at(out, parent[has], values[has].astype(kind))
+    return out
+
+
+def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
+    """Duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
+    end = start + duration
+    has = parent >= 0
+    covered = np.zeros(len(start), np.int64)
+    if has.any():
+        inside = np.minimum(end[has], end[parent[has]]) - start[has]
+        np.add.at(covered, parent[has], np.maximum(inside, 0))
+    out: Ints = np.maximum(duration - covered, 0)
+    return out
+
+
+def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:
+    """For each of `rows` the innermost row of `mask` among itself and its ancestors whose end lies after `times`.
+
+    rows: -1 gives -1. end: end time of every row. times: one per entry of `rows`, the moment that must be contained
+    (ancestors start no later by construction).
+    """
+    return nearest_kernel(mask, parent, end, rows.astype(np.int32), times)
+
+
+def sum_to_ancestors(
+    rows: Rows, times: Ints, values: npt.NDArray[np.generic], parent: Rows, end: Ints, group: Rows | None = None
+) -> npt.NDArray[np.generic]:
+    """Add each value to its row and to every ancestor whose interval contains its time.
+
+    rows: host row per value, -1 skipped. end: end time per host row. Exact also where events overlap in part,
+    which a sum over preorder ranges is not. With `group` (int per host row, -1 none) the sums are per group
+    and a value counts once per group however often the group nests in itself; without it they are per row.
+    """
+    size = len(parent) if group is None else (int(group.max()) + 1 if len(group) else 0)
+    out = np.zeros(size, np.float64 if values.dtype.kind == "f" else np.int64)
+    use = group if group is not None else np.zeros(0, np.int32)
+    sum_to_ancestors_kernel(rows.astype(np.int32), times, values.astype(out.dtype), parent, end, use.astype(np.int32), group is not None, out)
+    return out
