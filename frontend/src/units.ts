@@ -1,0 +1,119 @@
+// How a person reads a number. A mirror of `tb_sol_plugin/units.py`; `tests/golden/units.json` holds both to the same answers.
+
+export const NARROW = "\u202f";
+export const MINUS = "\u2212";
+
+export interface Scale {
+  factor: number;
+  name: string;
+}
+
+const SI: [number, string][] = [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"], [1e15, "P"], [1e18, "E"]];
+const TIME: [number, string][] = [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]];
+const SCALED = new Set(["ns", "B", "FLOP", "B/s", "FLOP/s"]);
+
+/** The divisor and the name of the unit a person would pick for `value` (base units). */
+export function scaleOf(value: number, unit: string): Scale {
+  if (!SCALED.has(unit)) {
+    return unit === "ratio" ? { factor: 0.01, name: "%" } : { factor: 1, name: unit === "count" ? "" : unit };
+  }
+  const steps: [number, string][] = unit === "ns" ? TIME : SI.map(([f, p]) => [f, p + unit]);
+  const magnitude = Math.abs(value);
+  let best = steps[0]!;
+  for (const step of steps) if (magnitude >= step[0] * 0.9995) best = step;
+  return { factor: best[0], name: best[1] };
+}
+
+/** Decimals for up to four significant digits: 0 from 1 000, 1 from 100, 2 from 1, 3 below. */
+export function digits(value: number): number {
+  const magnitude = Math.abs(value);
+  if (magnitude >= 999.95) return 0;
+  if (magnitude >= 99.995) return 1;
+  return magnitude >= 0.9995 ? 2 : 3;
+}
+
+/** A finite magnitude with `decimals` digits; an exact tie goes to the even digit, as Python's formatting does. */
+function fixed(magnitude: number, decimals: number): string {
+  if (magnitude >= 1e15) return BigInt(Math.round(magnitude)).toString() + (decimals ? "." + "0".repeat(decimals) : "");
+  const text = magnitude.toFixed(decimals);
+  const exact = magnitude.toFixed(100);
+  const cut = exact.length - 100 + decimals;
+  if (!/^50*$/.test(exact.slice(cut))) return text;
+  const last = text.replace(".", "").at(-1)!;
+  if (Number(last) % 2 === 0) return text;
+  const down = exact.slice(0, decimals === 0 ? cut - 1 : cut);
+  return down;
+}
+
+/** `value` with thousands separated by a narrow space and a real minus sign. */
+export function number(value: number, decimals: number): string {
+  const [whole, part] = fixed(Math.abs(value), decimals).split(".") as [string, string | undefined];
+  const text = whole.replace(/\B(?=(\d{3})+$)/g, NARROW) + (part ? "." + part : "");
+  return (value < 0 && /[1-9]/.test(text) ? MINUS : "") + text;
+}
+
+/** The number and its unit apart, so that the unit can be set in quieter ink. */
+export function humanParts(value: number | null | undefined, unit = ""): { text: string; unit: string } {
+  if (value === null || value === undefined || !Number.isFinite(value)) return { text: "—", unit: "" };
+  if (unit === "count") return { text: number(value, 0), unit: "" };
+  if (unit === "ratio" || unit === "%") {
+    const percent = unit === "ratio" ? value * 100 : value;
+    if (Math.abs(percent) > 0 && Math.abs(percent) < 0.05) return { text: "< 0.1", unit: "%" };
+    return { text: number(percent, 1), unit: "%" };
+  }
+  if (value === 0) return { text: "0", unit };
+  const { factor, name } = scaleOf(value, unit);
+  const scaled = value / factor;
+  const whole = (unit === "ns" && name === "ns") || (unit === "B" && name === "B");
+  return { text: number(scaled, whole ? 0 : digits(scaled)), unit: name };
+}
+
+/** `value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash. */
+export function human(value: number | null | undefined, unit = ""): string {
+  const parts = humanParts(value, unit);
+  return parts.unit ? parts.text + NARROW + parts.unit : parts.text;
+}
+
+/** One unit and one count of decimals for a whole column, so that the points line up. */
+export interface ColumnScale extends Scale {
+  decimals: number;
+}
+
+/** The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits. */
+export function columnScale(values: readonly (number | null | undefined)[], unit: string): ColumnScale {
+  const known: number[] = [];
+  let top = 0;
+  for (const v of values) {
+    if (typeof v !== "number" || !Number.isFinite(v) || v === 0) continue;
+    const a = Math.abs(v);
+    if (a > top) top = a;
+    known.push(a);
+  }
+  if (unit === "count") return { factor: 1, name: "", decimals: 0 };
+  if (unit === "ratio") return { factor: 0.01, name: "%", decimals: 1 };
+  if (unit === "%") return { factor: 1, name: "%", decimals: 1 };
+  if (!known.length) return { ...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit), decimals: 0 };
+  const { factor, name } = scaleOf(top, unit);
+  if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
+  if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
+  known.sort((a, b) => a - b);
+  const middle = known[known.length >> 1]! / factor;
+  const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
+  return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, 3)) };
+}
+
+/** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */
+export function inColumn(value: number, scale: ColumnScale): string {
+  if (value === 0) return "0";
+  const scaled = value / scale.factor;
+  const step = 10 ** -scale.decimals;
+  if (Math.abs(scaled) < step / 2) return (scaled < 0 ? "> " + MINUS : "< ") + number(step, scale.decimals);
+  return number(scaled, scale.decimals);
+}
+
+/** The value in base units, every digit: for tooltips and copying. */
+export function exact(value: number, unit: string): string {
+  if (unit === "ratio") return `${value * 100}${NARROW}%`;
+  const text = Number.isInteger(value) ? number(value, 0) : String(value).replace("-", MINUS);
+  return unit && unit !== "count" ? text + NARROW + unit : text;
+}

@@ -1,0 +1,40 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { columnScale, exact, human, inColumn, NARROW } from "../src/units";
+
+const vector = JSON.parse(readFileSync(new URL("../../tests/golden/units.json", import.meta.url), "utf8")) as [number | null, string, string][];
+
+describe("units", () => {
+  test("GIVEN the shared vector WHEN formatted here THEN every answer is Python's", () => {
+    expect(vector.length).toBeGreaterThan(500);
+    const wrong = vector.filter(([value, unit, text]) => human(value, unit) !== text).map(([v, u, t]) => [v, u, t, human(v, u)]);
+    expect(wrong).toEqual([]);
+  });
+
+  test("GIVEN times of one column WHEN scaled THEN one unit and one count of decimals", () => {
+    const scale = columnScale([551_450_000, 262_420_000, 10_040_000, 9_000_000, 1_870_000], "ns");
+    expect([scale.name, scale.decimals]).toEqual(["ms", 2]);
+    expect(inColumn(551_450_000, scale)).toBe("551.45");
+    expect(inColumn(1_870_000, scale)).toBe("1.87");
+  });
+
+  test("GIVEN zero and nearly zero WHEN shown in a column THEN they differ", () => {
+    const scale = { factor: 1e6, name: "ms", decimals: 2 };
+    expect(inColumn(0, scale)).toBe("0");
+    expect(inColumn(4_000, scale)).toBe("< 0.01");
+    expect(inColumn(5_000, scale)).toBe("0.01");
+  });
+
+  test("GIVEN counts WHEN scaled THEN whole; GIVEN ratios THEN percent with one decimal", () => {
+    expect(inColumn(4205, columnScale([4205, 1], "count"))).toBe(`4${NARROW}205`);
+    expect(inColumn(0.2906, columnScale([0.29, 1], "ratio"))).toBe("29.1");
+  });
+
+  test("GIVEN a column without a known value WHEN scaled THEN it still has a unit", () => {
+    expect(columnScale([null, null], "ns").name).toBe("ms");
+  });
+
+  test("GIVEN a value WHEN shown exactly THEN all digits in base units", () => {
+    expect(exact(1_211_200_001, "ns")).toBe(`1${NARROW}211${NARROW}200${NARROW}001${NARROW}ns`);
+  });
+});

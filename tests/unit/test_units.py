@@ -1,0 +1,50 @@
+"""The formatter, held by hand to what a person expects and by a shared vector to the frontend's mirror."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.units import MINUS, NARROW, UNITS, human
+
+VECTOR = Path(__file__).parent.parent / "golden" / "units.json"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1_211_000_000, "ns", "1.21 s"),
+        (160_049_999, "ns", "160.0 ms"),
+        (999_950, "ns", "1.00 ms"),
+        (7, "ns", "7 ns"),
+        (3.35e12, "B/s", "3.35 TB/s"),
+        (989.4e12, "FLOP/s", "989.4 TFLOP/s"),
+        (5185, "count", "5 185"),
+        (0.132, "ratio", "13.2 %"),
+        (1.273, "ratio", "127.3 %"),
+        (0.0004, "ratio", "< 0.1 %"),
+        (0, "ns", "0 ns"),
+        (-478_400_000, "ns", "-478.4 ms"),
+        (12, "", "12.00"),
+    ],
+)
+def test_a_number_reads_as_a_person_writes_it(value: float, unit: str, text: str) -> None:
+    """GIVEN a value in base units WHEN it is formatted THEN unit, digits, spaces and sign are those of the design."""
+    assert human(value, unit) == text.replace(" ", NARROW).replace("<" + NARROW, "< ").replace("-", MINUS)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_unknown_is_a_dash_and_never_zero(value: float | None) -> None:
+    """GIVEN an unknown value WHEN it is formatted THEN it is an em dash in every unit."""
+    assert {human(value, unit) for unit in UNITS} == {"—"}
+
+
+def test_the_shared_vector_is_what_python_says() -> None:
+    """GIVEN the vector the frontend is tested against WHEN Python formats it again THEN nothing differs, and every unit is in it."""
+    rows = json.loads(VECTOR.read_text(encoding="utf-8"))
+    assert len(rows) > 500
+    assert {row[1] for row in rows} == set(UNITS)
+    assert [(value, unit, human(value, unit)) for value, unit, _ in rows] == [tuple(row) for row in rows]
