@@ -105,12 +105,12 @@ def covered_until(spans: Spans, at: npt.ArrayLike) -> Int:
 
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     """Length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
-    return np.maximum(covered_until(spans, end) - covered_until(spans, start), 0)
+    return np.asarray(np.maximum(covered_until(spans, end) - covered_until(spans, start), 0), np.int64)
 
 
 def _cells(a: Spans, b: Spans) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """All end points in order, and for each whether the cell that begins there lies in a and in b."""
-    points = np.unique(np.concatenate((*a, *b)))
+    points = np.asarray(np.unique(np.concatenate((*a, *b))), np.int64)
     return points, _holds(a, points), _holds(b, points)
 
 

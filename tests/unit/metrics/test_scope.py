@@ -1,0 +1,85 @@
+"""What a step query selects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.selection import Query
+
+
+@pytest.fixture
+def three_steps() -> Capture:
+    """Steps 7, 8, 9 of 100 ns on the host; one kernel each, one launched before the window, one outside every step."""
+    return Capture(
+        Facts("test", "x.json", 0, extent_ns=(0, 400)),
+        {
+            "steps": S.STEPS.frame({
+                "number": [7, 8, 9], "host_start_ns": [10, 110, 210], "host_end_ns": [110, 210, 310],
+                "start_ns": [10, 130, 210], "end_ns": [130, 210, 340], "complete": [True, True, False],
+            }),
+            "device": S.DEVICE.frame({"start_ns": [0, 20, 120, 220, 380], "duration_ns": [5, 110, 10, 120, 5], "step": [-1, 0, 1, 2, -1]}),
+            "host": S.HOST.frame({"start_ns": [5, 10, 110, 200, 309, 310], "duration_ns": [1, 1, 1, 1, 1, 1]}),
+        },
+    )  # fmt: skip
+
+
+def test_the_whole_recording_holds_every_row(three_steps):
+    found = scope(three_steps, Query())
+    assert found.device.all() and found.host.all()
+    assert (found.window_ns, found.steps, found.step_count, found.label) == ((0, 400), (7, 8, 9), 3, "whole recording")
+    assert found.whole
+
+
+def test_one_step_holds_what_it_launched(three_steps):
+    # WHEN step 7 is asked for THEN its kernel counts although it ends after the host's step, and the window says so
+    found = scope(three_steps, Query(step="7"))
+    assert found.device.tolist() == [False, True, False, False, False]
+    assert found.host.tolist() == [False, True, False, False, False, False]
+    assert (found.window_ns, found.step_count, found.label) == ((10, 130), 1, "step 7, 1 of 3")
+
+
+@pytest.mark.parametrize("text", ["8-9", "9-8", " 8 – 9 ", "8:12"])
+def test_a_range_holds_its_steps(three_steps, text):
+    found = scope(three_steps, Query(step=text))
+    assert found.device.tolist() == [False, False, True, True, False]
+    assert found.host.tolist() == [False, False, True, True, True, False]
+    assert (found.window_ns, found.steps, found.label) == ((130, 340), (8, 9), "steps 8–9, 2 of 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("6", "recorded: 7–9"), ("20-30", "recorded: 7–9"), ("seven", "12-15"), ("1-2-3", "12-15"), ("-1", "12-15")]
+)
+def test_an_unknown_step_names_the_field_and_what_there_is(three_steps, text, hint):
+    with pytest.raises(BadQuery) as error:
+        scope(three_steps, Query(step=text))
+    assert error.value.field == "step" and hint in error.value.hint
+
+
+def test_without_steps_the_recording_is_one():
+    # GIVEN a recording with the one pseudo-step
+    capture = Capture(
+        Facts("test", "x", 0, pseudo_step=True),
+        {"steps": S.STEPS.frame({"number": [-1], "start_ns": [0], "end_ns": [9]}),
+         "device": S.DEVICE.frame({"start_ns": [3], "duration_ns": [6], "step": [0]})},
+    )  # fmt: skip
+    found = scope(capture, Query())
+    assert (found.window_ns, found.steps, found.step_count) == ((3, 9), (), 1)
+    with pytest.raises(BadQuery, match="no step 0"):
+        scope(capture, Query(step="0"))
+
+
+def test_an_empty_capture_has_an_empty_window():
+    found = scope(Capture(Facts("test", "x", 0), {}), Query())
+    assert found.window_ns == (0, 0) and found.window_length_ns == 0 and found.step_count == 1
+
+
+def test_a_scope_is_made_once(three_steps):
+    assert scope(three_steps, Query(step="8")) is scope(three_steps, Query(step=" 8 "))
+    calls = []
+    assert [memo(three_steps, "k", lambda: calls.append(1) or 4) for _ in range(2)] == [4, 4]
+    assert calls == [1]
