@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Event: TypeAlias = "dict[str, Json]"
 BASE_NS = 1_700_000_000_000_000_000
 ORIGIN_NS = 1_000_000_000_000
@@ -219,7 +219,8 @@ class TraceBuilder:
                    out_elements: int | None = None, correlation: int | None = None, stream: int = 20, device: int = 0,
                    kernel: str = "", args: Mapping[str, Json] | None = None) -> Event:  # fmt: skip
         """An NCCL kernel with its recorded arguments; `name` is the collective's ("allreduce")."""
-        spelled = kernel or f"ncclDevKernel_{name.title().replace('reduce', 'Reduce')}_Sum_{dtype}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        title = name.title().replace("reduce", "Reduce").replace("gather", "Gather")
+        spelled = kernel or f"ncclDevKernel_{title}_Sum_{dtype}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
         nccl: dict[str, Json] = {
             "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements if out_elements is None else out_elements,
             "Group size": group_size, "dtype": dtype, "In split size": "[]", "Out split size": "[]", "Process Group Name": "0",
@@ -237,8 +238,8 @@ class TraceBuilder:
 
     # -- points and flows -------------------------------------------------------------------------------------
 
-    def memory(self, at: int, bytes: int, *, address: int | None = 0x7F0000000000, allocated: int | None = None, reserved: int | None = None,
-               device_type: int = 1, device_id: int = 0, thread: int | None = None) -> Event:  # fmt: skip
+    def memory(self, at: int, bytes: int, *, address: int | None = 0x7F0000000000, allocated: int | None = None,
+               reserved: int | None = None, device_type: int = 1, device_id: int = 0, thread: int | None = None) -> Event:  # fmt: skip
         """A [memory] instant: an allocation of `bytes`, or a free when negative."""
         args: dict[str, Json] = {
             "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": bytes, "Addr": address, "Device Id": device_id,
@@ -276,7 +277,7 @@ class TraceBuilder:
         parts = [*head, body] if events_last else [body, *head]
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
-    def bytes(self) -> bytes:
+    def data(self) -> bytes:
         """The file's bytes, not compressed."""
         return self.text().encode()
 
@@ -284,7 +285,7 @@ class TraceBuilder:
         """Write to `path`, gzipped where it ends in `.gz`; the same events give the same bytes."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        data = self.bytes()
+        data = self.data()
         target.write_bytes(gzip.compress(data, 9, mtime=0) if target.suffix == ".gz" else data)
         return target
 
