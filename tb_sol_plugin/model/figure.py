@@ -1,0 +1,93 @@
+"""Plotly figure dictionaries with one look: built in Python, drawn in a browser, a notebook or an exported page.
+
+Colours are the light values of `model/palette.py`; a dark surface maps them one to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+from typing import Final, TypeAlias
+
+from tb_sol_plugin.model.palette import MARKS, light
+from tb_sol_plugin.units import NARROW, human, scale_of
+
+Plain: TypeAlias = dict[str, object]
+
+FONT: Final = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
+MONO: Final = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace'
+
+
+def axis(title: str = "", **more: object) -> Plain:
+    """One axis of the template: a quiet grid, no zero line, no tick marks. `more` goes over it."""
+    base: Plain = {
+        "title": {"text": title, "font": {"size": 12, "color": light("ink-3")}, "standoff": 8},
+        "gridcolor": light("line"),
+        "zeroline": False,
+        "linecolor": light("line-strong"),
+        "showline": True,
+        "ticks": "",
+        "tickfont": {"size": 11.5, "color": light("ink-3")},
+        "automargin": True,
+    }
+    return base | more
+
+
+def figure(data: Sequence[Plain], *, x: Plain | None = None, y: Plain | None = None, **layout: object) -> Plain:
+    """A figure of traces and two axes in the common template. `layout` goes over it."""
+    base: Plain = {
+        "font": {"family": FONT, "size": 12, "color": light("ink-2")},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 58, "r": 14, "t": 10, "b": 46},
+        "showlegend": False,
+        "separators": "." + NARROW,
+        "bargap": 0.3,
+        "hoverlabel": {
+            "bgcolor": light("surface"),
+            "bordercolor": light("line-strong"),
+            "font": {"color": light("ink"), "size": 12},
+            "align": "left",
+        },
+        "xaxis": x if x is not None else axis(),
+        "yaxis": y if y is not None else axis(),
+    }
+    return {"data": list(data), "layout": base | layout}
+
+
+def fill(token: str) -> Plain:
+    """The `marker` of a filled mark in a palette colour: idle is hatched, fills lighter than 3:1 get an outline."""
+    marker: Plain = {"color": light(token), "line": {"width": 0.8, "color": light("surface")}}
+    if token == "idle":
+        hatch: Plain = {"shape": "/", "fgcolor": light("idle-hatch"), "bgcolor": light("idle"), "size": 6, "solidity": 0.3}
+        marker["pattern"] = hatch | {"fillmode": "replace"}
+    if token in ("memset", "Memset", "norm", "elementwise"):
+        marker["line"] = {"width": 0.8, "color": light("ink-2")}
+    return marker
+
+
+def symbol(token: str) -> str:
+    """Plotly's marker symbol of a kind or a direction."""
+    return MARKS.get(token, MARKS["other"])
+
+
+def time_scale(longest_ns: float) -> tuple[float, str]:
+    """(divisor, unit) in which a person reads an axis that ends at `longest_ns`."""
+    return scale_of(max(longest_ns, 1.0), "ns")
+
+
+def decades(low: float, high: float, unit: str) -> Plain:
+    """Tick labels of a logarithmic axis in base units (`B/s`, `FLOP/s`): the decades only, with their unit."""
+    values = [10.0**p for p in range(floor(log10(max(low, 1e-12))), ceil(log10(max(high, 1e-12))) + 1)]
+    return {"type": "log", "tickvals": values, "ticktext": [human(v, unit) for v in values]}
+
+
+def sizes(low: float, high: float) -> Plain:
+    """Tick labels of a logarithmic axis of byte sizes, in powers of 8: 8 B, 64 B, 512 B, 4 KiB …"""
+    names = ("B", "KiB", "MiB", "GiB", "TiB")
+    values = [8**p for p in range(14) if max(low, 1) / 8 <= 8**p <= high * 8]
+    text = []
+    for value in values:
+        step = min((value.bit_length() - 1) // 10, 4)
+        text.append(f"{value >> (10 * step)}{NARROW}{names[step]}")
+    return {"type": "log", "tickvals": values, "ticktext": text}

@@ -1,0 +1,33 @@
+"""The common look of figures."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.palette import light
+
+
+def test_a_figure_is_one_plotly_accepts():
+    # GIVEN a bar in the colour of idle, with the template around it
+    plain = F.figure([{"type": "bar", "x": [1], "y": [2], "marker": F.fill("idle")}], x=F.axis("ms"), barmode="stack")
+    # THEN Plotly validates every property, and idle is hatched
+    built = go.Figure(plain)
+    assert built.data[0].marker.pattern.shape == "/"
+    assert built.layout.xaxis.title.text == "ms" and built.layout.barmode == "stack"
+    assert built.layout.font.color == light("ink-2")
+
+
+def test_sizes_are_labelled_in_powers_of_eight():
+    found = F.sizes(1, 1 << 20)
+    assert found["tickvals"][:4] == [1, 8, 64, 512]
+    assert found["ticktext"][:4] == ["1\u202fB", "8\u202fB", "64\u202fB", "512\u202fB"]
+    assert found["ticktext"][4:8] == ["4\u202fKiB", "32\u202fKiB", "256\u202fKiB", "2\u202fMiB"]
+
+
+def test_decades_carry_their_unit():
+    assert F.decades(2e6, 5e7, "B/s")["ticktext"] == ["1.00\u202fMB/s", "10.00\u202fMB/s", "100.0\u202fMB/s"]
+
+
+def test_the_axis_unit_follows_the_longest_time():
+    assert F.time_scale(2_500_000) == (1e6, "ms") and F.time_scale(0) == (1.0, "ns")
