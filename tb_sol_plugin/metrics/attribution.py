@@ -1,0 +1,205 @@
+"""Device work credited to host events: by its launch, to the rows around the launch, and through backward links.
+
+Sums are plain sums of durations unless a name says `union`. Rows are row numbers of the capture's host and device tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+NO_OPERATOR = "(no operator)"
+BEFORE = "(launched before the window)"
+NO_RECORD = "(no launch record)"
+
+
+@dataclass(frozen=True)
+class Host:
+    """Columns of the host table as arrays; `stop` is start + duration in ns."""
+
+    kind: npt.NDArray[np.int8]
+    thread: Rows
+    start: Ints
+    duration: Ints
+    stop: Ints
+    parent: Rows
+    end: Rows
+
+
+def host(capture: Capture) -> Host:
+    """The host table as arrays, once per capture."""
+
+    def make() -> Host:
+        t = capture.host
+        start, duration = t["start_ns"].to_numpy(), t["duration_ns"].to_numpy()
+        return Host(
+            t["kind"].to_numpy(),
+            t["thread"].to_numpy(),
+            start,
+            duration,
+            start + duration,
+            t["parent"].to_numpy(),
+            t["end"].to_numpy(),
+        )
+
+    return memo(capture, ("attribution.host",), make)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Per device row: the launching call's host row (-1 none) and the moment the call starts (ns; 0 where there is none)."""
+
+    call: Rows
+    time: Ints
+
+
+def launches(capture: Capture) -> Launch:
+    """Where and when each device event was launched."""
+
+    def make() -> Launch:
+        call = capture.device["call"].to_numpy()
+        h = host(capture)
+        if not len(h.start):
+            return Launch(np.full(len(call), -1, np.int32), np.zeros(len(call), np.int64))
+        return Launch(call, np.where(call >= 0, h.start[np.maximum(call, 0)], 0))
+
+    return memo(capture, ("attribution.launches",), make)
+
+
+def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False) -> Rows:
+    """Innermost host row of a kind around each of `rows` at `times` (default: the row's own start); -1 gives -1.
+
+    strict: among the ancestors only, without the row itself.
+    """
+    h = host(capture)
+    from_rows = np.asarray(rows, np.int32)
+    if not len(h.start):
+        return np.full(len(from_rows), -1, np.int32)
+    safe = np.maximum(from_rows, 0)
+    at = h.start[safe] if times is None else np.asarray(times, np.int64)
+    if strict:
+        from_rows = np.where(from_rows >= 0, h.parent[safe], -1).astype(np.int32)
+    return tree.nearest(h.kind == kind, h.parent, h.stop, from_rows, at)
+
+
+def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
+    """Per host row of one of `kinds`: its duration less its children among those kinds, whatever stands between; else 0.
+
+    A child that ends after its parent is clipped at the parent's end. Never negative. Unit ns.
+    """
+    h = host(capture)
+    mask = np.isin(h.kind, kinds)
+    rows = np.flatnonzero(mask).astype(np.int32)
+    out = np.zeros(len(h.start), np.int64)
+    if not len(rows):
+        return out
+    up = np.where(h.parent[rows] >= 0, h.parent[rows], -1).astype(np.int32)
+    above = tree.nearest(mask, h.parent, h.stop, up, h.start[rows])
+    place = np.full(len(h.start), -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
+    out[rows] = tree.self_time(h.start[rows], h.duration[rows], parent)
+    return out
+
+
+def inclusive(capture: Capture, rows: Rows, times: Ints, values: npt.NDArray[np.generic], group: Rows) -> npt.NDArray[np.generic]:
+    """Sum of `values` per group over all groups around (row, time), each value once per group.
+
+    rows: host row per value (-1 skipped). group: group per host row, -1 outside every group.
+    """
+    h = host(capture)
+    if not len(h.start):
+        return np.zeros(0, values.dtype)
+    return tree.sum_to_ancestors(rows, times, values, h.parent, h.stop, group)
+
+
+def sum_by(group: npt.ArrayLike, values: npt.NDArray[np.generic], size: int) -> npt.NDArray[np.generic]:
+    """Sum of `values` per group 0..size-1; -1 is left out. Integers stay exact."""
+    codes = np.asarray(group)
+    keep = codes >= 0
+    out = np.zeros(size, np.float64 if values.dtype.kind == "f" else np.int64)
+    np.add.at(out, codes[keep], values[keep])
+    return out
+
+
+def union_by(group: npt.ArrayLike, start: Ints, stop: Ints, size: int) -> Ints:
+    """Length of the union of intervals per group 0..size-1, in ns; -1 is left out. O(n log n)."""
+    codes = np.asarray(group, np.int64)
+    out = np.zeros(size, np.int64)
+    keep = np.flatnonzero((codes >= 0) & (stop > start))
+    if not len(keep):
+        return out
+    names, dense = np.unique(codes[keep], return_inverse=True)
+    first, last = start[keep], stop[keep]
+    low, stride = int(first.min()), int(last.max()) - int(first.min()) + 1
+    per_pass = max((2**62) // stride, 1)
+    for begin in range(0, len(names), per_pass):
+        use = (dense >= begin) & (dense < begin + per_pass)
+        shift = (dense[use] - begin).astype(np.int64) * stride - low
+        a, b = iv.union(first[use] + shift, last[use] + shift)
+        np.add.at(out, names[begin + a // stride], b - a)
+    return out
+
+
+def backward_root(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> Rows:
+    """Innermost linked backward root around each host row, -1 where there is none."""
+    h = host(capture)
+    from_rows = np.asarray(rows, np.int32)
+    roots = capture.tables["backward"]["backward"].to_numpy()
+    if not len(h.start) or not len(roots):
+        return np.full(len(from_rows), -1, np.int32)
+    mask = np.zeros(len(h.start), bool)
+    mask[roots] = True
+    at = h.start[np.maximum(from_rows, 0)] if times is None else np.asarray(times, np.int64)
+    return tree.nearest(mask, h.parent, h.stop, from_rows, at)
+
+
+def forward_of(capture: Capture) -> Rows:
+    """Per host row that is a linked backward root: the forward operator it belongs to, the latest to start; else -1."""
+
+    def make() -> Rows:
+        h = host(capture)
+        links = capture.tables["backward"]
+        forward, backward = links["forward"].to_numpy(), links["backward"].to_numpy()
+        out = np.full(len(h.start), -1, np.int32)
+        order = np.argsort(h.start[forward], kind="stable") if len(forward) else np.zeros(0, np.int64)
+        out[backward[order]] = forward[order]
+        return out
+
+    return memo(capture, ("attribution.forward_of",), make)
+
+
+def forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> tuple[Rows, Rows]:
+    """(forward operator, backward root) for host rows that run inside a linked backward root; -1 for the others."""
+    root = backward_root(capture, rows, times)
+    forward = forward_of(capture)
+    if not len(forward):
+        return np.full(len(root), -1, np.int32), root
+    return np.where(root >= 0, forward[np.maximum(root, 0)], -1).astype(np.int32), root
+
+
+def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]]:
+    """Device rows without an owner, by reason: `inside` (launched outside every owner), before the window, no launch record.
+
+    Reasons without a row are left out.
+    """
+    link = capture.device["link"].to_numpy()
+    free = owner < 0
+    masks = [
+        (inside, free & (link != S.BEFORE_WINDOW) & (link != S.NO_RECORD)),
+        (BEFORE, free & (link == S.BEFORE_WINDOW)),
+        (NO_RECORD, free & (link == S.NO_RECORD)),
+    ]
+    return [(name, mask) for name, mask in masks if mask.any()]
