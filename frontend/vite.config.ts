@@ -1,8 +1,19 @@
 // One ES module and one stylesheet, no hashes in names, nothing minified: a reader can open what TensorBoard serves.
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vite";
+
+const palette = readFileSync(new URL("src/palette.json", import.meta.url), "utf8");
 
 export default defineConfig({
   base: "./",
+  plugins: [
+    {
+      name: "palette",
+      generateBundle() {
+        this.emitFile({ type: "asset", fileName: "palette.json", source: palette });
+      },
+    },
+  ],
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
     outDir: "../tb_sol_plugin/static",

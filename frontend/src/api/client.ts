@@ -1,0 +1,64 @@
+// The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
+import type { Analyses, ErrorBody, Progress, Report, Runs, Unavailable } from "./types";
+
+/** What a recording is addressed by; empty parts are left out. */
+export interface Where {
+  run: string;
+  worker?: string;
+  span?: string;
+}
+
+/** An answer that is not the one asked for: the server's error object, or the browser's word on the network. */
+export class ApiError extends Error {
+  constructor(
+    readonly body: ErrorBody,
+    readonly status: number,
+    readonly progress: Progress | null = null,
+  ) {
+    super(body.message);
+  }
+
+  /** The recording is being read: ask again. */
+  get loading(): boolean {
+    return this.status === 409 && this.body.code === "still_loading";
+  }
+}
+
+/** `path?name=value` with empty values left out. */
+export function address(path: string, query: Record<string, string | undefined>): string {
+  const parts = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
+  const text = parts.map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v!)}`).join("&");
+  return text ? `${path}?${text}` : path;
+}
+
+async function ask<T>(url: string, init: RequestInit): Promise<T> {
+  let reply: Response;
+  try {
+    reply = await fetch(url, init);
+  } catch (cause) {
+    if (init.signal?.aborted) throw cause;
+    throw new ApiError({ code: "unreachable", message: "The server does not answer.", hint: "Is it still running? The page tries again when asked." }, 0);
+  }
+  const text = await reply.text();
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw new ApiError({ code: "not_json", message: `The server answered ${reply.status} without JSON.`, hint: text.slice(0, 200) }, reply.status);
+  }
+  if (reply.ok) return body as T;
+  const failed = body as { error?: ErrorBody; progress?: Progress };
+  throw new ApiError(failed.error ?? { code: "error", message: `The server answered ${reply.status}.` }, reply.status, failed.progress ?? null);
+}
+
+const get = <T>(url: string, signal?: AbortSignal): Promise<T> => ask<T>(url, signal ? { signal } : {});
+const where = (w: Where): Record<string, string | undefined> => ({ run: w.run, worker: w.worker, span: w.span });
+
+export const getRuns = (signal?: AbortSignal): Promise<Runs> => get<Runs>("api/v1/runs", signal);
+export const getAnalyses = (w: Where | null, signal?: AbortSignal): Promise<Analyses> =>
+  get<Analyses>(address("api/v1/analyses", w ? where(w) : {}), signal);
+export const getReport = (name: string, w: Where, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
+  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...where(w), ...query }), signal);
+export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
+export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
+export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));

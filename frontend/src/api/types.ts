@@ -1,0 +1,240 @@
+// The shapes the server answers with. The report half mirrors `tb_sol_plugin/model/report.py`; fields at their default are left out on the wire.
+
+export type Scalar = string | number | boolean | null;
+export type Show = "number" | "bar" | "share" | "efficiency" | "stack" | "badge" | "code" | "symbol" | "tree" | "text" | "shapes";
+export type MarkState = "estimated" | "unverified" | "flagged" | "unknown" | "lower_bound" | "partial" | "incomplete";
+
+export interface Link {
+  analysis: string;
+  query?: Record<string, string>;
+  label?: string;
+}
+
+export interface Mark {
+  state: MarkState;
+  why?: string;
+}
+
+export interface Column {
+  name: string;
+  label: string;
+  unit?: string;
+  doc?: string;
+  show?: Show;
+  rank?: number;
+  color?: string;
+  color_by?: string;
+  parts?: string[];
+  part_colors?: string[];
+  missing?: string;
+}
+
+interface SectionBase {
+  id: string;
+  title: string;
+  subtitle?: string;
+  span?: number;
+  weight?: "headline" | "card" | "full";
+  error?: string;
+  links?: Link[];
+}
+
+export interface FactsSection extends SectionBase {
+  kind: "facts";
+  values: Record<string, Scalar>;
+  units?: Record<string, string>;
+  labels?: Record<string, string>;
+  docs?: Record<string, string>;
+  notes?: Record<string, string>;
+  colors?: Record<string, string>;
+  marks?: Record<string, Mark>;
+  value_links?: Record<string, Link>;
+  hidden?: string[];
+  style?: "list" | "tiles" | "equation" | "split" | "card";
+  text?: string;
+}
+
+export interface TableSection extends SectionBase {
+  kind: "table";
+  columns: Column[];
+  data: Record<string, Scalar[]>;
+  key?: string;
+  tree?: { id: string; parent: string } | null;
+  sort?: { column: string; descending?: boolean } | null;
+  total?: Record<string, Scalar> | null;
+  last?: string[];
+  marks?: Record<string, Record<string, Mark>>;
+  cell_links?: Record<string, Record<string, Link>>;
+  row_links?: Record<string, Link>;
+  filters?: string[];
+  footer?: string;
+  empty?: string;
+  truncated?: number;
+}
+
+export interface FigureSection extends SectionBase {
+  kind: "figure";
+  figure: { data?: Record<string, unknown>[]; layout?: Record<string, unknown> };
+  summary?: string;
+  table?: string;
+  height?: number;
+}
+
+export interface Finding {
+  rule: string;
+  title: string;
+  evidence: string;
+  saving_ns?: number | null;
+  share?: number | null;
+  fix?: string;
+  link?: Link | null;
+  color?: string;
+  candidate?: boolean;
+}
+
+export interface FindingsSection extends SectionBase {
+  kind: "findings";
+  findings: Finding[];
+  combined_ns?: number | null;
+  empty?: string;
+}
+
+export interface TimelineSection extends SectionBase {
+  kind: "timeline";
+  window_ns?: [number, number];
+  source?: string;
+}
+
+export type Section = FactsSection | TableSection | FigureSection | FindingsSection | TimelineSection;
+
+export interface Notice {
+  text: string;
+  level?: "info" | "warn" | "error";
+  link?: Link | null;
+}
+
+export interface Report {
+  analysis: string;
+  title: string;
+  available: true;
+  headline?: string;
+  selection?: Record<string, Scalar>;
+  notices?: Notice[];
+  sections: Section[];
+}
+
+export interface Unavailable {
+  analysis: string;
+  title: string;
+  available: false;
+  because: string;
+  record_it_with: string;
+  argument?: string;
+}
+
+export interface ErrorBody {
+  code: string;
+  message: string;
+  hint?: string;
+  field?: string;
+  file?: string;
+}
+
+export interface Progress {
+  bytes?: number;
+  total?: number;
+  events?: number;
+  stage?: string;
+  elapsed_s?: number;
+  queue_position?: number | null;
+}
+
+export interface Span {
+  name: string;
+  label?: string;
+  file?: string;
+  size?: number;
+  mtime?: number;
+  state?: "new" | "queued" | "loading" | "ready" | "error";
+  error?: ErrorBody | null;
+}
+
+export interface Worker {
+  name: string;
+  rank?: number | null;
+  spans: Span[];
+}
+
+export interface Run {
+  name: string;
+  workers: Worker[];
+}
+
+export interface Rejected {
+  file: string;
+  size?: number | null;
+  what?: string;
+  note?: string;
+}
+
+export interface Scan {
+  state: "scanning" | "done" | "error";
+  files?: number;
+  directories?: number;
+  elapsed_ms?: number;
+  roots?: string[];
+  stopped?: string | null;
+  errors?: (string | ErrorBody)[];
+}
+
+export interface Runs {
+  scan: Scan;
+  runs: Run[];
+  rejected?: Rejected[];
+  features?: { original?: boolean; bind_all?: boolean; version?: string };
+}
+
+export interface QueryField {
+  name: string;
+  type: "text" | "choice" | "number" | "flag";
+  default?: string;
+  choices?: string[];
+  label?: string;
+  doc?: string;
+}
+
+export interface AnalysisInfo {
+  name: string;
+  title: string;
+  question?: string;
+  group?: string;
+  order?: number;
+  icon?: string;
+  available?: boolean;
+  because?: string;
+  record_it_with?: string;
+  argument?: string;
+  fields?: QueryField[];
+}
+
+export interface Step {
+  number: number;
+  name?: string;
+  start_ns?: number;
+  duration_ns?: number;
+  complete?: boolean;
+}
+
+export interface DeviceInfo {
+  key?: string;
+  name?: string;
+  method?: string;
+  unverified?: string[];
+}
+
+export interface Analyses {
+  analyses: AnalysisInfo[];
+  steps?: Step[];
+  device?: DeviceInfo | null;
+  devices?: string[];
+}

@@ -1,0 +1,187 @@
+// What the server said: the runs, the pages of the chosen recording, the report of the page. Asks again while a recording is read,
+// never while the page is hidden.
+import { batch, computed, effect, signal, type Signal } from "@preact/signals";
+import * as api from "../api/client";
+import type { Analyses, AnalysisInfo, Progress, Report, Runs, Unavailable } from "../api/types";
+import { choose, type Chosen } from "./select";
+import { onVisible } from "./host";
+import { change, page, view } from "./view";
+
+/** One thing asked for. `key` names what was asked; `value` may still be of the key before, while `state` is waiting. */
+export interface Asked<T> {
+  key: string;
+  state: "idle" | "waiting" | "loading" | "ready" | "error";
+  value: T | null;
+  of: string;
+  error: api.ApiError | null;
+  progress: Progress | null;
+  since: number;
+}
+
+const idle = <T>(): Asked<T> => ({ key: "", state: "idle", value: null, of: "", error: null, progress: null, since: 0 });
+
+export const runs = signal<Asked<Runs>>(idle());
+export const pages = signal<Asked<Analyses>>(idle());
+export const report = signal<Asked<Report | Unavailable>>(idle());
+export const catalogue = signal<AnalysisInfo[]>([]);
+export const visible = signal(true);
+const attempt = signal(0);
+
+export const choice = computed(() => (runs.value.value ? choose(runs.value.value, view.value) : null));
+export const chosen = computed<Chosen | null>(() => (choice.value?.state === "chosen" ? choice.value.chosen : null));
+export const where = computed<api.Where | null>(() => {
+  const c = chosen.value;
+  return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
+});
+const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, attempt.value]) : ""));
+const query = computed(() => ({ ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
+const reportKey = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([page.value, whereKey.value, query.value]) : ""));
+
+export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? null);
+
+/** When the shown recording was read, and whether its file has changed since. */
+export const stamp = signal("");
+export const stale = computed(() => {
+  const span = chosen.value?.span;
+  return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
+});
+
+/** Asks for everything about the shown recording again. */
+export function readAgain(): void {
+  remembered.clear();
+  batch(() => {
+    attempt.value++;
+    stamp.value = "";
+  });
+}
+
+const remembered = new Map<string, Report | Unavailable>();
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const timer = window.setTimeout(done, ms);
+    signal.addEventListener("abort", () => { window.clearTimeout(timer); done(); }, { once: true });
+  });
+}
+
+async function awake(signal: AbortSignal): Promise<void> {
+  while (!visible.peek() && !signal.aborted) await pause(400, signal);
+}
+
+/** Asks until an answer that is not "still loading", telling the progress in between. */
+async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: AbortSignal) => Promise<T>, stop: AbortSignal): Promise<T | null> {
+  slot.value = { ...slot.peek(), key, state: "waiting", error: null, progress: null, since: performance.now() };
+  for (let wait = 250; !stop.aborted; wait = Math.min(wait * 1.3, 1000)) {
+    await awake(stop);
+    try {
+      const value = await ask(stop);
+      if (stop.aborted) return null;
+      slot.value = { ...slot.peek(), key, of: key, state: "ready", value, progress: null };
+      return value;
+    } catch (error) {
+      if (stop.aborted) return null;
+      if (!(error instanceof api.ApiError)) throw error;
+      if (!error.loading) {
+        slot.value = { ...slot.peek(), key, state: "error", error, progress: null };
+        return null;
+      }
+      slot.value = { ...slot.peek(), key, state: "loading", error, progress: error.progress };
+      await pause(wait, stop);
+    }
+  }
+  return null;
+}
+
+/** Reads the list of runs once more; the page keeps what it shows. */
+export async function refreshRuns(): Promise<void> {
+  try {
+    const value = await api.getRuns();
+    runs.value = { ...runs.peek(), key: "runs", of: "runs", state: "ready", value, error: null };
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error;
+    runs.value = { ...runs.peek(), key: "runs", state: "error", error };
+  }
+}
+
+/** TensorBoard's reload, or the button: look for new files, then read the list. */
+export async function rescan(): Promise<void> {
+  try {
+    await api.postRescan();
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error;
+  }
+  for (let i = 0; i < 40; i++) {
+    await refreshRuns();
+    if (runs.peek().value?.scan.state !== "scanning") return;
+    await new Promise((done) => window.setTimeout(done, 250));
+  }
+}
+
+/** Stops reading the chosen recording. */
+export async function cancel(): Promise<void> {
+  if (where.peek()) await api.postCancel(where.peek()!).catch(() => undefined);
+}
+
+async function watchRuns(): Promise<void> {
+  const never = new AbortController().signal;
+  runs.value = { ...idle(), key: "runs", state: "waiting", since: performance.now() };
+  for (;;) {
+    await awake(never);
+    await refreshRuns();
+    const now = runs.peek();
+    if (now.state === "error") return;
+    const scanning = now.value!.scan.state === "scanning";
+    const reading = pages.peek().state === "loading";
+    const empty = !now.value!.runs.length;
+    await pause(scanning ? 500 : reading ? 1000 : empty ? 4000 : 15_000, never);
+  }
+}
+
+/** Starts asking. Called once. */
+export function startData(): void {
+  onVisible((now) => { visible.value = now; });
+  void watchRuns();
+  api.getAnalyses(null).then((all) => { catalogue.value = all.analyses; }, () => undefined);
+
+  let stopPages = new AbortController();
+  effect(() => {
+    const key = whereKey.value;
+    stopPages.abort();
+    if (!key) return;
+    stopPages = new AbortController();
+    const w = where.peek()!;
+    const span = chosen.peek()!.span;
+    void follow(pages, key, (s) => api.getAnalyses(w, s), stopPages.signal).then((value) => {
+      if (!value) return;
+      catalogue.value = value.analyses;
+      stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
+    });
+  });
+
+  let stopReport = new AbortController();
+  effect(() => {
+    const key = reportKey.value;
+    stopReport.abort();
+    if (!key) return;
+    stopReport = new AbortController();
+    const known = remembered.get(key);
+    if (known) {
+      report.value = { ...idle(), key, of: key, state: "ready", value: known };
+      return;
+    }
+    const [name, w, q] = [page.peek(), where.peek()!, query.peek()];
+    void follow(report, key, (s) => api.getReport(name, w, q, s), stopReport.signal).then((value) => {
+      if (!value) return;
+      remembered.set(key, value);
+      if (remembered.size > 12) remembered.delete(remembered.keys().next().value!);
+    });
+  });
+
+  // The address names what is shown, so that the same link shows it again when newer runs have come.
+  effect(() => {
+    const c = chosen.value;
+    if (!c) return;
+    const full = { run: c.run.name, worker: c.run.workers.length > 1 ? c.worker.name : view.peek().worker, span: c.worker.spans.length > 1 ? c.span.name : view.peek().span };
+    if (full.run !== view.peek().run || full.worker !== view.peek().worker || full.span !== view.peek().span) change(full, "quiet");
+  });
+}
