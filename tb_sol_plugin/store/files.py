@@ -1,0 +1,206 @@
+"""Walking a root and reading heads of files: `os.scandir` for local folders, fsspec for everything else."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tb_sol_plugin.store.places import Root
+
+HEAD = 65_536
+"""Bytes (unpacked) by which a file's kind is told."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file found below a root. `file` is relative to the root, with `/`; `path` opens."""
+
+    file: str
+    path: str
+    size: int
+    mtime: float
+
+
+class Budget:
+    """How much a scan may do. `over` is the reason it stopped, None while it may go on."""
+
+    def __init__(self, seconds: float, files: int) -> None:
+        self.deadline = time.monotonic() + seconds if seconds else float("inf")
+        self.files_left = files or 1 << 62
+        self.seconds = seconds
+        self.limit = files
+        self.over: str | None = None
+
+    def spend(self, files: int = 1) -> bool:
+        """Account for `files` looked at; False when the scan has to stop."""
+        self.files_left -= files
+        if self.over is None and self.files_left < 0:
+            self.over = f"stopped after {self.limit:,} files"
+        if self.over is None and time.monotonic() > self.deadline:
+            self.over = f"stopped after {self.seconds:g} s"
+        return self.over is None
+
+
+@dataclass
+class Walked:
+    """Running counts of a walk, and what went wrong (already without local paths)."""
+
+    files: int = 0
+    directories: int = 0
+    errors: list[str] | None = None
+
+    def error(self, text: str) -> None:
+        self.errors = [*(self.errors or []), text][:50]
+
+
+def walk(root: Root, budget: Budget, counts: Walked, options: Mapping[str, object]) -> Iterator[Entry]:
+    """All files below `root`, nearest folders first, until the budget is spent. Errors are counted, not raised."""
+    if root.local:
+        yield from _walk_local(root, budget, counts)
+    else:
+        yield from _walk_remote(root, budget, counts, options)
+
+
+def _walk_local(root: Root, budget: Budget, counts: Walked) -> Iterator[Entry]:
+    if os.path.isfile(root.url):
+        stat = os.stat(root.url)
+        counts.files += 1
+        yield Entry(shown(os.path.basename(root.url)), root.url, stat.st_size, stat.st_mtime)
+        return
+    linked: set[tuple[int, int]] = set()
+    pending: deque[tuple[str, str, tuple[tuple[int, int], ...]]] = deque([(root.url, "", ())])
+    while pending:
+        folder, below, above = pending.popleft()
+        try:
+            stat = os.stat(folder)
+            entries = sorted(os.scandir(folder), key=lambda e: e.name)
+        except OSError as error:
+            counts.error(f"{below or root.label}: {error.strerror or type(error).__name__}")
+            continue
+        counts.directories += 1
+        here = (*above, (stat.st_dev, stat.st_ino))
+        for entry in entries:
+            name = f"{below}/{entry.name}" if below else entry.name
+            try:
+                if entry.is_dir():
+                    if not (entry.is_symlink() and _seen(entry, here, linked)):
+                        pending.append((entry.path, name, here))
+                    continue
+                info = entry.stat()
+            except OSError as error:
+                if not entry.is_symlink():
+                    counts.error(f"{name}: {error.strerror or type(error).__name__}")
+                continue
+            counts.files += 1
+            if not budget.spend():
+                return
+            if entry.is_file():
+                yield Entry(shown(name), entry.path, info.st_size, info.st_mtime)
+        if not budget.spend(0):
+            return
+
+
+def shown(name: str) -> str:
+    """A file name as text that can be sent: bytes that are not UTF-8 are replaced."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _seen(entry: os.DirEntry[str], above: tuple[tuple[int, int], ...], linked: set[tuple[int, int]]) -> bool:
+    """Loop guard: a link to a folder above it, or to a folder another link has led to, is not followed."""
+    stat = entry.stat()
+    key = (stat.st_dev, stat.st_ino)
+    if key in above or key in linked:
+        return True
+    linked.add(key)
+    return False
+
+
+def _walk_remote(root: Root, budget: Budget, counts: Walked, options: Mapping[str, object]) -> Iterator[Entry]:
+    import fsspec
+
+    try:
+        fs, base = fsspec.core.url_to_fs(root.url, **options)
+        fs.invalidate_cache()
+        found = fs.find(base, withdirs=False, detail=True)
+    except ImportError as error:
+        counts.error(f"{root.label}: {error}")
+        return
+    except Exception as error:  # a driver raises what it likes; the page shows it
+        counts.error(f"{root.label}: {type(error).__name__}: {_first_line(error)}")
+        return
+    prefix = base.rstrip("/")
+    folders: set[str] = set()
+    for path, info in sorted(found.items()):
+        counts.files += 1
+        if not budget.spend():
+            break
+        below = path[len(prefix) :].lstrip("/") if path.startswith(prefix) else path.lstrip("/")
+        below = below or path.rstrip("/").rsplit("/", 1)[-1]
+        folders.add(below.rpartition("/")[0])
+        yield Entry(below, fs.unstrip_protocol(path), int(info.get("size") or 0), modified(info))
+    counts.directories += len(folders)
+
+
+def modified(info: Mapping[str, object]) -> float:
+    """Seconds since the epoch of an fsspec listing entry, whatever the driver calls it; 0 where it does not say."""
+    for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "timeModified", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime.datetime):
+            return value.timestamp()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str):
+            try:
+                return datetime.datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+            except ValueError:
+                continue
+    return 0.0
+
+
+def opener(path: str, options: Mapping[str, object]) -> Callable[[], object]:
+    """A function that opens `path` for reading bytes."""
+
+    def open_it() -> object:
+        if "://" not in path:
+            return open(path, "rb")
+        import fsspec
+
+        return fsspec.open(path, "rb", **options).open()
+
+    return open_it
+
+
+def head(path: str, options: Mapping[str, object]) -> bytes:
+    """The first 64 kB of a file, unpacked if its magic bytes say gzip. OSError if it cannot be read."""
+    with opener(path, options)() as stream:  # type: ignore[attr-defined]
+        raw: bytes = stream.read(HEAD)
+    if raw[:2] != b"\x1f\x8b":
+        return raw
+    try:
+        return zlib.decompressobj(wbits=31).decompress(raw, HEAD)
+    except zlib.error:
+        return raw
+
+
+def stat(path: str, options: Mapping[str, object]) -> tuple[int, float]:
+    """Size and time of change, now. FileNotFoundError if it is gone."""
+    if "://" not in path:
+        info = os.stat(path)
+        return info.st_size, info.st_mtime
+    import fsspec
+
+    fs, inner = fsspec.core.url_to_fs(path, **options)
+    fs.invalidate_cache()
+    found = fs.info(inner)
+    return int(found.get("size") or 0), modified(found)
+
+
+def _first_line(error: BaseException) -> str:
+    from tb_sol_plugin.model.redact import text
+
+    return text((str(error).splitlines() or [""])[0])[:200]

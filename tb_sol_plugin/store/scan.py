@@ -1,0 +1,159 @@
+"""From a logdir to its runs, workers and spans; nothing is parsed and nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store.files import Budget, Entry, Walked
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import Root
+
+
+class Kind(Protocol):
+    """What `ingest.classify` says of a head: kind "" is not a recording; what and note are for the reader."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A file that was looked into and not taken, and why."""
+
+    file: str
+    size: int
+    what: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The outcome of one scan. `runs` holds recordings by run name, both in natural order.
+
+    files counts everything met, unrelated the files whose name said enough not to look inside.
+    stopped says why the scan ended early, errors what could not be listed.
+    """
+
+    runs: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...] = ()
+    files: int = 0
+    unrelated: int = 0
+    directories: int = 0
+    elapsed_ms: int = 0
+    stopped: str | None = None
+    errors: tuple[str, ...] = ()
+
+
+NOT_A_RECORDING = ("", "other", "unknown", "empty", "not_json", "memory_timeline", "execution_trace", "rocprof")
+
+
+class Heads:
+    """Classifications by content, remembered by path, size and time of change."""
+
+    def __init__(self, fs_options: Mapping[str, object]) -> None:
+        self._options = fs_options
+        self._known: dict[str, tuple[int, float, Kind | str]] = {}
+
+    def of(self, entry: Entry) -> Kind | str:
+        """The classification, or a sentence that says why the file could not be read."""
+        from tb_sol_plugin.ingest import classify
+
+        known = self._known.get(entry.path)
+        if known and known[:2] == (entry.size, entry.mtime):
+            return known[2]
+        try:
+            found: Kind | str = classify(files.head(entry.path, self._options), entry.file)
+        except OSError as error:
+            return error.strerror or type(error).__name__
+        self._known[entry.path] = (entry.size, entry.mtime, found)
+        return found
+
+    def forget_others(self, seen: Iterable[str]) -> None:
+        """Drop what is no longer there."""
+        keep = set(seen)
+        for path in [p for p in self._known if p not in keep]:
+            del self._known[path]
+
+
+def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
+    """List every recording below `roots` within the budget of `options`."""
+    start = time.monotonic()
+    budget = Budget(options.scan_seconds, options.scan_files)
+    counts = Walked()
+    taken: list[tuple[Root, Entry, str]] = []
+    rejected: list[Rejected] = []
+    seen: list[str] = []
+    unrelated = 0
+    for root in roots:
+        unsure: list[Entry] = []
+        for entry in files.walk(root, budget, counts, options.fs_options):
+            name = entry.file.rpartition("/")[2]
+            if names.certain(name):
+                taken.append((root, entry, "kineto"))
+            elif names.MAYBE.search(name):
+                unsure.append(entry)
+            else:
+                unrelated += 1
+        for entry, kind in _look(unsure, heads, root, budget):
+            seen.append(entry.path)
+            if isinstance(kind, str):
+                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, "could not be read", kind))
+            elif kind.kind in NOT_A_RECORDING:
+                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, kind.what, kind.note))
+            else:
+                taken.append((root, entry, kind.kind))
+    heads.forget_others(seen)
+    return Listing(
+        runs=_runs(taken),
+        rejected=tuple(sorted(rejected, key=lambda r: natural(r.file))),
+        files=counts.files,
+        unrelated=unrelated,
+        directories=counts.directories,
+        elapsed_ms=round((time.monotonic() - start) * 1000),
+        stopped=budget.over,
+        errors=tuple(counts.errors or ()),
+    )
+
+
+def _look(entries: list[Entry], heads: Heads, root: Root, budget: Budget) -> Iterable[tuple[Entry, Kind | str]]:
+    if root.local:
+        for entry in entries:
+            if not budget.spend(0):
+                return
+            yield entry, heads.of(entry)
+        return
+    with ThreadPoolExecutor(8, "tb-sol-heads") as pool:
+        for start in range(0, len(entries), 64):
+            if not budget.spend(0):
+                return
+            batch = entries[start : start + 64]
+            yield from zip(batch, pool.map(heads.of, batch), strict=True)
+
+
+def _prefixed(root: Root, file: str) -> str:
+    return f"{root.name}/{file}" if root.name else file
+
+
+def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording, ...]]:
+    folders = {entry.file.rpartition("/")[0] for _, entry, _ in taken}
+    by_run: dict[str, list[Recording]] = {}
+    for root, entry, kind in sorted(taken, key=lambda t: natural(t[1].file)):
+        folder, _, file_name = entry.file.rpartition("/")
+        run = names.run_name(root.name, root.label, folder, folders)
+        worker, span = names.worker_and_span(file_name)
+        present = by_run.setdefault(run, [])
+        if any((r.worker, r.span) == (worker, span) for r in present):
+            worker = file_name  # x.json beside x.json.gz: both are kept, the second under its whole name
+        present.append(Recording(run, worker, span, entry.path, _prefixed(root, entry.file), entry.size, entry.mtime, kind))
+    order = sorted(by_run, key=natural)
+    return {run: tuple(sorted(by_run[run], key=lambda r: (natural(r.worker), natural(r.span)))) for run in order}

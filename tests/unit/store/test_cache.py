@@ -1,0 +1,179 @@
+"""The cache gives back what was put in, survives damage and bad disks, and stays below its limit."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_sol_plugin.model import schemas
+from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.store import arrow
+from tb_sol_plugin.store.cache import Cache, key_of
+from tb_sol_plugin.tables.schema import Field, Schema
+
+
+def small_capture(rows: int = 3) -> Capture:
+    facts = Facts(
+        source="kineto", file="a.json", size=12, total_events=rows, extent_ns=(0, 30), vendor="nvidia", rank=2, world_size=4,
+        devices=(DeviceProps(id=0, name="H100", units=132),), flags={"with_stack": True, "with_flops": None}, metadata={"dtype": "bf16"},
+    )  # fmt: skip
+    host = schemas.HOST.frame({
+        "name": pd.Categorical([f"aten::{i % 2}" for i in range(rows)]), "start_ns": np.arange(rows) * 10, "duration_ns": np.full(rows, 5),
+        "clipped": np.arange(rows) % 2 == 0, "parent": np.full(rows, -1, np.int32),
+    })  # fmt: skip
+    return Capture(facts, {"host": host})
+
+
+def same(a: Capture, b: Capture) -> None:
+    assert a.facts == b.facts
+    for name in schemas.ALL:
+        pd.testing.assert_frame_equal(a.tables[name], b.tables[name])
+        for column in a.tables[name]:
+            left, right = a.tables[name][column].dtype, b.tables[name][column].dtype
+            assert left == right
+            if isinstance(left, pd.CategoricalDtype):
+                assert left.categories.dtype == right.categories.dtype
+                assert a.tables[name][column].cat.codes.dtype == b.tables[name][column].cat.codes.dtype
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    # GIVEN a capture WHEN it is saved and loaded THEN facts, every table, every dtype are the same
+    cache = Cache(tmp_path / "c")
+    capture = small_capture()
+    assert cache.save("k", capture)
+    loaded = cache.load("k")
+    assert loaded is not None
+    same(capture, loaded)
+    assert loaded.host.attrs["units"]["start_ns"] == "ns"
+
+
+def test_numbers_are_views_of_the_file(tmp_path: Path) -> None:
+    # GIVEN a saved capture WHEN loaded THEN its numbers are not copies: they own no memory and cannot be written
+    cache = Cache(tmp_path)
+    cache.save("k", small_capture(100))
+    loaded = cache.load("k")
+    assert loaded is not None
+    for column in ("start_ns", "parent", "clipped"):
+        values = loaded.host[column].to_numpy()
+        assert not values.flags.owndata and not values.flags.writeable, column
+    codes = loaded.host["name"].array.codes  # type: ignore[attr-defined]
+    assert not codes.flags.owndata
+
+
+SCHEMA = Schema("t", "a row", {"word": Field("category"), "n": Field("int64"), "x": Field("float64"), "b": Field("bool"), "k": Field("int8")})
+ROW = st.tuples(
+    st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6)),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=True),
+    st.booleans(),
+    st.integers(-128, 127),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROW, max_size=20), st.booleans())
+def test_any_table_makes_the_round_trip(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]], as_object: bool) -> None:
+    words = [r[0] for r in rows]
+    known = sorted({w for w in words if w is not None})  # type: ignore[type-var]
+    categories = pd.Index(known, dtype=object if as_object else "str")
+    frame = SCHEMA.frame({
+        "word": pd.Categorical(words, categories=categories), "n": np.array([r[1] for r in rows], np.int64),
+        "x": np.array([r[2] for r in rows], np.float64), "b": np.array([r[3] for r in rows], bool), "k": np.array([r[4] for r in rows], np.int8),
+    })  # fmt: skip
+    path = str(tmp_path_factory.mktemp("arrow") / "t.arrow")
+    arrow.write(frame, SCHEMA, path)
+    back = arrow.read(path, SCHEMA)
+    pd.testing.assert_frame_equal(frame, back, check_exact=True)
+    assert list(back["word"].cat.categories) == known
+    assert back["word"].cat.codes.tolist() == frame["word"].cat.codes.tolist()
+
+
+@pytest.mark.parametrize("harm", ["truncate", "garbage", "remove", "facts", "facts_empty", "swap"])
+def test_a_damaged_entry_is_dropped_not_believed(tmp_path: Path, harm: str) -> None:
+    # GIVEN a saved entry WHEN a file of it is harmed THEN loading answers None, the entry is gone, a new save works
+    cache = Cache(tmp_path)
+    cache.save("k", small_capture(50))
+    table, facts = tmp_path / "k" / "host.arrow", tmp_path / "k" / "facts.json"
+    if harm == "truncate":
+        table.write_bytes(table.read_bytes()[:-40])
+    elif harm == "garbage":
+        table.write_bytes(os.urandom(table.stat().st_size))
+    elif harm == "remove":
+        table.unlink()
+    elif harm == "facts":
+        facts.write_bytes(b'{"source": 1}')
+    elif harm == "facts_empty":
+        facts.write_bytes(b"")
+    else:
+        table.write_bytes((tmp_path / "k" / "steps.arrow").read_bytes())
+    assert cache.load("k") is None
+    assert not cache.has("k")
+    assert cache.save("k", small_capture(50)) and cache.load("k") is not None
+
+
+def test_codes_out_of_range_are_damage(tmp_path: Path) -> None:
+    # GIVEN a file whose codes point past the words (one byte changed in place) WHEN read THEN it is refused, not read past the end
+    schema = Schema("t", "", {"w": Field("category")})
+    path = tmp_path / "t.arrow"
+    arrow.write(schema.frame({"w": pd.Categorical(["a", "b", "a", "b", "a", "b", "a", "b"])}), schema, str(path))
+    raw = path.read_bytes()
+    codes = bytes([0, 1, 0, 1, 0, 1, 0, 1])
+    assert raw.count(codes) == 1
+    path.write_bytes(raw.replace(codes, bytes([0, 1, 0, 99, 0, 1, 0, 1])))
+    with pytest.raises(arrow.Damaged):
+        arrow.read(str(path), schema)
+
+
+def test_old_entries_go_when_the_limit_is_passed(tmp_path: Path) -> None:
+    # GIVEN room for two entries WHEN a third comes THEN the one used longest ago goes
+    one = Cache(tmp_path / "probe")
+    one.save("a", small_capture())
+    size = one.size_of("a")
+    cache = Cache(tmp_path / "c", limit_bytes=size * 2 + size // 2)
+    for stamp, key in ((100, "a"), (200, "b")):
+        cache.save(key, small_capture())
+        os.utime(tmp_path / "c" / key, (stamp, stamp))
+    cache.load("a")  # used now: "b" is the oldest
+    cache.save("c", small_capture())
+    assert (cache.has("a"), cache.has("b"), cache.has("c")) == (True, False, True)
+
+
+def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    # GIVEN a path below a file (nobody can make a directory there, root neither) WHEN saving THEN False and a note
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file" / "cache")
+    assert not cache.save("k", small_capture())
+    assert "cache" in cache.note and str(tmp_path) not in cache.note
+    assert cache.load("k") is None
+    assert not Cache(None).save("k", small_capture())
+
+
+def test_a_full_disk_leaves_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(arrow, "write", full)
+    cache = Cache(tmp_path)
+    assert not cache.save("k", small_capture())
+    assert "No space left" in cache.note
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_changes_with_the_file_and_the_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = key_of("/a", 1, 2.0)
+    assert len({base, key_of("/b", 1, 2.0), key_of("/a", 2, 2.0), key_of("/a", 1, 2.5)}) == 4
+    monkeypatch.setattr("tb_sol_plugin.store.cache.FORMAT", 999)
+    assert key_of("/a", 1, 2.0) != base
+
+
+def test_entries_are_private(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "c")
+    cache.save("k", small_capture())
+    assert stat.S_IMODE((tmp_path / "c" / "k").stat().st_mode) & 0o077 == 0
