@@ -1,0 +1,44 @@
+"""What a file is, by its content; the name only decides between equals."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
+"""Names that torch's own handler writes: worker, span."""
+_EVENT = re.compile(rb'"(?:ph|traceEvents)"\s*:')
+
+
+class Classification(msgspec.Struct, frozen=True):
+    """kind: kineto is a recording; the others are recognised and not opened. what: for a person. note: what to do with it."""
+
+    kind: Literal["kineto", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"]
+    what: str
+    note: str = ""
+
+
+def classify(head: bytes, name: str) -> Classification:
+    """From the first bytes (uncompressed, 64 kB are plenty) and the base name."""
+    certain = CERTAIN.match(name) is not None
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not text:
+        return Classification("kineto", "a trace without content yet") if certain else Classification("empty", "an empty file", "skipped")
+    if text[:1] == b"{":
+        if b'"traceEvents"' in text or certain:
+            return Classification("kineto", "PyTorch profiler trace")
+        if b'"nodes"' in text and b'"pid"' in text and b'"schema"' in text:
+            return Classification("execution_trace", "execution trace, not a timed trace", "record a profiler trace beside it")
+        if b'"deviceProperties"' in text or b'"baseTimeNanoseconds"' in text or (b'"schemaVersion"' in text and b'"record_shapes"' in text):
+            return Classification("kineto", "PyTorch profiler trace")
+        return Classification("other_json", "JSON without trace events", "skipped after the first 64 kB")
+    if text[:1] == b"[":
+        inner = text[1:].lstrip()[:1]
+        if inner == b"{" and _EVENT.search(text):
+            return Classification("kineto", "list of trace events")
+        if inner == b"[":
+            return Classification("memory_timeline", "memory timeline, not a trace", "rows of time, action, bytes, category")
+        return Classification("kineto", "a trace without events") if certain else Classification("other_json", "JSON list without trace events", "skipped")
+    return Classification("kineto", "a trace that is not JSON") if certain else Classification("not_json", "not JSON", "skipped")

@@ -1,0 +1,112 @@
+"""The object around the events into Facts: devices, flags, versions, ranks; secrets stay out."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tb_sol_plugin.model import redact
+from tb_sol_plugin.model.capture import DeviceProps
+
+FLAGS: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
+VERSIONS: Final = (
+    "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "rocprofiler_version", "hip_runtime_version",
+    "hip_driver_version", "schemaVersion", "torch_version", "pytorch_version",
+)  # fmt: skip
+TRACE_KEYS: Final = frozenset({*FLAGS, *VERSIONS, "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "traceName", "displayTimeUnit", "trace_id"})
+"""A header with any of these is a profiler's, even with no event in it."""
+
+
+def devices(header: dict[str, object]) -> tuple[DeviceProps, ...]:
+    """`deviceProperties`, keyed by their `id`; entries that are not objects are left out."""
+    found = header.get("deviceProperties")
+    out = []
+    for place, item in enumerate(found if isinstance(found, list) else []):
+        if not isinstance(item, dict):
+            continue
+        major, minor = item.get("computeMajor"), item.get("computeMinor")
+        out.append(
+            DeviceProps(
+                id=_int(item.get("id"), place), name=str(item.get("name") or ""), memory_bytes=_int(item.get("totalGlobalMem")),
+                compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "", units=_int(item.get("numSms")),
+                warp_size=_int(item.get("warpSize")), max_threads_per_unit=_int(item.get("maxThreadsPerMultiprocessor")),
+                registers_per_block=_int(item.get("regsPerBlock")), shared_memory_per_block=_int(item.get("sharedMemPerBlock")),
+            )
+        )  # fmt: skip
+    return tuple(out)
+
+
+def flags(header: dict[str, object]) -> dict[str, bool | None]:
+    """What the recording was asked for; None where the header does not say."""
+    return {name: None if header.get(name) is None else bool(_int(header.get(name))) for name in FLAGS}
+
+
+def versions(header: dict[str, object]) -> dict[str, str]:
+    """Versions as text: 12040 of CUDA reads 12.4."""
+    out = {}
+    for name in VERSIONS:
+        value = header.get(name)
+        if isinstance(value, int) and name in ("cuda_runtime_version", "cuda_driver_version") and value >= 1000:
+            out[name] = f"{value // 1000}.{value % 1000 // 10}"
+        elif isinstance(value, int | float | str) and value != "":
+            out[name] = str(value)[:80]
+    return out
+
+
+def distributed(header: dict[str, object]) -> tuple[int | None, int | None, str]:
+    """(rank, world size, backend) of `distributedInfo`; None and "" where it does not say."""
+    found = header.get("distributedInfo")
+    info = found if isinstance(found, dict) else {}
+    rank, world = info.get("rank"), info.get("world_size")
+    good = isinstance(rank, int) and rank >= 0
+    return (rank if good else None), (world if isinstance(world, int) and world > 0 else None), str(info.get("backend") or "")
+
+
+def logged(header: dict[str, object], name: str) -> tuple[str, ...]:
+    """The recorder's own ERROR or WARNING lines, without secrets, at most 20."""
+    found = header.get(name)
+    lines = found if isinstance(found, list) else [found] if isinstance(found, str) else []
+    return tuple(redact.text(str(line))[:400] for line in lines[:20])
+
+
+def metadata(header: dict[str, object]) -> dict[str, str]:
+    """The allowlisted, redacted part of the free-form metadata."""
+    found = header.get("metadata")
+    return redact.allowlisted(found) if isinstance(found, dict) else {}
+
+
+def base_time(header: dict[str, object]) -> int | None:
+    """`baseTimeNanoseconds`, which is added to every time; None where the header has none."""
+    value = header.get("baseTimeNanoseconds")
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and 0 < value < 2**62 else None
+
+
+def vendor(header: dict[str, object], device_categories: set[str], call_names: set[str], names: tuple[str, ...]) -> str:
+    """nvidia, amd, mtia, xpu, hpu or other; "" without device events. Versions first, then what the events are called."""
+    if not device_categories:
+        return ""
+    lower = {c.lower() for c in device_categories}
+    if any(c.startswith("mtia") for c in lower):
+        return "mtia"
+    if "hpu_op" in lower:
+        return "hpu"
+    if any(header.get(k) for k in ("hip_runtime_version", "hip_driver_version", "roctracer_version")):
+        return "amd"
+    if any(c.startswith("hip") for c in call_names) or any("AMD" in n or "Instinct" in n for n in names):
+        return "amd"
+    if any(header.get(k) for k in ("cupti_version", "cuda_runtime_version", "cuda_driver_version")):
+        return "nvidia"
+    if any(c.startswith(("cuda", "cu")) for c in call_names) or any(re.search("NVIDIA|Tesla|GeForce", n) for n in names):
+        return "nvidia"
+    return "xpu" if any(c.startswith(("ze", "ur")) for c in call_names) else "other"
+
+
+def _int(value: object, default: int = 0) -> int:
+    if isinstance(value, str):
+        try:
+            value = int(value, 0)
+        except ValueError:
+            return default
+    return int(value) if isinstance(value, int | float) and value == value else default

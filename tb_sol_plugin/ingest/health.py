@@ -1,0 +1,66 @@
+"""Counts of oddities, one line per reason whatever their number."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tb_sol_plugin.model import schemas as S
+
+EFFECTS = {
+    "digits past nanoseconds": "rounded half up to whole nanoseconds",
+    "time in an unusual form": "read as a decimal number",
+    "complete event without ts": "has no place in time: counted, not shown on the timeline nor in any sum",
+    "complete event without dur": "kept as a call of length 0",
+    "negative duration": "kept as a call of length 0",
+    "time out of range": "counted, not placed",
+    "event without a name": "shown as (unnamed)",
+    "event without a category": "shown under the category unknown",
+    "arguments that are not an object": "read as if there were none",
+    "entry that is not an event": "skipped",
+    "unknown phase": "counted, not shown",
+    "NaN, Infinity or N/A": "read as not recorded",
+    "invalid escape or control character": "read as the literal character",
+    "bytes that are not UTF-8": "shown as a replacement character",
+    "unreadable event": "skipped; all others are kept",
+    "event without its partner": "a begin without an end: kept as a call of length 0",
+    "overlaps its enclosing event": "kept; the part outside does not count against the encloser",
+    "zero-length event": "counted as a call, adds no time",
+    "launched before the window": "in all device totals, as a row of its own",
+    "no launch record": "in all device totals, belongs to no operator, module or phase",
+    "two calls with one correlation": "device events go to the call that starts first",
+    "unknown copy direction": "shown as Unknown",
+    "copy without bytes": "its time counts, its bytes and bandwidth are unknown",
+    "backward operator without a forward": "its device time is in no module's backward column",
+    "step without device events": "marked incomplete and left out of averages",
+    "flow with one half": "not used; the correlation decides",
+    "same-stream overlap": "busy time is a union, so it counts once",
+    "GPU copy of a user annotation": "not GPU work",
+    "annotation of a collective without a kernel": "host communication only",
+    "python parent that is not in the file": "placed by time on its thread",
+}
+
+
+class Health:
+    """Reasons with a count and one example; `table()` is the `issues` table, most frequent first."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, str] = {}
+        self._effects: dict[str, str] = {}
+
+    def add(self, reason: str, count: int = 1, example: str = "", effect: str = "") -> None:
+        """Count `reason`; the first example and effect given stay. Counts of 0 add nothing."""
+        if count <= 0:
+            return
+        self._counts[reason] = self._counts.get(reason, 0) + int(count)
+        self._examples.setdefault(reason, example[:200])
+        self._effects.setdefault(reason, effect or EFFECTS.get(reason, ""))
+
+    def table(self) -> pd.DataFrame:
+        order = sorted(self._counts, key=lambda r: (-self._counts[r], r))
+        return S.ISSUES.frame({
+            "reason": pd.Categorical(order, categories=order),
+            "count": [self._counts[r] for r in order],
+            "example": pd.Categorical([self._examples[r] for r in order]),
+            "effect": pd.Categorical([self._effects[r] for r in order]),
+        })  # fmt: skip

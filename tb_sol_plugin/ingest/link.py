@@ -1,0 +1,257 @@
+"""Device work to its launch and its owners, forward to backward, steps. A link adds a column, it never removes a row.
+
+Order: correlation first; a flow only where a device event has no correlation; then containment of the launch on its
+own thread. The external id is not used: in half of the recorders it equals the correlation and matches by chance.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.ingest import rules
+from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import tree
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+WRAPPER = "autograd::engine::evaluate_function"
+
+
+class Host:
+    """Numpy views of the host table that linking needs."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.kind = frame["kind"].to_numpy()
+        self.thread = frame["thread"].to_numpy()
+        self.start = frame["start_ns"].to_numpy()
+        self.end_time = self.start + frame["duration_ns"].to_numpy()
+        self.parent = frame["parent"].to_numpy()
+        self.names = np.asarray(frame["name"].cat.categories, object)
+        self.code = frame["name"].cat.codes.to_numpy()
+
+    def matching(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+        """Rows whose name the pattern matches at its start; tested once per distinct name."""
+        good = np.fromiter((bool(pattern.match(n)) for n in self.names), bool, len(self.names))
+        return good[self.code] if len(self.code) else np.zeros(0, bool)
+
+    def find(self, thread: Rows, time: Ints, mask: npt.NDArray[np.bool_]) -> Rows:
+        """The deepest row of `mask` that starts exactly at (thread, time); -1 if none."""
+        rows = np.flatnonzero(mask)
+        out = np.full(len(time), -1, np.int32)
+        if len(rows) == 0 or len(time) == 0:
+            return out
+        low = min(int(self.start[rows].min()), int(time.min()))
+        span = max(int(self.start[rows].max()), int(time.max())) - low + 1
+        keys = self.thread[rows].astype(np.int64) * span + (self.start[rows] - low)
+        wanted = thread.astype(np.int64) * span + (time - low)
+        place = np.searchsorted(keys, wanted, "right") - 1
+        good = place >= 0
+        good[good] = keys[place[good]] == wanted[good]
+        out[good] = rows[place[good]]
+        return out
+
+
+def launches(host: Host, calls: pd.DataFrame, device: dict[str, npt.NDArray[np.generic]], flows: pd.DataFrame, health: Health) -> tuple[Rows, npt.NDArray[np.int8]]:
+    """(host row of the launching call, link method) per device event."""
+    correlation = np.asarray(device["correlation"], np.int64)
+    count = len(correlation)
+    call = np.full(count, -1, np.int32)
+    link = np.full(count, S.NO_RECORD, np.int8)
+    rows = calls["host"].to_numpy()
+    ids = calls["correlation"].to_numpy()
+    known = ids > 0
+    rows, ids = rows[known], ids[known]
+    if len(ids):
+        order = np.lexsort((host.start[rows], ids))
+        rows, ids = rows[order], ids[order]
+        first = np.ones(len(ids), bool)
+        first[1:] = ids[1:] != ids[:-1]
+        health.add("two calls with one correlation", int((~first).sum()))
+        rows, ids = rows[first], ids[first]
+        place = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+        found = (correlation > 0) & (ids[place] == correlation)
+        call[found] = rows[place[found]]
+        link[found] = S.BY_CORRELATION
+        link[~found & (correlation > 0) & (correlation < ids[0])] = S.BEFORE_WINDOW
+    loose = np.flatnonzero(correlation <= 0)
+    if len(loose) and len(flows):
+        _by_flow(host, device, flows, loose, call, link)
+    return call, link
+
+
+def _by_flow(host: Host, device: dict[str, npt.NDArray[np.generic]], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
+    kind = flows["category"].astype(object).isin(rules.LAUNCH_FLOWS).to_numpy()
+    phase = flows["phase"].astype(object).to_numpy()
+    starts = flows[kind & (phase == "s")].drop_duplicates("id").set_index("id")
+    ends = flows[kind & (phase == "f")]
+    if starts.empty or ends.empty:
+        return
+    times = pd.Series(ends["id"].to_numpy(), index=ends["time_ns"].to_numpy())
+    times = times[~times.index.duplicated(keep=False)]
+    ids = times.reindex(np.asarray(device["start"])[loose]).to_numpy(dtype=np.float64)
+    good = np.isfinite(ids)
+    good[good] = np.isin(ids[good], starts.index.to_numpy())
+    if not good.any():
+        return
+    chosen = starts.loc[ids[good].astype(np.int64)]
+    rows = host.find(chosen["thread"].to_numpy(np.int32), chosen["time_ns"].to_numpy(np.int64), host.kind == S.CALL)
+    targets = loose[good]
+    has = rows >= 0
+    call[targets[has]] = rows[has]
+    link[targets[has]] = S.BY_FLOW
+
+
+def owners(host: Host, call: Rows) -> dict[str, Rows]:
+    """Innermost operator, module and annotation around each launch (host rows, -1 none)."""
+    has = call >= 0
+    time = np.zeros(len(call), np.int64)
+    time[has] = host.start[call[has]]
+    return {
+        name: tree.nearest(host.kind == kind, host.parent, host.end_time, call, time)
+        for name, kind in (("operator", S.OPERATOR), ("module", S.MODULE), ("annotation", S.ANNOTATION))
+    }
+
+
+def communication(host: Host, device: pd.DataFrame, annotation: Rows, operator: Rows) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(wide, narrow) communication flags of device events: by kernel name, and (wide) by the range around the launch."""
+    names = np.asarray(device["name"].cat.categories, object)
+    codes = device["name"].cat.codes.to_numpy()
+    kernel = device["kind"].to_numpy() == S.KERNEL
+    if len(codes) == 0:
+        return np.zeros(0, bool), np.zeros(0, bool)
+    wide = np.fromiter((bool(rules.WIDE.search(n)) for n in names), bool, len(names))[codes] & kernel
+    narrow = np.fromiter((bool(rules.NARROW.search(n)) for n in names), bool, len(names))[codes] & kernel
+    inside = host.matching(rules.COMMUNICATION_RANGE)
+    for owner in (annotation, operator):
+        has = owner >= 0
+        if has.any() and len(inside):
+            wide[has] |= inside[owner[has]] & kernel[has]
+    return wide, narrow
+
+
+def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[int, int]) -> tuple[pd.DataFrame, Rows]:
+    """(steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded."""
+    names = [rules.STEP.match(n) for n in host.names]
+    number_of = np.fromiter((int(m.group(1)) if m and len(m.group(1)) < 18 else -1 for m in names), np.int64, len(names))
+    numbers = number_of[host.code] if len(host.code) else np.zeros(0, np.int64)
+    rows = np.flatnonzero((numbers >= 0) & ((host.kind == S.ANNOTATION) | (host.kind == S.OPERATOR)))
+    if len(rows):
+        order = np.lexsort((-(host.end_time[rows] - host.start[rows]), numbers[rows]))
+        rows = rows[order]
+        rows = rows[np.concatenate([[True], numbers[rows][1:] != numbers[rows][:-1]])]
+        rows = rows[np.argsort(host.start[rows], kind="stable")]
+    device_end = (device["start_ns"] + device["duration_ns"]).to_numpy()
+    device_start = device["start_ns"].to_numpy()
+    call = device["call"].to_numpy()
+    if len(rows) == 0:
+        low, high = extent
+        table = S.STEPS.frame({
+            "number": [-1], "name": pd.Categorical(["whole trace"]), "host": [-1], "host_start_ns": [low], "host_end_ns": [high],
+            "start_ns": [low], "end_ns": [high], "device_events": [len(device)], "complete": [True],
+        })  # fmt: skip
+        return table, np.zeros(len(device), np.int32)
+    start, end = host.start[rows], host.end_time[rows]
+    linked = call >= 0
+    launch = np.where(linked, host.start[np.maximum(call, 0)], device_start)
+    place = np.searchsorted(start, launch, "right") - 1
+    inside = (place >= 0) & (launch < end[np.maximum(place, 0)])
+    step = np.where(inside & linked, place, -1).astype(np.int32)
+    count = np.bincount(step[step >= 0], minlength=len(rows))
+    last = np.zeros(len(rows), np.int64)
+    np.maximum.at(last, step[step >= 0], device_end[step >= 0])
+    ends = np.maximum(end, last)
+    starts = np.maximum(start, np.concatenate([[np.iinfo(np.int64).min], ends[:-1]]))
+    ends = np.maximum(ends, starts)
+    place = np.searchsorted(starts, device_start, "right") - 1
+    by_time = ~linked & (place >= 0) & (device_start < ends[np.maximum(place, 0)])
+    step[by_time] = place[by_time].astype(np.int32)
+    complete = np.ones(len(rows), bool)
+    if len(device):
+        complete = count > 0
+        if len(rows) > 1 and count[-1] < 0.8 * count[-2]:
+            complete[-1] = False
+    table = S.STEPS.frame({
+        "number": numbers[rows], "name": frame["name"].iloc[rows].array, "host": rows, "host_start_ns": start, "host_end_ns": end,
+        "start_ns": starts, "end_ns": ends, "device_events": count, "complete": complete,
+    })  # fmt: skip
+    return table, step
+
+
+def backward(host: Host, operators: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:
+    """Links from forward operators to backward roots: by autograd flows where the file has them, else by sequence number."""
+    sequence = np.full(len(host.kind), -1, np.int64)
+    forward_thread = np.zeros(len(host.kind), np.int64)
+    rows = operators["host"].to_numpy()
+    sequence[rows] = operators["sequence"].to_numpy()
+    forward_thread[rows] = operators["forward_thread"].to_numpy()
+    wrapper = host.matching(re.compile(re.escape(WRAPPER)))
+    by_flow = _backward_flows(host, flows, sequence, wrapper)
+    linked_roots = set(by_flow["backward"].tolist())
+    by_number = _backward_numbers(host, sequence, forward_thread, wrapper, linked_roots)
+    pairs = pd.concat([by_flow, by_number], ignore_index=True).drop_duplicates(["forward", "backward"])
+    return S.BACKWARD.frame({k: pairs[k].to_numpy() for k in ("forward", "backward", "method")})
+
+
+def _lift(host: Host, rows: Rows, wrapper: npt.NDArray[np.bool_]) -> Rows:
+    """The evaluate_function wrapper around a backward operator, or the operator itself."""
+    up = host.parent[rows]
+    return np.where((up >= 0) & wrapper[np.maximum(up, 0)], up, rows).astype(np.int32)
+
+
+def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: npt.NDArray[np.bool_]) -> pd.DataFrame:
+    empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
+    if flows.empty:
+        return empty
+    chosen = flows[flows["category"].astype(object).isin(rules.AUTOGRAD_FLOWS).to_numpy()]
+    phase = chosen["phase"].astype(object).to_numpy()
+    starts, ends = chosen[phase == "s"], chosen[phase == "f"]
+    pairs = starts.merge(ends, on="id", suffixes=("_s", "_f"))
+    if pairs.empty:
+        return empty
+    operator = host.kind == S.OPERATOR
+    numbered = operator & (sequence >= 0)
+    sides = []
+    for suffix in ("_s", "_f"):
+        thread, time = pairs["thread" + suffix].to_numpy(np.int32), pairs["time_ns" + suffix].to_numpy(np.int64)
+        row = host.find(thread, time, numbered)
+        rest = row < 0
+        row[rest] = host.find(thread[rest], time[rest], operator)
+        sides.append(row)
+    good = (sides[0] >= 0) & (sides[1] >= 0)
+    lifted = _lift(host, sides[1][good], wrapper)
+    return pd.DataFrame({"forward": sides[0][good], "backward": lifted, "method": np.zeros(int(good.sum()), np.int8)})
+
+
+def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper: npt.NDArray[np.bool_], done: set[int]) -> pd.DataFrame:
+    empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
+    operator = (host.kind == S.OPERATOR) & (sequence >= 0)
+    is_backward = operator & (forward_thread > 0)
+    inner = np.flatnonzero(is_backward)
+    if len(inner) == 0:
+        return empty
+    up = host.parent[inner]
+    nested = (up >= 0) & is_backward[np.maximum(up, 0)] & (sequence[np.maximum(up, 0)] == sequence[inner])
+    roots = inner[~nested]
+    roots = roots[~np.isin(roots, np.fromiter(done, np.int64, len(done)))]
+    forwards = np.flatnonzero(operator & (forward_thread <= 0))
+    if len(roots) == 0 or len(forwards) == 0:
+        return empty
+    left = pd.DataFrame({"backward": roots, "sequence": sequence[roots], "number": forward_thread[roots]})
+    right = pd.DataFrame({"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "start": host.start[forwards]})
+    pairs = left.merge(right, on="sequence")
+    pairs = pairs[pairs["start"].to_numpy() < host.start[pairs["backward"].to_numpy()]]
+    if pairs.empty:
+        return empty
+    # the OS thread that a forward thread number stands for: the one most of its numbers are found on
+    votes = pairs.drop_duplicates(["backward", "thread"]).groupby(["number", "thread"]).size().reset_index(name="votes")
+    home = votes.sort_values("votes", ascending=False).drop_duplicates("number").set_index("number")["thread"]
+    pairs = pairs[pairs["thread"].to_numpy() == home.reindex(pairs["number"]).to_numpy()]
+    latest = pairs.sort_values("start", kind="stable").drop_duplicates("backward", keep="last")
+    return pd.DataFrame({
+        "forward": latest["forward"].to_numpy(np.int32), "backward": latest["backward"].to_numpy(np.int32), "method": np.ones(len(latest), np.int8),
+    })  # fmt: skip
