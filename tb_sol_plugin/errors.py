@@ -47,6 +47,10 @@ class SolError(Exception):
         """Errors cross process boundaries: rebuild from the keyword fields."""
         return (_rebuild, (type(self), self.message, self.hint, self.field, self.file))
 
+    def copy(self) -> SolError:
+        """The same error anew: one that is kept and raised often must not collect tracebacks."""
+        return _rebuild(type(self), self.message, self.hint, self.field, self.file)
+
     def line(self) -> str:
         """One line for a terminal."""
         where = f"{self.file}: " if self.file else ""
