@@ -1,0 +1,126 @@
+"""The eight numbers of a device, by hand and as parts of a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.metrics import breakdown as B
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.selection import Query
+
+K, C, M = S.KERNEL, S.MEMCPY, S.MEMSET
+
+
+def capture_of(columns, **more) -> Capture:
+    return Capture(Facts("test", "x.json", 0, **more), {"device": S.DEVICE.frame(columns)})
+
+
+@pytest.fixture
+def two_devices() -> Capture:
+    """Device 0: gemm [0,40), collective [30,60), peer kernel [60,70), copy [50,90), memset [100,110), copy kernel [110,120).
+    Device 1: one gemm [200,230) launched before the window. Window [0,250)."""
+    return capture_of(
+        {
+            "kind": [K, K, K, C, M, K, K],
+            "device": [0, 0, 0, 0, 0, 0, 1],
+            "start_ns": [0, 30, 60, 50, 100, 110, 200],
+            "duration_ns": [40, 30, 10, 40, 10, 10, 30],
+            "communication": [False, True, True, False, False, False, False],
+            "communication_narrow": [False, True, False, False, False, False, False],
+            "copy_kernel": [False, False, False, False, False, True, False],
+            "link": [S.BY_CORRELATION] * 5 + [S.BY_FLOW, S.BEFORE_WINDOW],
+        },
+        extent_ns=(0, 250),
+    )
+
+
+def row(frame, name):
+    return frame[frame["device"] == name].iloc[0]
+
+
+def test_the_eight_numbers_by_hand(two_devices):
+    frame = B.breakdown(two_devices, scope(two_devices, Query()))
+    assert frame["device"].tolist() == ["all", "0", "1"]
+    # computation [0,40) + memset [100,110) = 50; communication [30,70) = 40, of it [30,40) behind computation;
+    # copies [50,90) + [110,120) = 50, of them [50,70) behind communication; busy [0,90) + [100,120)
+    zero = row(frame, "0")
+    assert zero["computation_ns"] == 50
+    assert (zero["communication_ns"], zero["exposed_communication_ns"], zero["overlap_ns"]) == (40, 30, 10)
+    assert (zero["memcpy_ns"], zero["exposed_memcpy_ns"]) == (50, 30)
+    assert (zero["busy_ns"], zero["total_ns"], zero["idle_ns"]) == (110, 120, 10)
+    # the row `all` is the union on one clock: [0,90) [100,120) [200,230) of [0,230)
+    everything = row(frame, "all")
+    assert (everything["busy_ns"], everything["total_ns"], everything["idle_ns"]) == (140, 230, 90)
+    assert everything["utilization"] == pytest.approx(140 / 250)
+    # kernels are [0,70) [110,120) [200,230)
+    assert everything["kernel_ns"] == 110 and everything["kernel_utilization"] == pytest.approx(110 / 250)
+
+
+def test_the_narrow_rule_counts_a_peer_kernel_as_computation(two_devices):
+    zero = row(B.breakdown(two_devices, scope(two_devices, Query()), rule="narrow"), "0")
+    # communication is [30,60); the peer kernel [60,70) joins computation: 40 + 10 + 10
+    assert (zero["communication_ns"], zero["computation_ns"], zero["exposed_communication_ns"]) == (30, 60, 20)
+    assert zero["busy_ns"] == 110
+
+
+def test_linked_leaves_out_what_was_launched_before_the_window(two_devices):
+    frame = B.breakdown(two_devices, scope(two_devices, Query()), only_linked=True)
+    assert frame["device"].tolist() == ["all", "0"]
+    assert row(frame, "all")["total_ns"] == 120
+
+
+EVENT = st.tuples(st.sampled_from([K, C, M]), st.integers(0, 1), st.integers(0, 60), st.integers(0, 20), st.booleans(), st.booleans())
+EVENTS = st.lists(EVENT, max_size=14)
+
+
+@given(EVENTS)
+def test_parts_add_up_for_any_events(events):
+    # GIVEN any device events WHEN they are taken apart
+    kind, device, start, duration, communication, copy = (list(c) for c in zip(*events, strict=True)) if events else ([],) * 6
+    capture = capture_of({
+        "kind": kind, "device": device, "start_ns": start, "duration_ns": duration, "communication": communication, "copy_kernel": copy,
+    })  # fmt: skip
+    frame = B.breakdown(capture, scope(capture, Query()))
+    # THEN busy is the sum of its exclusive parts, total is busy and idle, and communication splits in two
+    assert (frame["busy_ns"] == frame["computation_ns"] + frame["exposed_communication_ns"] + frame["exposed_memcpy_ns"]).all()
+    assert (frame["total_ns"] == frame["busy_ns"] + frame["idle_ns"]).all() and (frame["idle_ns"] >= 0).all()
+    assert (frame["communication_ns"] == frame["overlap_ns"] + frame["exposed_communication_ns"]).all()
+
+
+def test_buckets_add_up_to_the_window(two_devices):
+    rows = np.ones(7, bool)
+    found = B.use_over_time(B.layers(two_devices, rows), (0, 230), 7)
+    assert len(found) == 7
+    assert found[["computation_ns", "exposed_communication_ns", "exposed_memcpy_ns"]].to_numpy().sum() == 140
+    assert found.drop(columns=["start_ns", "end_ns"]).to_numpy().sum() == 230
+    assert found["start_ns"].iloc[0] == 0 and found["end_ns"].iloc[-1] == 230
+
+
+def test_multiprocessor_figures_by_hand():
+    # GIVEN half a block per SM over [0,40), two over [20,30), a kernel without the figure; window [0,100)
+    capture = capture_of({
+        "kind": [K, K, K], "start_ns": [0, 20, 60], "duration_ns": [40, 10, 10],
+        "blocks_per_sm": [0.5, 2.0, np.nan], "occupancy_pct": [30.0, 90.0, np.nan],
+    }, extent_ns=(0, 100))  # fmt: skip
+    everything = row(B.breakdown(capture, scope(capture, Query())), "all")
+    # THEN 0.5 * 30 + 1 * 10 = 25 of 100; occupancy (30 * 40 + 90 * 10) / 50
+    assert everything["sm_efficiency"] == pytest.approx(0.25)
+    assert everything["occupancy_pct"] == pytest.approx(42.0)
+
+
+def test_figures_that_were_not_recorded_are_unknown_not_zero():
+    capture = capture_of({"kind": [K], "start_ns": [0], "duration_ns": [5]})
+    everything = row(B.breakdown(capture, scope(capture, Query())), "all")
+    assert np.isnan(everything["sm_efficiency"]) and np.isnan(everything["occupancy_pct"])
+
+
+def test_nothing_on_the_device_is_all_zero():
+    capture = capture_of({})
+    frame = B.breakdown(capture, scope(capture, Query()))
+    assert frame["device"].tolist() == ["all"] and frame["total_ns"].tolist() == [0]
+    assert np.isnan(frame["utilization"].iloc[0])
