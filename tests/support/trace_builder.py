@@ -117,10 +117,11 @@ class TraceBuilder:
         concrete: list[Json] | None = None,
         sequence: int | None = None,
         forward_thread: int | None = None,
+        external_id: int | None = None,
         args: Mapping[str, Json] | None = None,
     ) -> int:
         """A cpu_op; returns its external id."""
-        external = self.number("external")
+        external = self.number("external") if external_id is None else external_id
         self._host("cpu_op", name, start, duration, thread, {
             "External id": external, "Record function id": 0, "Sequence number": sequence, "Fwd thread id": forward_thread,
             "Concrete Inputs": concrete, "Input type": types, "Input Strides": strides, "Input Dims": shapes,
@@ -144,9 +145,9 @@ class TraceBuilder:
         return self.annotation(f"ProfilerStep#{number}", start, duration, gpu=gpu)
 
     def frame(self, name: str, start: int, duration: int, *, parent: int | None = None, thread: int | None = None,
-              module_id: int | None = None) -> int:  # fmt: skip
+              module_id: int | None = None, python_id: int | None = None) -> int:  # fmt: skip
         """A python frame; returns its Python id. Without `parent` the recorder's null is written."""
-        own = self.number("python")
+        own = self.number("python") if python_id is None else python_id
         event = self._host("python_function", name, start, duration, thread, {
             "Python id": own, "Python module id": module_id, "Ev Idx": self.number("index"),
         })  # fmt: skip
