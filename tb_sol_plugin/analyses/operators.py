@@ -1,0 +1,320 @@
+"""Operators: calls, host time and the device work that each launches.
+
+Device time belongs to an operator when the call that launched it starts inside the operator, on the same thread. Work launched by no
+operator, before the window or without a launch record has rows of its own, so the column of directly launched work adds up to all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.modelled import modelled
+from tb_sol_plugin.metrics.operator_groups import Groups, groups
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.model import figure as fig
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+MEASURES = {
+    "device_self": ("device_self_ns", "device time launched directly", "compute"),
+    "device_total": ("device_total_ns", "device time launched inside", "compute"),
+    "host_self": ("host_self_ns", "host time of its own", "host"),
+    "host_total": ("host_total_ns", "host time", "host"),
+}
+
+ID = Column("id", "Row", "", "Key of the row: the name and, where rows are split, the property.", "code", rank=3)
+COLUMNS = (
+    Column("name", "Operator", "", "Name of the operator as recorded.", "code"),
+    Column("input_shapes", "Input shapes", "", "Sizes of its inputs; a count where calls of several shapes are in one row.", "shapes", rank=2,
+           missing="recorded without record_shapes"),
+    Column("dtype", "Type", "", "Element type of its first tensor; a count where calls differ.", "text", rank=3,
+           missing="recorded without record_shapes"),
+    Column("module", "Module", "", "Class of the innermost module call around it; a count where calls differ.", "code", rank=3,
+           missing="launched outside every module, or recorded without with_stack"),
+    Column("thread", "Thread", "", "Host thread that ran it; a count where calls differ.", "text", rank=3),
+    Column("calls", "Calls", "count", "How often it ran; a call inside a call of the same name counts too."),
+    Column("device_self_ns", "Device self", "ns", "Sum of the durations of device events that it launched itself, not through an operator inside it.", "bar",
+           color="compute"),
+    Column("device_share", "Share", "ratio", "Device self over all device work of the selection.", "share", rank=2),
+    Column("device_total_ns", "Device total", "ns",
+           "Sum of the durations of device events launched inside its calls; an event counts once per row, also where calls nest.", "bar", color="compute"),
+    Column("device_self_union_ns", "Device self, union", "ns", "Per call the time during which at least one of its own device events ran, summed over calls.",
+           rank=3),
+    Column("device_events", "GPU events", "count", "Device events that it launched itself.", rank=2),
+    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host"),
+    Column("host_self_ns", "Host self", "ns", "Host time less the operators and the runtime calls inside; never negative.", rank=2),
+    Column("host_self_with_calls_ns", "Host self with calls", "ns", "Host time less the operators inside: launching is part of it; never negative.", rank=3),
+    Column("host_mean_ns", "Host mean", "ns", "Host time over calls.", rank=3),
+    Column("device_mean_ns", "Device mean", "ns", "Device self over calls.", rank=3),
+    Column("flop", "FLOP", "FLOP", "Floating point operations of the calls that a cost model covers.", rank=2, missing="no cost model, or no shapes"),
+    Column("bytes", "Bytes", "B", "Least memory traffic of the calls that a cost model covers.", rank=3, missing="no cost model, or no shapes"),
+    Column("sol_ns", "Limit", "ns", "Least time of the modelled calls on this device.", rank=3, missing="no cost model, no shapes, or an unknown device"),
+    Column("measured_ns", "Modelled time", "ns", "Device time of the modelled calls, everything below them included.", rank=3,
+           missing="no cost model, or no shapes"),
+    Column("efficiency", "Efficiency", "ratio", "Limit over modelled time.", "efficiency", rank=2, missing="no cost model, no shapes, or an unknown device"),
+)  # fmt: skip
+
+FACTS = {
+    "operators": "Distinct rows of the table that are operators.",
+    "calls": "Operator calls in the selection.",
+    "device_events": "Device events in the selection.",
+    "device_ns": "Sum of the durations of all device events in the selection.",
+    "sum_device_self_ns": "Sum of the column device_self_ns over every row; equal to device_ns.",
+    "no_operator_ns": "Device time launched outside every operator.",
+    "before_window_ns": "Device time of events launched before the recording began.",
+    "no_record_ns": "Device time of events whose launch is not in the recording.",
+    "host_ns": "Host time under operators: the sum of host self with calls.",
+}
+
+
+class OperatorsQuery(Query, kw_only=True, frozen=True):
+    """Operators.
+
+    group_by: what makes a row: the name, or the name and one more property.
+    measure: what the chart ranks by.
+    """
+
+    group_by: Literal["name", "name_shape", "name_dtype", "name_module", "name_thread", "name_phase"] = "name"
+    measure: Literal["device_self", "device_total", "host_self", "host_total"] = "device_self"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    frame: pd.DataFrame
+    outside: list[str]
+
+
+@analysis(
+    title="Operators",
+    question="What runs longest?",
+    group="Time",
+    order=20,
+    needs=("operators",),
+    query=OperatorsQuery,
+    tables={"operators": COLUMNS},
+    facts=FACTS,
+)
+def operators(capture: Capture, query: OperatorsQuery) -> Report:
+    """One row per operator name (or name and property); device work outside every operator has its own rows."""
+    part = scope(capture, query)
+    grouped = groups(capture, query.group_by, part.host)
+    sums = _sums(capture, part, grouped)
+    frame = sums.frame
+    facts = _facts(capture, part, frame, sums.outside)
+    report = Report(analysis="operators", title="Operators", headline=_headline(frame, sums.outside, facts))
+    if not len(capture.device):
+        report.notices.append(Notice("No device activity was recorded: host times only.", "info"))
+    no_launch = sum(int(facts[k]) for k in ("before_window_ns", "no_record_ns"))
+    if no_launch:
+        share = no_launch / int(facts["device_ns"])
+        report.notices.append(
+            Notice(f"{human(share, 'ratio')} of device time has no launch in this recording; it stands in the last rows.", "info", Link("links"))
+        )
+    report.sections = [_figure(frame, query, sums.outside), _table(frame, sums.outside), _facts_section(facts)]
+    return report
+
+
+# -- sums -----------------------------------------------------------------------------------------------------
+
+
+def _sums(capture: Capture, part: Scope, grouped: Groups) -> _Sums:
+    size = len(grouped.frame)
+    h = at.host(capture)
+    launch = at.launches(capture)
+    device = capture.device
+    chosen = part.device
+    duration = device["duration_ns"].to_numpy()[chosen]
+    start = device["start_ns"].to_numpy()[chosen]
+    operator = device["operator"].to_numpy()
+    rows = grouped.rows
+    codes = grouped.code[rows]
+    group_of_device = np.where(operator >= 0, grouped.code[np.maximum(operator, 0)], -1) if len(h.start) else operator
+    own = group_of_device[chosen]
+    total = at.inclusive(capture, launch.call[chosen], launch.time[chosen], duration, grouped.code)
+    per_call = at.union_by(np.where(own >= 0, operator[chosen], -1), start, start + duration, len(h.start))
+    host_total = at.sum_by(codes, h.duration[rows], size)
+    calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
+    device_self = at.sum_by(own, duration, size)
+    frame = grouped.frame.assign(
+        calls=calls,
+        device_self_ns=device_self,
+        device_total_ns=_padded(total, size),
+        device_self_union_ns=at.sum_by(codes, per_call[rows], size),
+        device_events=at.sum_by(own, np.ones(len(own), np.int64), size),
+        host_total_ns=host_total,
+        host_self_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
+        host_self_with_calls_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
+        host_mean_ns=host_total / np.maximum(calls, 1),
+        device_mean_ns=device_self / np.maximum(calls, 1),
+    )
+    frame = _with_work(capture, frame, grouped)
+    outside = []
+    extra = []
+    for name, mask in at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR):
+        outside.append(name)
+        extra.append(_outside_row(device, mask & chosen, name))
+    if extra:
+        frame = pd.concat([frame.astype(object), pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    whole = int(duration.sum())
+    frame["device_share"] = [int(v) / whole if whole else None for v in frame["device_self_ns"]]
+    frame = frame.sort_values(["device_self_ns", "host_self_ns"], ascending=False, kind="stable", na_position="last", key=_numbers)
+    if not len(device):
+        for name in ("device_self_ns", "device_total_ns", "device_self_union_ns", "device_events", "device_mean_ns"):
+            frame[name] = None
+    return _Sums(frame.reset_index(drop=True), outside)
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column)
+
+
+def _padded(values: npt.NDArray[np.generic], size: int) -> npt.NDArray[np.generic]:
+    """Sums per group, for the groups that have no row as well."""
+    out = np.zeros(size, values.dtype)
+    out[: len(values)] = values
+    return out
+
+
+def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -> dict[str, object]:
+    duration = int(device["duration_ns"].to_numpy()[mask].sum())
+    start = device["start_ns"].to_numpy()[mask]
+    span = at.union_by(np.zeros(len(start), np.int64), start, start + device["duration_ns"].to_numpy()[mask], 1)
+    return {
+        "id": name, "name": name, "calls": None, "device_self_ns": duration, "device_total_ns": duration,
+        "device_self_union_ns": int(span[0]), "device_events": int(mask.sum()),
+    }  # fmt: skip
+
+
+def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups) -> pd.DataFrame:
+    """FLOP, bytes and limits of the modelled calls, by the operator that carries the model."""
+    work = modelled(capture)
+    code = grouped.code[work.host] if len(work.host) else np.zeros(0, np.int64)
+    size = len(frame)
+    return frame.assign(**{name: work.sums(code, name, size) for name in ("flop", "bytes", "sol_ns", "measured_ns", "efficiency")})
+
+
+# -- presentation ---------------------------------------------------------------------------------------------
+
+
+def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str]) -> dict[str, int]:
+    named = frame[~frame["name"].isin(outside)]
+    device = capture.device["duration_ns"].to_numpy()[part.device]
+    rows = {name: int(frame.loc[frame["name"] == name, "device_self_ns"].sum()) for name in outside}
+    return {
+        "operators": len(named),
+        "calls": int(named["calls"].sum()),
+        "device_events": len(device),
+        "device_ns": int(device.sum()),
+        "sum_device_self_ns": int(sum(v for v in frame["device_self_ns"] if v is not None)),
+        "no_operator_ns": rows.get(at.NO_OPERATOR, 0),
+        "before_window_ns": rows.get(at.BEFORE, 0),
+        "no_record_ns": rows.get(at.NO_RECORD, 0),
+        "host_ns": int(named["host_self_with_calls_ns"].sum()),
+    }
+
+
+def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) -> str:
+    named = frame[~frame["name"].isin(outside)]
+    if facts["device_ns"]:
+        top = named.iloc[0]
+        time = int(top["device_self_ns"])
+        return (
+            f"`{top['name']}` launches {human(time, 'ns')} of device work in {human(int(top['calls']), 'count')} calls, "
+            f"**{human(time / facts['device_ns'], 'ratio')}** of all."
+        )
+    top = named.loc[pd.to_numeric(named["host_self_ns"]).idxmax()]
+    time = int(top["host_self_with_calls_ns"])
+    whole = facts["host_ns"]
+    return f"`{top['name']}` takes {human(time, 'ns')} of host time of its own, **{human(time / whole if whole else None, 'ratio')}** of all operators."
+
+
+def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> FigureSection:
+    measure = query.measure
+    if measure.startswith("device") and not pd.to_numeric(frame["device_self_ns"]).notna().any():
+        measure = "host" + measure.removeprefix("device")
+    column, words, token = MEASURES[measure]
+    values = pd.to_numeric(frame[column])
+    named = frame[~frame["name"].isin(outside) & (values > 0)]
+    top = named.loc[values[named.index].sort_values(ascending=False, kind="stable").index[:10]]
+    longest = float(values[top.index].max()) if len(top) else 1.0
+    factor, unit = fig.time_scale(longest)
+    labels = [_short(name) for name in top["name"]]
+    keys = [str(k) for k in top["id"]]
+    data = [{
+        "type": "bar", "orientation": "h", "y": keys, "x": [float(v) / factor for v in values[top.index]], "customdata": keys,
+        "marker": fig.fill(token), "width": 0.62,
+        "text": [human(int(v), "ns") for v in values[top.index]], "textposition": "outside", "cliponaxis": False,
+        "hovertext": [f"<b>{fig_escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
+                      for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)],
+        "hoverinfo": "text",
+    }]  # fmt: skip
+    y = fig.axis(autorange="reversed", tickmode="array", tickvals=keys, ticktext=labels, type="category", showgrid=False,
+                 tickfont={"family": fig.MONO, "size": 12})  # fmt: skip
+    x = fig.axis(f"{words}, {unit}", range=[0, longest / factor * 1.14])
+    best = f"; the first is {top.iloc[0]['name']} with {human(int(values[top.index[0]]), 'ns')}" if len(top) else ""
+    return FigureSection(
+        id="top", title="Top operators", subtitle=f"by {words}", figure=fig.figure(data, x=x, y=y, margin={"l": 240, "r": 14, "t": 10, "b": 46}),
+        summary=f"The {len(top)} operators with the most {words}{best}.", table="operators", height=70 + 26 * max(len(top), 4),
+    )  # fmt: skip
+
+
+def fig_escape(text: str) -> str:
+    """Text for a Plotly label, which knows a few tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _short(name: str, limit: int = 34) -> str:
+    """A name cut in the middle and escaped for an axis."""
+    cut = name if len(name) <= limit else name[: limit // 2 - 1] + "…" + name[-limit // 2 :]
+    return fig_escape(cut)
+
+
+def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
+    sums = ("calls", "device_self_ns", "device_share", "device_events", "host_self_ns", "host_self_with_calls_ns")
+    total: dict[str, object] = {}
+    for name in sums:
+        known = [v for v in frame[name] if v is not None and v == v]
+        total[name] = sum(known) if known else None
+    total = {k: (v if v is None or isinstance(v, float) else int(v)) for k, v in total.items()}  # type: ignore[call-overload]
+    table = make_table(
+        "operators",
+        "Operators",
+        frame,
+        (ID, *COLUMNS),
+        key="id",
+        sort=Sort("device_self_ns" if total["device_self_ns"] is not None else "host_self_ns"),
+        total={"name": "All", **total},
+        last=outside,
+        filters=["name", "input_shapes", "module"],
+        footer="Device self adds up to all device work; device total counts an event in every operator around its launch.",
+    )
+    for row, name in enumerate(frame["name"].tolist()):
+        if name == at.BEFORE or name == at.NO_RECORD:
+            table.row_links[str(row)] = Link("links", label="How events were linked")
+        elif name not in outside:
+            table.row_links[str(row)] = Link("roofline", {"find": name}, "On the roofline")
+    return table
+
+
+def _facts_section(facts: dict[str, int]) -> FactsSection:
+    labels = {
+        "operators": "Operators", "calls": "Calls", "device_events": "Device events", "device_ns": "Device work, sum",
+        "sum_device_self_ns": "Sum of device self", "no_operator_ns": "Launched by no operator", "before_window_ns": "Launched before the window",
+        "no_record_ns": "No launch record", "host_ns": "Host time under operators",
+    }  # fmt: skip
+    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
+    whole = facts["sum_device_self_ns"] == facts["device_ns"]
+    return FactsSection(
+        id="facts", title="Check", subtitle="every device event is in exactly one row of device self" if whole else "", values=dict(facts), units=units,
+        labels=labels, docs=dict(FACTS), span=12,
+    )  # fmt: skip

@@ -1,0 +1,324 @@
+"""The module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modelled work per node.
+
+A node is a module instance below the node that called it; calls of the same instance at the same place are one node. Where one
+instance is called from two places it is two nodes, and their sums add up to the instance's own.
+Nodes stand in preorder, children by the time of their first call; `end` is one past the last node of the subtree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.modelled import modelled
+from tb_sol_plugin.metrics.names import module_class_name, module_instance
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+Direction = Literal["forward", "backward", "both"]
+WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns")
+SUMS: Final = ("calls", "host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns", "device_events", "backward_device_ns", "backward_self_ns")
+"""Columns of a node that add up over merged nodes."""
+
+
+@dataclass(frozen=True)
+class ModuleTree:
+    """node: node per host row, -1 outside every module call's own row. name, class_name, parent, end, depth: per node."""
+
+    node: npt.NDArray[np.int32]
+    name: list[str]
+    class_name: list[str]
+    parent: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+    depth: npt.NDArray[np.int32]
+
+
+def module_tree(capture: Capture) -> ModuleTree:
+    """The tree over the whole recording, so that a node keeps its number whatever is selected."""
+    return memo(capture, ("modules.tree",), lambda: _tree(capture))
+
+
+def _tree(capture: Capture) -> ModuleTree:
+    h = at.host(capture)
+    rows = np.flatnonzero(h.kind == S.MODULE)
+    above = at.nearest(capture, S.MODULE, rows, strict=True)
+    name = capture.host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
+    module_id = np.full(len(h.start), -1, np.int64)
+    frames = capture.tables["frames"]
+    module_id[frames["host"].to_numpy()] = frames["module_id"].to_numpy()
+    place = np.full(len(h.start), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
+    own = pd.factorize(pd.MultiIndex.from_arrays([name, module_id[rows]]))[0].astype(np.int64)
+    node, node_parent, first = _nodes(parent, own, h.start[rows])
+    texts = capture.host["name"].cat.categories
+    names = [module_instance(str(texts[c])) for c in name[first].tolist()]
+    order, depth, end = _preorder(node_parent)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    of_host = np.full(len(h.start), -1, np.int32)
+    of_host[rows] = rank[node] if len(order) else -1
+    up = node_parent[order]
+    names = [names[i] for i in order.tolist()]
+    return ModuleTree(
+        of_host,
+        names,
+        [module_class_name(n) for n in names],
+        np.where(up >= 0, rank[np.maximum(up, 0)] if len(rank) else up, -1).astype(np.int32),
+        end,
+        depth,
+    )
+
+
+def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
+    """(node per call, parent per node, first call per node): one node per (parent's node, own), level by level from the roots.
+
+    Nodes are numbered so that of two siblings the one called first has the lower number.
+    """
+    node = np.full(len(parent), -1, np.int64)
+    node_parent: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    first: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    count = 0
+    level = np.flatnonzero(parent < 0)
+    while len(level):
+        level = level[np.argsort(start[level], kind="stable")]
+        up = np.where(parent[level] >= 0, node[np.maximum(parent[level], 0)], -1)
+        code, unique = pd.factorize(pd.MultiIndex.from_arrays([up, own[level]]))
+        node[level] = code + count
+        at_first = np.full(len(unique), len(level), np.int64)
+        np.minimum.at(at_first, code, np.arange(len(level)))
+        node_parent.append(up[at_first])
+        first.append(level[at_first])
+        count += len(unique)
+        placed = node >= 0
+        level = np.flatnonzero(~placed & (parent >= 0) & placed[np.maximum(parent, 0)])
+    return node, np.concatenate(node_parent), np.concatenate(first)
+
+
+def _preorder(parent: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
+    """(order, depth, subtree end) of nodes; children keep the order of their numbers. depth and end are per position."""
+    children: dict[int, list[int]] = {}
+    for i, up in enumerate(parent.tolist()):
+        children.setdefault(up, []).append(i)
+    order: list[int] = []
+    depths: list[int] = []
+    stack = [(i, 0) for i in reversed(children.get(-1, []))]
+    while stack:
+        i, depth = stack.pop()
+        order.append(i)
+        depths.append(depth)
+        stack.extend((c, depth + 1) for c in reversed(children.get(i, [])))
+    end = np.arange(1, len(order) + 1, dtype=np.int32)
+    last: list[tuple[int, int]] = []
+    for position, depth in enumerate([*depths, -1]):
+        while last and last[-1][1] >= depth:
+            end[last.pop()[0]] = position
+        last.append((position, depth))
+    return np.array(order, np.int64), np.array(depths, np.int32), end
+
+
+def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
+    """One row per node called in the selection, in preorder.
+
+    Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
+    inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
+    device_events, backward_device_ns (device events of backward operators linked to forward operators inside a call, launched
+    outside it), backward_self_ns, and of the modelled operators in `direction`: flop, bytes, sol_ns, measured_ns (NaN unknown).
+    """
+    tree = module_tree(capture)
+    h = at.host(capture)
+    size = len(tree.name)
+    node = np.where(part.host, tree.node, -1).astype(np.int32)
+    rows = np.flatnonzero(node >= 0)
+    code = node[rows]
+    launch = at.launches(capture)
+    device = capture.device
+    module = device["module"].to_numpy()
+    duration = device["duration_ns"].to_numpy()
+    use = np.flatnonzero(part.device)
+    innermost = np.where(module[use] >= 0, tree.node[np.maximum(module[use], 0)], -1) if len(h.start) else module[use]
+    ones = np.ones(len(use), np.int64)
+
+    def around(rows_: at.Rows, times: at.Ints, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        out = np.zeros(size, values.dtype)
+        found = at.inclusive(capture, rows_, times, values, tree.node)
+        out[: len(found)] = found
+        return out
+
+    forward, root = at.forward_rows(capture, launch.call[use], launch.time[use])
+    # A module call nested in the backward root is a recomputed forward: that work is the call's own, not backward of the outer one.
+    forward = np.where((forward >= 0) & (module[use] > root), -1, forward).astype(np.int32)
+    when = np.where(forward >= 0, h.start[np.maximum(forward, 0)], 0) if len(h.start) else launch.time[use]
+    owner = at.nearest(capture, S.MODULE, forward)
+    backward = around(forward, when, duration[use])
+    backward -= _counted_twice(tree, np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, innermost, duration[use])
+    frame = pd.DataFrame({
+        "node": np.arange(size), "parent": tree.parent, "depth": tree.depth, "name": tree.name, "class_name": tree.class_name,
+        "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
+        "host_total_ns": at.sum_by(code, h.duration[rows], size),
+        "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
+        "device_total_ns": around(launch.call[use], launch.time[use], duration[use]),
+        "device_self_ns": at.sum_by(innermost, duration[use], size),
+        "device_events": around(launch.call[use], launch.time[use], ones),
+        "backward_device_ns": backward,
+        "backward_self_ns": at.sum_by(np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, duration[use], size),
+    })  # fmt: skip
+    work = _work(capture, part, tree, direction, limits)
+    frame = frame.assign(**work)
+    return frame[(frame["calls"] > 0) | (frame["backward_device_ns"] > 0) | (frame["device_total_ns"] > 0)].reset_index(drop=True)
+
+
+def _counted_twice(tree: ModuleTree, forward: npt.NDArray[np.integer], launched: npt.NDArray[np.integer], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
+    """Per node the values whose forward and whose launch both lie in it (a backward pass run inside a module call)."""
+    out = np.zeros(len(tree.name), np.int64)
+    both = np.flatnonzero((forward >= 0) & (launched >= 0))
+    a, b, value = forward[both].copy(), launched[both].copy(), values[both]
+    while len(a):
+        deeper = tree.depth[a] > tree.depth[b]
+        level = tree.depth[a] == tree.depth[b]
+        same = a == b
+        np.add.at(out, a[same], value[same])
+        up_a = np.where(deeper | level, tree.parent[a], a)
+        up_b = np.where(~deeper, tree.parent[b], b)
+        keep = (up_a >= 0) & (up_b >= 0)
+        a, b, value = up_a[keep], up_b[keep], value[keep]
+    return out
+
+
+def _work(capture: Capture, part: Scope, tree: ModuleTree, direction: Direction, limits: str) -> dict[str, npt.NDArray[np.float64]]:
+    """FLOP, bytes, limit and measured time per node, of the forward operators, the linked backward ones, or both."""
+    h = at.host(capture)
+    size = len(tree.name)
+    done = modelled(capture, limits)
+    rows = done.host.astype(np.int32)
+    empty = {name: np.full(size, np.nan) for name in WORK}
+    if not len(rows) or not size:
+        return empty
+    chosen = part.host[rows]
+    forward, _ = at.forward_rows(capture, rows)
+    is_backward = forward >= 0
+    if direction != "both":
+        chosen &= is_backward if direction == "backward" else ~is_backward
+    credit = np.where(is_backward, forward, rows).astype(np.int32)[chosen]
+    when = h.start[credit]
+    out = {}
+    for name in WORK:
+        values = getattr(done, name)[chosen]
+        known = np.isfinite(values)
+        total = np.zeros(size)
+        count = np.zeros(size)
+        found = at.inclusive(capture, credit, when, np.where(known, values, 0.0), tree.node)
+        times = at.inclusive(capture, credit, when, known.astype(np.float64), tree.node)
+        total[: len(found)], count[: len(times)] = found, times
+        out[name] = np.where(count > 0, total, np.nan)
+    return out
+
+
+# -- merging --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MergedRow:
+    """A row that stands for one node or for several equal siblings. `parent` is the position of its row, -1 at a root."""
+
+    nodes: tuple[int, ...]
+    parent: int
+    class_name: str
+    name: str
+
+    @property
+    def merged(self) -> bool:
+        return len(self.nodes) > 1
+
+
+def merge_siblings(frame: pd.DataFrame) -> list[MergedRow]:
+    """Rows of `module_times` with equal siblings merged, in preorder.
+
+    Siblings are equal when class and structure below are. Three or more are merged, two only below a merged row, where the
+    names no longer tell them apart. `nodes` are positions in `frame`.
+    """
+    position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
+    parents = [position.get(int(p), -1) for p in frame["parent"].tolist()]
+    children: dict[int, list[int]] = {}
+    for i, up in enumerate(parents):
+        children.setdefault(up, []).append(i)
+    classes = frame["class_name"].tolist()
+    names = frame["name"].tolist()
+    shape = _shapes(classes, children, len(parents))
+    out: list[MergedRow] = []
+    stack = [(group, -1) for group in reversed(_equal(children.get(-1, []), shape, False))]
+    while stack:
+        nodes, up = stack.pop()
+        at_row = len(out)
+        out.append(MergedRow(nodes, up, classes[nodes[0]], names[nodes[0]]))
+        below = [c for n in nodes for c in children.get(n, [])]
+        stack.extend((group, at_row) for group in reversed(_equal(below, shape, len(nodes) > 1)))
+    return out
+
+
+def unmerged(frame: pd.DataFrame) -> list[MergedRow]:
+    """Every node as a row of its own."""
+    position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
+    return [
+        MergedRow((i,), position.get(int(p), -1), c, n)
+        for i, (p, c, n) in enumerate(zip(frame["parent"].tolist(), frame["class_name"].tolist(), frame["name"].tolist(), strict=True))
+    ]
+
+
+def _shapes(classes: list[str], children: dict[int, list[int]], size: int) -> list[int]:
+    """A number per node, equal for equal class and equal structure below. Children come after their parents."""
+    known: dict[tuple[str, tuple[int, ...]], int] = {}
+    shape = [0] * size
+    for i in reversed(range(size)):
+        key = (classes[i], tuple(sorted(shape[c] for c in children.get(i, []))))
+        shape[i] = known.setdefault(key, len(known))
+    return shape
+
+
+def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, ...]]:
+    groups: dict[int, list[int]] = {}
+    for n in nodes:
+        groups.setdefault(shape[n], []).append(n)
+    out = [tuple(g) for g in groups.values() if always or len(g) >= 3]
+    if not always:
+        out += [(n,) for g in groups.values() if len(g) < 3 for n in g]
+    return sorted(out, key=lambda g: g[0])
+
+
+def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
+    """Sums of `SUMS` and `WORK` per merged row; the names of merged rows are their class."""
+    group = np.full(len(frame), -1, np.int64)
+    for i, row in enumerate(rows):
+        group[list(row.nodes)] = i
+    out: dict[str, object] = {
+        "name": [r.class_name if r.merged else r.name for r in rows],
+        "class_name": [r.class_name for r in rows],
+        "instances": [len(r.nodes) for r in rows],
+        "parent": [r.parent for r in rows],
+    }
+    for name in SUMS:
+        out[name] = at.sum_by(group, frame[name].to_numpy(), len(rows))
+    for name in WORK:
+        values = frame[name].to_numpy(dtype=np.float64)
+        known = np.isfinite(values)
+        total = at.sum_by(group, np.where(known, values, 0.0), len(rows))
+        out[name] = np.where(at.sum_by(group, known.astype(np.int64), len(rows)) > 0, total, np.nan)
+    return pd.DataFrame(out)
+
+
+def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
+    """Sums per class over all nodes; a class nested in itself counts twice. Columns: class_name, instances (distinct names), SUMS, WORK."""
+    rows = [
+        MergedRow(tuple(g.index.tolist()), -1, str(c), str(c))
+        for c, g in frame.groupby("class_name", sort=False, observed=True)
+    ]
+    out = merged_sums(frame, rows)
+    out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
+    return out.drop(columns=["parent"]).assign(name=out["class_name"])
