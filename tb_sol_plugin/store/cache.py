@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from tb_sol_plugin import __version__
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store import arrow
 
 FORMAT = 1
@@ -30,16 +32,26 @@ _STALE = 3600.0
 
 def key_of(path: str, size: int, mtime: float) -> str:
     """The name of a file's entry. It changes with the file, with the layout and with the version that read it."""
-    columns = ";".join(f"{s.name}:{','.join(f'{n}={f.dtype}' for n, f in s.fields.items())}" for s in schemas.ALL.values())
-    text = "\0".join((str(FORMAT), __version__, _reader(), columns, path, str(size), repr(mtime)))
+    text = "\0".join((str(FORMAT), __version__, _reader(), _layout(), path, str(size), repr(mtime)))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def cache_key(recording: Recording) -> str:
+    """The entry of a recording as it was listed."""
+    return key_of(recording.path, recording.size, recording.mtime)
+
+
+@cache
+def _layout() -> str:
+    """All tables with their columns and types: another layout, another key."""
+    return ";".join(f"{s.name}:{','.join(f'{n}={f.dtype}' for n, f in s.fields.items())}" for s in schemas.ALL.values())
 
 
 def _reader() -> str:
     """The version that `ingest` gives itself: other rules, other captures."""
     from tb_sol_plugin import ingest
 
-    return str(getattr(ingest, "VERSION", ""))
+    return str(ingest.FORMAT_VERSION)
 
 
 class Cache:
@@ -95,7 +107,9 @@ class Cache:
                 shutil.rmtree(partial, ignore_errors=True)
             if self.has(key):
                 return True  # another process was quicker
-            self.note = f"nothing can be kept in the cache directory ({error.strerror or type(error).__name__}); files are read anew each time"
+            self.note = (
+                f"nothing can be kept in the cache directory ({error.strerror or type(error).__name__}); files are read anew each time"
+            )
             return False
         self.evict(keep=key)
         return True

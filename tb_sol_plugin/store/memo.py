@@ -13,7 +13,7 @@ V = TypeVar("V")
 class Memo(Generic[V]):
     """`get(key, make)` returns what `make` returned for that key before, or calls it. Errors of `make` are not kept.
 
-    size: bytes of a value, for the limit; one value above the limit is given but not kept.
+    size: bytes of a value, for the limit. The value used last stays even where it alone is above the limit.
     """
 
     def __init__(self, limit_bytes: int, size: Callable[[V], int]) -> None:
@@ -57,13 +57,20 @@ class Memo(Generic[V]):
         with self._lock:
             old = self._kept.pop(key, None)
             self._total -= old[1] if old else 0
-            if size > self._limit:
-                return
             self._kept[key] = (value, size)
             self._total += size
-            while self._total > self._limit:
+            while self._total > self._limit and len(self._kept) > 1:
                 _, (_, freed) = self._kept.popitem(last=False)
                 self._total -= freed
+
+    def drop(self, key: Hashable) -> None:
+        """Let a value go."""
+        with self._lock:
+            old = self._kept.pop(key, None)
+            self._total -= old[1] if old else 0
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tb_sol_plugin.model.run import Recording, natural
 from tb_sol_plugin.store import files, names
@@ -14,16 +14,8 @@ from tb_sol_plugin.store.files import Budget, Entry, Walked
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import Root
 
-
-class Kind(Protocol):
-    """What `ingest.classify` says of a head: kind "" is not a recording; what and note are for the reader."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def note(self) -> str: ...
+if TYPE_CHECKING:
+    from tb_sol_plugin.ingest import Classification
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,8 @@ class Listing:
     errors: tuple[str, ...] = ()
 
 
-NOT_A_RECORDING = ("", "other", "unknown", "empty", "not_json", "memory_timeline", "execution_trace", "rocprof")
+RECORDINGS = ("kineto",)
+"""Kinds that open; whatever else is recognised is listed with its reason."""
 
 
 class Heads:
@@ -62,9 +55,9 @@ class Heads:
 
     def __init__(self, fs_options: Mapping[str, object]) -> None:
         self._options = fs_options
-        self._known: dict[str, tuple[int, float, Kind | str]] = {}
+        self._known: dict[str, tuple[int, float, Classification | str]] = {}
 
-    def of(self, entry: Entry) -> Kind | str:
+    def of(self, entry: Entry) -> Classification | str:
         """The classification, or a sentence that says why the file could not be read."""
         from tb_sol_plugin.ingest import classify
 
@@ -72,7 +65,7 @@ class Heads:
         if known and known[:2] == (entry.size, entry.mtime):
             return known[2]
         try:
-            found: Kind | str = classify(files.head(entry.path, self._options), entry.file)
+            found: Classification | str = classify(files.head(entry.path, self._options), entry.file.rpartition("/")[2])
         except OSError as error:
             return error.strerror or type(error).__name__
         self._known[entry.path] = (entry.size, entry.mtime, found)
@@ -108,7 +101,7 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
             seen.append(entry.path)
             if isinstance(kind, str):
                 rejected.append(Rejected(_prefixed(root, entry.file), entry.size, "could not be read", kind))
-            elif kind.kind in NOT_A_RECORDING:
+            elif kind.kind not in RECORDINGS:
                 rejected.append(Rejected(_prefixed(root, entry.file), entry.size, kind.what, kind.note))
             else:
                 taken.append((root, entry, kind.kind))
@@ -125,7 +118,7 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
     )
 
 
-def _look(entries: list[Entry], heads: Heads, root: Root, budget: Budget) -> Iterable[tuple[Entry, Kind | str]]:
+def _look(entries: list[Entry], heads: Heads, root: Root, budget: Budget) -> Iterable[tuple[Entry, Classification | str]]:
     if root.local:
         for entry in entries:
             if not budget.spend(0):

@@ -67,7 +67,9 @@ def test_numbers_are_views_of_the_file(tmp_path: Path) -> None:
     assert not codes.flags.owndata
 
 
-SCHEMA = Schema("t", "a row", {"word": Field("category"), "n": Field("int64"), "x": Field("float64"), "b": Field("bool"), "k": Field("int8")})
+SCHEMA = Schema(
+    "t", "a row", {"word": Field("category"), "n": Field("int64"), "x": Field("float64"), "b": Field("bool"), "k": Field("int8")}
+)
 ROW = st.tuples(
     st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=6)),
     st.integers(-(2**63), 2**63 - 1),

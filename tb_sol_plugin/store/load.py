@@ -1,0 +1,295 @@
+"""Opening captures: from memory, from the cache, or by a worker process that reads the file; one read however many ask."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.store.cache import Cache, cache_key
+from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.options import StoreOptions, cache_directory
+from tb_sol_plugin.store.worker import Cancelled, Read, Task, read_capture
+from tb_sol_plugin.store.workers import Workers
+
+State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a read is. bytes of total are of the stored file; queue_position 0 is being read, 1 is next."""
+
+    bytes: int
+    total: int
+    events: int
+    stage: str
+    elapsed_s: float
+    queue_position: int
+
+
+@dataclass
+class _Job:
+    recording: Recording
+    future: Future[Read]
+    progress: str
+    begun: float
+
+
+class Loader:
+    """Captures by recording. Thread-safe; starts nothing before the first request.
+
+    executor: anything with the `concurrent.futures.Executor` interface (a Dask cluster's `Client.get_executor()` too);
+    None for our own worker processes. Files of a file system that lives in this process (`memory://`) are read in a thread.
+    """
+
+    def __init__(self, options: StoreOptions, executor: Executor | None = None) -> None:
+        self.options = options
+        self.cache = Cache(cache_directory(options.cache_dir), options.cache_bytes)
+        self._executor = executor
+        self._own: list[Executor] = []
+        self._open: Memo[Capture] = Memo(options.open_bytes, table_bytes)
+        self._jobs: dict[str, _Job] = {}
+        self._errors: dict[str, SolError] = {}
+        self._lock = threading.RLock()
+        self._spool = ""
+        self._closed = False
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
+        """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read."""
+        key = cache_key(recording)
+        found = self._ready(key, recording)
+        if found is not None:
+            return found
+        with self._lock:
+            error = self._errors.get(key)
+            if error is not None:
+                raise error.copy()
+            job = self._jobs.get(key) or self._submit(key, recording)
+        try:
+            job.future.result(timeout=wait)
+        except FutureTimeout:
+            if not job.future.done():
+                raise StillLoading("this recording is being read", hint="ask again in a moment", file=recording.file) from None
+        except (CancelledError, Exception):
+            pass  # `_finish` keeps it as an error, which is raised below
+        self._finish(key, job)
+        with self._lock:
+            error = self._errors.get(key)
+        if error is not None:
+            raise error.copy()
+        found = self._ready(key, recording)
+        if found is None:
+            raise StillLoading("reading was cancelled", hint="ask again to start it anew", file=recording.file)
+        return found
+
+    def state(self, recording: Recording) -> tuple[State, SolError | None]:
+        """Where a recording stands, without starting anything."""
+        key = cache_key(recording)
+        if key in self._open:
+            return "ready", None
+        with self._lock:
+            error, job = self._errors.get(key), self._jobs.get(key)
+        if error is not None:
+            return "error", error
+        if job is not None:
+            return ("loading" if job.future.running() else "queued"), None
+        return ("ready" if self.cache.has(key) else "new"), None
+
+    def progress(self, recording: Recording) -> Progress | None:
+        """How far the read of a recording is; None if none is under way."""
+        key = cache_key(recording)
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None:
+                return None
+            running = job.future.running()
+            waiting = [j for j in self._jobs.values() if not j.future.running() and not j.future.done()]
+            position = 0 if running or job not in waiting else waiting.index(job) + 1
+        state: dict[str, object] = {}
+        with contextlib.suppress(OSError, ValueError), open(job.progress, encoding="ascii") as stream:
+            state = json.loads(stream.read() or "{}")
+        return Progress(
+            bytes=_number(state.get("bytes")), total=_number(state.get("total")) or recording.size, events=_number(state.get("events")),
+            stage=str(state.get("stage", "starting" if running else "queued")), elapsed_s=round(time.monotonic() - job.begun, 3),
+            queue_position=position,
+        )  # fmt: skip
+
+    def cancel(self, recording: Recording) -> bool:
+        """Stop reading a recording; False if it was not being read."""
+        with self._lock:
+            job = self._jobs.pop(cache_key(recording), None)
+        if job is None:
+            return False
+        with contextlib.suppress(OSError):
+            os.remove(job.progress)
+        stop: Callable[[Future[Read]], bool] = getattr(self._executor_for(recording), "stop", Future.cancel)
+        stop(job.future)
+        return True
+
+    def forget_errors(self) -> None:
+        """Let files that failed be tried again."""
+        with self._lock:
+            self._errors.clear()
+
+    def warm(self) -> None:
+        """Start a worker process ahead of the first file."""
+        with self._lock:
+            workers = self._workers()
+        if isinstance(workers, Workers):
+            workers.warm()
+
+    def close(self) -> None:
+        """End what we started and remove what we spooled."""
+        self._closed = True
+        for executor in self._own:
+            executor.shutdown(wait=False, cancel_futures=True)
+        if self._spool:
+            shutil.rmtree(self._spool, ignore_errors=True)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _ready(self, key: str, recording: Recording) -> Capture | None:
+        found = self._open.peek(key)
+        if found is not None or not self.cache.has(key):
+            return found
+        try:
+            return self._open.get(key, lambda: named(self._cached(key), recording))
+        except LookupError:
+            return None
+
+    def _cached(self, key: str) -> Capture:
+        found = self.cache.load(key)
+        if found is None:
+            raise LookupError(key)
+        return found
+
+    def _submit(self, key: str, recording: Recording) -> _Job:
+        if self._closed:
+            raise StillLoading("the server is being ended", file=recording.file)
+        if not self._spool:
+            self._spool = tempfile.mkdtemp(prefix="tb-sol-")
+        progress = os.path.join(self._spool, f"{key}-{time.monotonic_ns()}.json")
+        with open(progress, "w", encoding="ascii"):
+            pass
+        task = Task(
+            recording.path,
+            recording.size,
+            recording.mtime,
+            self.cache.directory,
+            self.cache.limit_bytes,
+            progress,
+            dict(self.options.fs_options),
+        )
+        future = self._executor_for(recording).submit(read_capture, task)
+        job = _Job(recording, future, progress, time.monotonic())
+        self._jobs[key] = job
+        future.add_done_callback(lambda _: self._finish(key, job))
+        return job
+
+    def _finish(self, key: str, job: _Job) -> None:
+        """Take the outcome of a job over, once, from whichever thread comes first."""
+        with self._lock:
+            if self._jobs.get(key) is not job:
+                return
+            recording = job.recording
+            with contextlib.suppress(OSError):
+                os.remove(job.progress)
+            try:
+                read = job.future.result(timeout=0)
+                if read.note:
+                    self.cache.note = read.note
+                capture = read.capture if read.capture is not None else self.cache.load(read.key)
+                if capture is None:
+                    raise BadInput("the cache entry of this recording vanished", hint="scan again to read the file once more")
+                self._open.put(key, named(capture, recording))
+            except (CancelledError, Cancelled):
+                pass
+            except SolError as error:
+                error.file = recording.file
+                self._errors[key] = error
+            except Exception as error:
+                failed = WorkerKilled(f"reading failed: {type(error).__name__}", hint="scan again to retry", file=recording.file)
+                self._errors[key] = failed
+            finally:
+                del self._jobs[key]
+
+    def _executor_for(self, recording: Recording) -> Executor:
+        if recording.path.startswith("memory://"):
+            return self._thread()
+        return self._workers()
+
+    def _workers(self) -> Executor:
+        with self._lock:
+            if self._executor is None:
+                limits = self.options
+                self._executor = Workers(
+                    limits.workers, memory_bytes=limits.worker_bytes or default_worker_bytes(), seconds=limits.load_seconds
+                )
+                self._own.append(self._executor)
+            return self._executor
+
+    def _thread(self) -> Executor:
+        with self._lock:
+            for executor in self._own:
+                if isinstance(executor, ThreadPoolExecutor):
+                    return executor
+            pool = ThreadPoolExecutor(1, "tb-sol-read")
+            self._own.append(pool)
+            return pool
+
+
+def open_here(recording: Recording, options: StoreOptions) -> Capture:
+    """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line."""
+    cache = Cache(cache_directory(options.cache_dir), options.cache_bytes)
+    found = cache.load(cache_key(recording))
+    if found is None:
+        try:
+            task = Task(recording.path, recording.size, recording.mtime, cache.directory, cache.limit_bytes, "", dict(options.fs_options))
+            read = read_capture(task)
+        except SolError as error:
+            error.file = error.file or recording.file
+            raise
+        found = read.capture if read.capture is not None else cache.load(read.key)
+    if found is None:
+        raise BadInput("the cache entry of this recording vanished", hint="try again, or open it with cache=False", file=recording.file)
+    return named(found, recording)
+
+
+def named(capture: Capture, recording: Recording) -> Capture:
+    """The capture under the names the listing gave it; `facts.file` is relative to the logdir."""
+    facts = msgspec.structs.replace(capture.facts, file=recording.file, size=recording.size)
+    return Capture(facts, capture.tables, run=recording.run, worker=recording.worker, span=recording.span)
+
+
+def table_bytes(capture: Capture) -> int:
+    """Bytes of all tables, mapped or not, without the words of the dictionaries."""
+    return sum(int(table.memory_usage(index=False, deep=False).sum()) for table in capture.tables.values())
+
+
+def default_worker_bytes() -> int:
+    """Four tenths of the memory this process may use (its control group's limit, else the machine's); 0 if unknown."""
+    sizes = []
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max", encoding="ascii") as stream:
+        sizes.append(int(stream.read()))
+    return int(min(sizes) * 0.4) if sizes else 0
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,259 @@
+"""Processes that read files, as a `concurrent.futures.Executor`: bounded, watched, ended one by one or with the server.
+
+Why not `ProcessPoolExecutor`: it cannot end one job, one dead process breaks all jobs, and it imports the program that
+started it (TensorBoard, a notebook) again in each child. Here a child is a fresh interpreter that runs `store.worker`
+and talks over its standard streams; a job that is stopped, too large or too slow costs its own process only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, ParamSpec, TypeVar
+
+from tb_sol_plugin.errors import WorkerKilled
+from tb_sol_plugin.units import human
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+IDLE_SECONDS = 300.0
+"""A process without work ends after this."""
+WATCH_SECONDS = 0.2
+
+
+@dataclass
+class _Job:
+    future: Future[object]
+    payload: bytes
+    stopped: str = ""
+    begun: float = 0.0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+
+class Workers(Executor):
+    """At most `count` processes. Nothing starts before the first `submit` or `warm`.
+
+    memory_bytes, seconds: limits of one job (0: none). A job beyond them, or whose process dies, fails with WorkerKilled.
+    Resident memory is read from /proc; where that does not exist only the time limit holds.
+    """
+
+    def __init__(self, count: int, *, memory_bytes: int = 0, seconds: float = 0.0) -> None:
+        self.count = max(1, count)
+        self.memory_bytes = memory_bytes
+        self.seconds = seconds
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._threads: list[threading.Thread] = []
+        self._active: dict[Future[object], _Job] = {}
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # -- Executor --------------------------------------------------------------------------------------------
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Run `fn` in a process; it, its arguments and its result are pickled."""
+        future: Future[R] = Future()
+        job = _Job(future, pickle.dumps((fn, args, kwargs)))  # type: ignore[arg-type]
+        self._start()
+        with self._lock:
+            self._active[job.future] = job
+        self._jobs.put(job)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all processes. Running jobs fail with WorkerKilled."""
+        self._closed = True
+        with self._lock:
+            jobs, processes = list(self._active.values()), list(self._processes)
+        for job in jobs:
+            job.stopped = job.stopped or "the server was ended"
+            job.future.cancel()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for process in processes:
+            _end(process)
+        if wait:
+            for thread in self._threads:
+                thread.join(5)
+
+    # -- beyond Executor -------------------------------------------------------------------------------------
+
+    def stop(self, future: Future[R], reason: str = "cancelled") -> bool:
+        """Take a job back: out of the queue, or by ending its process. False if it is over already."""
+        with self._lock:
+            job = self._active.get(future)  # type: ignore[arg-type]
+        if job is None or future.done():
+            return False
+        job.stopped = reason
+        if future.cancel():
+            return True
+        if job.process is not None:
+            _end(job.process)
+        return True
+
+    def warm(self) -> None:
+        """Start a process ahead of the first job, so that imports and compiled code are there."""
+        if not self._threads:
+            self.submit(_nothing)
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the workers were shut down")
+            busy = len(self._active)
+            if len(self._threads) < min(self.count, busy + 1):
+                thread = threading.Thread(target=self._serve, name=f"tb-sol-worker-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self) -> None:
+        process: subprocess.Popen[bytes] | None = None
+        while True:
+            try:
+                job = self._jobs.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                self._retire(process)
+                process = None
+                continue
+            if job is None:
+                break
+            if job.future.set_running_or_notify_cancel():
+                if process is None or process.poll() is not None:
+                    self._retire(process)
+                    process = self._spawn()
+                self._run(job, process)
+                if process.poll() is not None:
+                    self._retire(process)
+                    process = None
+            with self._lock:
+                self._active.pop(job.future, None)
+        self._retire(process)
+
+    def _run(self, job: _Job, process: subprocess.Popen[bytes]) -> None:
+        job.begun, job.process = time.monotonic(), process
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(job, process, over), name="tb-sol-watch", daemon=True)
+        watch.start()
+        try:
+            if job.stopped:
+                raise EOFError
+            assert process.stdin is not None and process.stdout is not None
+            send(process.stdin, job.payload)
+            good, answer = pickle.loads(receive(process.stdout))
+        except (OSError, EOFError, pickle.UnpicklingError, ValueError):
+            _end(process)
+            job.future.set_exception(_killed(job, process))
+        else:
+            if good:
+                job.future.set_result(answer)
+            else:
+                job.future.set_exception(answer)
+        finally:
+            over.set()
+
+    def _watch(self, job: _Job, process: subprocess.Popen[bytes], over: threading.Event) -> None:
+        while not over.wait(WATCH_SECONDS):
+            if self.seconds and time.monotonic() - job.begun > self.seconds:
+                job.stopped = f"it took longer than {self.seconds:g} s"
+            elif self.memory_bytes and resident_bytes(process.pid) > self.memory_bytes:
+                job.stopped = f"it needed more than {human(self.memory_bytes, 'B')} of memory"
+            if job.stopped:
+                _end(process)
+                return
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        paths = [p for p in sys.path if p] + [str(Path(__file__).resolve().parents[2])]
+        start = "from tb_sol_plugin.store.worker import main; main()"
+        code = f"import json, sys; sys.path[:] = json.loads({json.dumps(json.dumps(paths))}); {start}"
+        process = subprocess.Popen(
+            [sys.executable or "python3", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
+        )
+        with self._lock:
+            self._processes.add(process)
+        return process
+
+    def _retire(self, process: subprocess.Popen[bytes] | None) -> None:
+        if process is None:
+            return
+        _end(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with self._lock:
+            self._processes.discard(process)
+
+
+def send(stream: IO[bytes], payload: bytes) -> None:
+    """One message: eight bytes of length, then the payload."""
+    stream.write(len(payload).to_bytes(8, "little"))
+    stream.write(payload)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """One message; EOFError if the other side is gone."""
+    head = _exactly(stream, 8)
+    return _exactly(stream, int.from_bytes(head, "little"))
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    parts = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 where /proc does not say."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as stream:
+            return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _killed(job: _Job, process: subprocess.Popen[bytes]) -> WorkerKilled:
+    if job.stopped:
+        return WorkerKilled(
+            f"reading was ended: {job.stopped}", hint="raise the limit (--sol_memory_gb, --sol_load_seconds) and scan again"
+        )
+    try:
+        code = process.wait(5)
+    except subprocess.TimeoutExpired:
+        code = 0
+    how = f"killed by signal {-code}" if code < 0 else f"ended with status {code}"
+    hint = "the system may have run out of memory; scan again to retry" if code == -9 else "scan again to retry"
+    return WorkerKilled(f"the process that read this file was {how}", hint=hint)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+
+
+def _nothing() -> None:
+    return None
