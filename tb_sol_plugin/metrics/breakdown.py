@@ -67,6 +67,10 @@ class Layers:
     def busy(self) -> I.Spans:
         return I.merge(self.computation, self.communication, self.memcpy)
 
+    @property
+    def busy_ns(self) -> int:
+        return I.length(self.busy)
+
     def exclusive(self) -> tuple[I.Spans, I.Spans, I.Spans]:
         """Computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
         computation, communication, memcpy = I.exclusive([self.computation, self.communication, self.memcpy])
@@ -126,8 +130,8 @@ def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> d
         "device": name,
         "events": len(start),
         "total_ns": total,
-        "busy_ns": I.length(busy),
-        "idle_ns": total - I.length(busy),
+        "busy_ns": found.busy_ns,
+        "idle_ns": total - found.busy_ns,
         "computation_ns": I.length(found.computation),
         "communication_ns": I.length(found.communication),
         "exposed_communication_ns": I.length(exposed_communication),

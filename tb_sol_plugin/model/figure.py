@@ -14,6 +14,8 @@ from tb_sol_plugin.units import NARROW, human, scale_of
 
 Plain: TypeAlias = dict[str, object]
 
+__all__ = ["Plain", "axis", "decades", "figure", "fill", "light", "sizes", "symbol", "time_scale"]
+
 FONT: Final = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
 MONO: Final = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace'
 

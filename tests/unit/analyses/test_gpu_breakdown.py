@@ -1,0 +1,95 @@
+"""The page of a device's time."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import pytest
+
+from tb_sol_plugin.analyses import get
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.report import FigureSection, encode
+
+
+@pytest.fixture
+def capture() -> Capture:
+    """One GPU over [0,1000): kernel [100,200), collective [150,300), copy [400,500) launched at 350, kernel [600,700) launched at 20,
+    and 50 ns of work from before the window. One step, 7, over [0,600)."""
+    return Capture(
+        Facts("test", "x.json", 0, vendor="nvidia", extent_ns=(0, 1000)),
+        {
+            "host": S.HOST.frame({"start_ns": [10, 20, 350], "duration_ns": [5, 5, 5], "kind": [S.CALL] * 3}),
+            "steps": S.STEPS.frame({
+                "number": [7], "host_start_ns": [0], "host_end_ns": [500], "start_ns": [0], "end_ns": [600], "complete": [True],
+            }),
+            "device": S.DEVICE.frame({
+                "kind": [S.KERNEL, S.KERNEL, S.KERNEL, S.MEMCPY, S.KERNEL], "device": [0] * 5, "start_ns": [0, 100, 150, 400, 600],
+                "duration_ns": [50, 100, 150, 100, 100], "communication": [False, False, True, False, False], "call": [-1, 0, 1, 2, 1],
+                "link": [S.BEFORE_WINDOW, 0, 0, 0, 0], "step": [-1, 0, 0, 0, 0],
+            }),
+        },
+    )  # fmt: skip
+
+
+def test_the_facts_and_the_row_all_agree(capture):
+    report = capture.analyze("gpu_breakdown")
+    # busy [0,50) [100,300) [400,500) [600,700) of [0,700)
+    assert report.facts["busy_ns"] == 450 and report.facts["total_ns"] == 700 and report.facts["idle_ns"] == 250
+    table = report.table("devices")
+    everything = table[table["device"] == "all"].iloc[0]
+    for name in ("busy_ns", "idle_ns", "computation_ns", "exposed_communication_ns", "exposed_memcpy_ns"):
+        assert everything[name] == report.facts[name]
+    assert report.facts["overlap_ratio"] == pytest.approx(50 / 150)
+    assert report.units["busy_ns"] == "ns" and report.units["overlap_ratio"] == "ratio"
+    assert table.attrs["units"]["busy_ns"] == "ns"
+    # utilization is over the step's 600 ns: 350 of them
+    assert report.facts["utilization"] == pytest.approx(350 / 600)
+
+
+def test_idle_is_told_by_cause(capture):
+    report = capture.analyze("gpu_breakdown", gap_us="0.1")
+    # [50,100) before a kernel launched at 10: other; [300,400) before the copy launched at 350: host; [500,600): launched at 20: other
+    assert (report.facts["host_wait_ns"], report.facts["other_wait_ns"], report.facts["unknown_wait_ns"]) == (100, 150, 0)
+    assert (report.facts["short_gaps_ns"], report.facts["long_gaps_ns"]) == (50, 200)
+    assert report.table("idle")["idle_ns"].sum() == 250
+    assert report.headline.replace("\u202f", " ") == (
+        "The GPU works **64.3 %** of 700 ns and idles 250 ns, 100 ns of it because the next work was launched too late."
+    )
+
+
+def test_linked_and_step_leave_out_what_they_say(capture):
+    assert capture.analyze("gpu_breakdown", scope="linked").facts["busy_ns"] == 400
+    report = capture.analyze("gpu_breakdown", step="7")
+    assert report.facts["device_events"] == 4 and report.facts["total_ns"] == 600
+    assert not report.notices
+    assert "launched before the recording" in capture.analyze("gpu_breakdown").notices[0].text
+
+
+def test_a_step_without_device_work_says_so(capture):
+    empty = Capture(capture.facts, {**capture.tables, "device": capture.device.assign(step=-1)})
+    report = empty.analyze("gpu_breakdown", step="7")
+    assert report.headline == "No GPU work was launched in this selection."
+    assert report.facts["total_ns"] == 0 and report.facts["utilization"] == 0
+
+
+def test_without_device_events_it_is_unavailable():
+    report = Capture(Facts("test", "x", 0), {}).analyze("gpu_breakdown")
+    assert not report.available and "no device activity" in report.because
+
+
+def test_a_wrong_rule_names_the_choices(capture):
+    with pytest.raises(BadQuery) as error:
+        capture.analyze("gpu_breakdown", communication_rule="broad")
+    assert error.value.field == "communication_rule" and "wide, narrow" in error.value.hint
+
+
+def test_everything_is_declared_and_drawable(capture):
+    two = Capture(capture.facts, {**capture.tables, "device": capture.device.assign(device=[0, 0, 1, 1, 1])})
+    report = two.analyze("gpu_breakdown")
+    encode(report)
+    assert set(report.facts) <= set(get("gpu_breakdown").facts)
+    figures = [s for s in report.sections if isinstance(s, FigureSection)]
+    assert [s.id for s in figures] == ["use", "bars"]
+    for section in figures:
+        go.Figure(section.figure)
