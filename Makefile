@@ -1,0 +1,43 @@
+# `make help` lists what there is. PYTHON may name another interpreter: make test PYTHON=.venv/bin/python
+PYTHON ?= python3
+.DEFAULT_GOAL := help
+.PHONY: help venv install test quick lint frontend samples serve bench wheel ci clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+venv:  ## a virtual environment in .venv with the package (editable) and the test needs
+	$(PYTHON) -m venv .venv && .venv/bin/pip install -e ".[test]"
+
+install:  ## install the package and its test needs, editable
+	$(PYTHON) -m pip install -e ".[test]"
+
+test:  ## all tests; browser tests skip where there is no Chromium
+	$(PYTHON) -m pytest
+
+quick:  ## unit tests only
+	$(PYTHON) -m pytest -q tests/unit
+
+lint:  ## ruff, mypy, the layer rule
+	$(PYTHON) -m ruff check . && $(PYTHON) -m mypy && lint-imports
+
+frontend:  ## build the page into tb_sol_plugin/static (commit the result)
+	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+
+samples:  ## record and simulate the samples again
+	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py
+
+serve:  ## TensorBoard on the samples
+	$(PYTHON) -m tensorboard.main --logdir samples
+
+bench:  ## speed of the samples; more: python -m benchmarks --help
+	$(PYTHON) -m benchmarks samples/cpu_transformer/*.gz samples/simulated_gpu_train/rank0*.gz
+
+wheel:  ## wheel and sdist into dist/
+	$(PYTHON) -m build
+
+ci:  ## what runs before a change lands
+	.ci/run
+
+clean:  ## remove what tools leave behind
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
