@@ -40,5 +40,9 @@ def classify(head: bytes, name: str) -> Classification:
             return Classification("kineto", "list of trace events")
         if inner == b"[":
             return Classification("memory_timeline", "memory timeline, not a trace", "rows of time, action, bytes, category")
-        return Classification("kineto", "a trace without events") if certain else Classification("other_json", "JSON list without trace events", "skipped")
+        return (
+            Classification("kineto", "a trace without events")
+            if certain
+            else Classification("other_json", "JSON list without trace events", "skipped")
+        )
     return Classification("kineto", "a trace that is not JSON") if certain else Classification("not_json", "not JSON", "skipped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +15,8 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.tables._kernels import decimal_kernel
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Array = npt.NDArray[Any]
 LIMIT = 2**62
 
 
@@ -24,11 +27,11 @@ class Interner(dict[object, int]):
         code = self[key] = len(self)
         return code
 
-    def codes(self, values: Iterable[object]) -> npt.NDArray[np.int32]:
+    def codes(self, values: Iterable[object]) -> Codes:
         """int32 code per value."""
         return np.fromiter(map(self.__getitem__, values), np.int32)
 
-    def categorical(self, codes: npt.NDArray[np.int32]) -> pd.Categorical:
+    def categorical(self, codes: Array) -> pd.Categorical:
         """A pandas Categorical over all interned strings."""
         return pd.Categorical.from_codes(codes, categories=pd.Index(list(self), dtype=object))
 
@@ -36,16 +39,16 @@ class Interner(dict[object, int]):
 class RawInterner(Interner):
     """JSON text to code; `categorical` shows it compact, so that layout does not make two of one."""
 
-    def text(self, raw: bytes) -> str:
+    def text(self, raw: object) -> str:
         """How one value is shown."""
-        return _compact(raw)
+        return _compact(raw) if isinstance(raw, bytes) else str(raw)
 
     def compact(self) -> tuple[Interner, npt.NDArray[np.int32]]:
         """(the distinct shown texts, the code of each raw value in them)."""
         shown = Interner()
-        return shown, np.fromiter((shown[self.text(k)] for k in self), np.int32, len(self))  # type: ignore[arg-type]
+        return shown, np.fromiter((shown[self.text(k)] for k in self), np.int32, len(self))
 
-    def categorical(self, codes: npt.NDArray[np.int32]) -> pd.Categorical:
+    def categorical(self, codes: Array) -> pd.Categorical:
         shown, remap = self.compact()
         return shown.categorical(remap[codes] if len(self) else codes)
 
@@ -68,8 +71,17 @@ def plain_text(raw: bytes) -> str:
 class TextInterner(RawInterner):
     """JSON values to code; strings are shown without quotes."""
 
-    def text(self, raw: bytes) -> str:
-        return plain_text(raw)
+    def text(self, raw: object) -> str:
+        return plain_text(raw) if isinstance(raw, bytes) else str(raw)
+
+
+class ExtraInterner(RawInterner):
+    """Rare arguments: the bytes of a call stack alone, or (key, bytes) pairs; shown as a JSON object."""
+
+    def text(self, raw: object) -> str:
+        pairs = raw if isinstance(raw, tuple) else ((("Call stack", raw),) if raw else ())
+        inner = b",".join(msgspec.json.encode(key) + b":" + value for key, value in pairs)
+        return _compact(b"{" + inner + b"}") if inner else ""
 
 
 def nanoseconds(texts: Sequence[msgspec.Raw], health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
@@ -115,10 +127,12 @@ def _decimal(text: bytes) -> int | None:
 
 def integers(values: Sequence[int | float | str | None]) -> Ints:
     """int64, -1 for what is missing or not a whole number; numeric strings and hexadecimal are read."""
+    if values.count(-1) == len(values):
+        return np.full(len(values), -1, np.int64)
     try:
-        return np.array([-1 if v is None else v for v in values], np.int64)
+        return np.fromiter(values, np.int64, len(values))  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):
-        return np.fromiter((_integer(v) for v in values), np.int64, len(values))
+        return np.fromiter(map(_integer, values), np.int64, len(values))
 
 
 def _integer(value: int | float | str | None) -> int:
@@ -140,15 +154,15 @@ def _integer(value: int | float | str | None) -> int:
 def floats(values: Sequence[int | float | str | None]) -> npt.NDArray[np.float64]:
     """float64, NaN for what is missing or not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
     try:
-        return np.array([np.nan if v is None else v for v in values], np.float64)
-    except ValueError:
-        return np.fromiter((_float(v) for v in values), np.float64, len(values))
+        return np.array(values, np.float64)
+    except (ValueError, TypeError):
+        return np.fromiter(map(_float, values), np.float64, len(values))
 
 
 def _float(value: int | float | str | None) -> float:
     try:
         return float(value) if value is not None else float("nan")
-    except ValueError:
+    except (ValueError, TypeError):
         return float("nan")
 
 
@@ -156,10 +170,10 @@ class Buffer:
     """Named columns made of pieces; `take()` joins them once."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[npt.NDArray[np.generic]]] = {}
+        self._pieces: dict[str, list[Array]] = {}
         self.rows = 0
 
-    def add(self, **columns: npt.NDArray[np.generic]) -> None:
+    def add(self, **columns: Array) -> None:
         """Append one piece per column; all of one length, the same names every time."""
         for name, piece in columns.items():
             self._pieces.setdefault(name, []).append(piece)
@@ -169,7 +183,7 @@ class Buffer:
         """The smallest value of a column; only with rows."""
         return min(int(piece.min()) for piece in self._pieces[name] if len(piece))
 
-    def take(self) -> dict[str, npt.NDArray[np.generic]]:
+    def take(self) -> dict[str, Array]:
         """The joined columns; the buffer is empty afterwards."""
         out = {}
         for name in list(self._pieces):

@@ -10,10 +10,20 @@ from tb_sol_plugin.model.capture import DeviceProps
 
 FLAGS: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 VERSIONS: Final = (
-    "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "rocprofiler_version", "hip_runtime_version",
-    "hip_driver_version", "schemaVersion", "torch_version", "pytorch_version",
-)  # fmt: skip
-TRACE_KEYS: Final = frozenset({*FLAGS, *VERSIONS, "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "traceName", "displayTimeUnit", "trace_id"})
+    "cupti_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "roctracer_version",
+    "rocprofiler_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "schemaVersion",
+    "torch_version",
+    "pytorch_version",
+)
+TRACE_KEYS: Final = frozenset(
+    {*FLAGS, *VERSIONS, "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "traceName", "displayTimeUnit", "trace_id"}
+)
 """A header with any of these is a profiler's, even with no event in it."""
 
 
@@ -27,12 +37,17 @@ def devices(header: dict[str, object]) -> tuple[DeviceProps, ...]:
         major, minor = item.get("computeMajor"), item.get("computeMinor")
         out.append(
             DeviceProps(
-                id=_int(item.get("id"), place), name=str(item.get("name") or ""), memory_bytes=_int(item.get("totalGlobalMem")),
-                compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "", units=_int(item.get("numSms")),
-                warp_size=_int(item.get("warpSize")), max_threads_per_unit=_int(item.get("maxThreadsPerMultiprocessor")),
-                registers_per_block=_int(item.get("regsPerBlock")), shared_memory_per_block=_int(item.get("sharedMemPerBlock")),
+                id=_int(item.get("id"), place),
+                name=str(item.get("name") or ""),
+                memory_bytes=_int(item.get("totalGlobalMem")),
+                compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+                units=_int(item.get("numSms")),
+                warp_size=_int(item.get("warpSize")),
+                max_threads_per_unit=_int(item.get("maxThreadsPerMultiprocessor")),
+                registers_per_block=_int(item.get("regsPerBlock")),
+                shared_memory_per_block=_int(item.get("sharedMemPerBlock")),
             )
-        )  # fmt: skip
+        )
     return tuple(out)
 
 

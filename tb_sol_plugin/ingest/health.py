@@ -58,9 +58,11 @@ class Health:
 
     def table(self) -> pd.DataFrame:
         order = sorted(self._counts, key=lambda r: (-self._counts[r], r))
-        return S.ISSUES.frame({
-            "reason": pd.Categorical(order, categories=order),
-            "count": [self._counts[r] for r in order],
-            "example": pd.Categorical([self._examples[r] for r in order]),
-            "effect": pd.Categorical([self._effects[r] for r in order]),
-        })  # fmt: skip
+        return S.ISSUES.frame(
+            {
+                "reason": pd.Categorical(order, categories=order),
+                "count": [self._counts[r] for r in order],
+                "example": pd.Categorical([self._examples[r] for r in order]),
+                "effect": pd.Categorical([self._effects[r] for r in order]),
+            }
+        )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest import rules
+from tb_sol_plugin.ingest.columns import Array
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
@@ -56,7 +57,9 @@ class Host:
         return out
 
 
-def launches(host: Host, calls: pd.DataFrame, device: dict[str, npt.NDArray[np.generic]], flows: pd.DataFrame, health: Health) -> tuple[Rows, npt.NDArray[np.int8]]:
+def launches(
+    host: Host, calls: pd.DataFrame, device: dict[str, Array], flows: pd.DataFrame, health: Health
+) -> tuple[Rows, npt.NDArray[np.int8]]:
     """(host row of the launching call, link method) per device event."""
     correlation = np.asarray(device["correlation"], np.int64)
     count = len(correlation)
@@ -84,7 +87,7 @@ def launches(host: Host, calls: pd.DataFrame, device: dict[str, npt.NDArray[np.g
     return call, link
 
 
-def _by_flow(host: Host, device: dict[str, npt.NDArray[np.generic]], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
+def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
     kind = flows["category"].astype(object).isin(rules.LAUNCH_FLOWS).to_numpy()
     phase = flows["phase"].astype(object).to_numpy()
     starts = flows[kind & (phase == "s")].drop_duplicates("id").set_index("id")
@@ -117,7 +120,9 @@ def owners(host: Host, call: Rows) -> dict[str, Rows]:
     }
 
 
-def communication(host: Host, device: pd.DataFrame, annotation: Rows, operator: Rows) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def communication(
+    host: Host, device: pd.DataFrame, annotation: Rows, operator: Rows
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """(wide, narrow) communication flags of device events: by kernel name, and (wide) by the range around the launch."""
     names = np.asarray(device["name"].cat.categories, object)
     codes = device["name"].cat.codes.to_numpy()
@@ -150,10 +155,19 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     call = device["call"].to_numpy()
     if len(rows) == 0:
         low, high = extent
-        table = S.STEPS.frame({
-            "number": [-1], "name": pd.Categorical(["whole trace"]), "host": [-1], "host_start_ns": [low], "host_end_ns": [high],
-            "start_ns": [low], "end_ns": [high], "device_events": [len(device)], "complete": [True],
-        })  # fmt: skip
+        table = S.STEPS.frame(
+            {
+                "number": [-1],
+                "name": pd.Categorical(["whole trace"]),
+                "host": [-1],
+                "host_start_ns": [low],
+                "host_end_ns": [high],
+                "start_ns": [low],
+                "end_ns": [high],
+                "device_events": [len(device)],
+                "complete": [True],
+            }
+        )
         return table, np.zeros(len(device), np.int32)
     start, end = host.start[rows], host.end_time[rows]
     linked = call >= 0
@@ -175,10 +189,19 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
         complete = count > 0
         if len(rows) > 1 and count[-1] < 0.8 * count[-2]:
             complete[-1] = False
-    table = S.STEPS.frame({
-        "number": numbers[rows], "name": frame["name"].iloc[rows].array, "host": rows, "host_start_ns": start, "host_end_ns": end,
-        "start_ns": starts, "end_ns": ends, "device_events": count, "complete": complete,
-    })  # fmt: skip
+    table = S.STEPS.frame(
+        {
+            "number": numbers[rows],
+            "name": frame["name"].iloc[rows].array,
+            "host": rows,
+            "host_start_ns": start,
+            "host_end_ns": end,
+            "start_ns": starts,
+            "end_ns": ends,
+            "device_events": count,
+            "complete": complete,
+        }
+    )
     return table, step
 
 
@@ -242,7 +265,9 @@ def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper:
     if len(roots) == 0 or len(forwards) == 0:
         return empty
     left = pd.DataFrame({"backward": roots, "sequence": sequence[roots], "number": forward_thread[roots]})
-    right = pd.DataFrame({"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "start": host.start[forwards]})
+    right = pd.DataFrame(
+        {"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "start": host.start[forwards]}
+    )
     pairs = left.merge(right, on="sequence")
     pairs = pairs[pairs["start"].to_numpy() < host.start[pairs["backward"].to_numpy()]]
     if pairs.empty:
@@ -252,6 +277,10 @@ def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper:
     home = votes.sort_values("votes", ascending=False).drop_duplicates("number").set_index("number")["thread"]
     pairs = pairs[pairs["thread"].to_numpy() == home.reindex(pairs["number"]).to_numpy()]
     latest = pairs.sort_values("start", kind="stable").drop_duplicates("backward", keep="last")
-    return pd.DataFrame({
-        "forward": latest["forward"].to_numpy(np.int32), "backward": latest["backward"].to_numpy(np.int32), "method": np.ones(len(latest), np.int8),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "forward": latest["forward"].to_numpy(np.int32),
+            "backward": latest["backward"].to_numpy(np.int32),
+            "method": np.ones(len(latest), np.int8),
+        }
+    )

@@ -110,7 +110,7 @@ def from_dict(value: dict[str, object], text: bytes, health: Health) -> E.Event:
         health.add("event without a name")
         name = "(unnamed)"
     args = value.get("args")
-    raw = E.EMPTY
+    raw = E.NO_ARGS
     if isinstance(args, dict):
         raw = msgspec.Raw(msgspec.json.encode(_finite(args)))
     elif args is not None:
@@ -118,9 +118,16 @@ def from_dict(value: dict[str, object], text: bytes, health: Health) -> E.Event:
     times = _time_texts(text)
     category = value.get("cat")
     return E.Event(
-        ph=str(value.get("ph", "")), cat=None if category is None else str(category), name=str(name), pid=_plain(value.get("pid")),
-        tid=_plain(value.get("tid")), ts=times("ts", value), dur=times("dur", value), id=msgspec.Raw(msgspec.json.encode(_plain(value.get("id")))), args=raw,
-    )  # fmt: skip
+        ph=str(value.get("ph", "")),
+        cat=None if category is None else str(category),
+        name=str(name),
+        pid=_plain(value.get("pid")),
+        tid=_plain(value.get("tid")),
+        ts=times("ts", value),
+        dur=times("dur", value),
+        id=_plain(value.get("id")),
+        args=raw,
+    )
 
 
 def _time_texts(text: bytes):  # type: ignore[no-untyped-def]
@@ -157,7 +164,9 @@ def clean_args(raw: bytes) -> bytes | None:
         return None
     if not isinstance(value, dict):
         return None
-    return msgspec.json.encode({k: v if v is None or isinstance(v, int | float | str) or k in _NESTED else json.dumps(v) for k, v in value.items()})
+    return msgspec.json.encode(
+        {k: v if v is None or isinstance(v, int | float | str) or k in _NESTED else json.dumps(v) for k, v in value.items()}
+    )
 
 
 _NESTED = {"Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "grid", "block", "Call stack", "Module Hierarchy"}

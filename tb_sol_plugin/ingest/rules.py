@@ -44,7 +44,9 @@ _COMPLETE: Final = {
     "runtime": HOST_CALL,
 }
 LEGACY_OPERATOR: Final = "operator"
-LEGACY_ANNOTATION: Final = re.compile(r"ProfilerStep#|enumerate\(Data(Loader|Pipe)\)|Optimizer\.|DistributedDataParallel\.forward|DataParallel\.forward")
+LEGACY_ANNOTATION: Final = re.compile(
+    r"ProfilerStep#|enumerate\(Data(Loader|Pipe)\)|Optimizer\.|DistributedDataParallel\.forward|DataParallel\.forward"
+)
 STEP: Final = re.compile(r"ProfilerStep#(\d+)$")
 
 
@@ -82,12 +84,35 @@ COPY_KERNEL: Final = re.compile(r"__amd_rocclr_.*copy", re.IGNORECASE)
 COPY_NAME: Final = re.compile(r"(?:Memcpy|Memory copy)\s+(\w+)(?:\s*\(\s*([^()]*?)\s*->\s*([^()]*?)\s*\))?", re.IGNORECASE)
 SET_NAME: Final = re.compile(r"Memset\s*(?:\(\s*([^()]*?)\s*\))?", re.IGNORECASE)
 DIRECTIONS: Final = {
-    "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP", "htoa": "HtoD", "atoh": "DtoH", "atoa": "DtoD",
-    "atod": "DtoD", "dtoa": "DtoD", "h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD", "h2h": "HtoH", "m2d": "HtoD", "d2m": "DtoH",
-    "hosttodevice": "HtoD", "devicetohost": "DtoH", "devicetodevice": "DtoD", "hosttohost": "HtoH", "peertopeer": "PtoP",
-    "copyhosttodevice": "HtoD", "copydevicetohost": "DtoH", "copydevicetodevice": "DtoD", "fillbuffer": "Memset",
-    "device_to_host": "DtoH", "host_to_device": "HtoD", "device_to_device": "DtoD",
-}  # fmt: skip
+    "htod": "HtoD",
+    "dtoh": "DtoH",
+    "dtod": "DtoD",
+    "htoh": "HtoH",
+    "ptop": "PtoP",
+    "htoa": "HtoD",
+    "atoh": "DtoH",
+    "atoa": "DtoD",
+    "atod": "DtoD",
+    "dtoa": "DtoD",
+    "h2d": "HtoD",
+    "d2h": "DtoH",
+    "d2d": "DtoD",
+    "h2h": "HtoH",
+    "m2d": "HtoD",
+    "d2m": "DtoH",
+    "hosttodevice": "HtoD",
+    "devicetohost": "DtoH",
+    "devicetodevice": "DtoD",
+    "hosttohost": "HtoH",
+    "peertopeer": "PtoP",
+    "copyhosttodevice": "HtoD",
+    "copydevicetohost": "DtoH",
+    "copydevicetodevice": "DtoD",
+    "fillbuffer": "Memset",
+    "device_to_host": "DtoH",
+    "host_to_device": "HtoD",
+    "device_to_device": "DtoD",
+}
 """Array kinds fold into host or device (CUPTI ids 3 to 7)."""
 
 

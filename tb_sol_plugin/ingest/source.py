@@ -78,7 +78,9 @@ class Source:
                 return
             except (OSError, zlib.error, igzip.BadGzipFile) as error:
                 if self.produced == 0 and not isinstance(error, igzip.BadGzipFile | zlib.error):
-                    raise BadInput(f"reading failed: {type(error).__name__}", hint="check the disk or the connection", file=self.name) from None
+                    raise BadInput(
+                        f"reading failed: {type(error).__name__}", hint="check the disk or the connection", file=self.name
+                    ) from None
                 self.truncated = f"the gzip stream is damaged after {self.produced:,} bytes of text"
                 return
             except Exception as error:

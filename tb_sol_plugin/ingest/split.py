@@ -148,8 +148,9 @@ class Splitter:
         if first == b"[":
             raise NotATrace(
                 "a memory timeline (rows of time, action, bytes, category), not a trace",
-                hint="open the .pt.trace.json recorded beside it", file=self.source.name,
-            )  # fmt: skip
+                hint="open the .pt.trace.json recorded beside it",
+                file=self.source.name,
+            )
         if first not in (b"{", b"]", b""):
             raise NotATrace("a JSON list of values, not of events", hint="a trace holds events with ph, ts and name", file=self.source.name)
 
@@ -169,19 +170,18 @@ class Splitter:
             if not self._buffer:
                 self._ended_early("")
                 return
-            if not self._fast_chunk():
-                if self._slow_chunk():
-                    return
+            if not self._fast_chunk() and self._slow_chunk():
+                return
             yield
 
     def _fast_chunk(self) -> bool:
         """One chunk by a guessed boundary; False where no guess holds. Takes the closing bracket into account later."""
         window = self._buffer[:CHUNK]
         cut = _last(_BOUNDARY, window)
-        if cut is not None and (not self._eof or len(self._buffer) > CHUNK // 2):
-            if self._try(window[: cut.start() + 1]):
-                self._take(cut.end())
-                return True
+        full = not self._eof or len(self._buffer) > CHUNK // 2
+        if cut is not None and full and self._try(window[: cut.start() + 1]):
+            self._take(cut.end())
+            return True
         if self._eof:
             closes = [m.end() - 1 for m in _CLOSE.finditer(self._buffer)][-8:]
             for end in reversed(closes):
@@ -299,9 +299,7 @@ def _last(pattern: re.Pattern[bytes], window: bytes) -> re.Match[bytes] | None:
     back = 1 << 14
     while True:
         start = max(len(window) - back, 0)
-        match = None
-        for match in pattern.finditer(window, start):
-            pass
-        if match is not None or start == 0:
-            return match
+        found = list(pattern.finditer(window, start))
+        if found or start == 0:
+            return found[-1] if found else None
         back *= 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import numpy as np
@@ -10,24 +9,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import NotATrace
+from tb_sol_plugin.ingest import assemble, link
 from tb_sol_plugin.ingest import header as H
-from tb_sol_plugin.ingest import link, rules
-from tb_sol_plugin.ingest.columns import Buffer, Interner
 from tb_sol_plugin.ingest.decode import Columns, Decoder, decode
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.ingest.split import Splitter
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.tables import tree
 
 Ints = npt.NDArray[np.int64]
-_GRAPH = re.compile(r"(cuda|hip|cu)GraphLaunch")
 EPOCH_US = 10**14
 """Without a base time, a ts from here on (in µs) is time since 1970; below it the origin is unknown."""
-_RANK_OF_KIND = np.zeros(len(S.HOST_KINDS), np.int8)
-_RANK_OF_KIND[[S.ANNOTATION, S.MODULE, S.FRAME, S.OPERATOR, S.CALL, S.OTHER]] = [0, 1, 1, 2, 3, 4]
-"""Of two host events with one start and one end, which is the outer one (lower)."""
 
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder = decode) -> Capture:
@@ -42,7 +35,9 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
                 progress(Progress(source.position, source.size, columns.total, "reading"))
                 last = now
         if columns.total == 0 and not splitter.is_list and not (H.TRACE_KEYS & set(splitter.header)) and not splitter.truncated:
-            raise NotATrace("this JSON holds no traceEvents", hint="open the file that the profiler wrote (*.pt.trace.json)", file=source.name)
+            raise NotATrace(
+                "this JSON holds no traceEvents", hint="open the file that the profiler wrote (*.pt.trace.json)", file=source.name
+            )
         if progress is not None:
             progress(Progress(source.size, source.size, columns.total, "linking"))
         return build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
@@ -50,313 +45,62 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
 
 def build(columns: Columns, header: dict[str, object], *, source: Source, warnings: list[str], truncated: bool) -> Capture:
     """Tables, trees and links of what was read."""
-    _pair_begin_end(columns)
+    assemble.pair_begin_end(columns)
     origin = min((b.minimum("start") for b in (columns.host, columns.device) if b.rows), default=0)
-    host, old_to_new = _host(columns, origin)
+    host, old_to_new = assemble.host(columns, origin)
     host_table = S.HOST.frame(host)
-    operators = _remapped(columns.operators, old_to_new)
-    calls = _remapped(columns.calls, old_to_new)
-    frames = _remapped(columns.frames, old_to_new)
+    operators = assemble.remapped(columns.operators, old_to_new)
+    calls = assemble.remapped(columns.calls, old_to_new)
+    frames = assemble.remapped(columns.frames, old_to_new)
     tables: dict[str, pd.DataFrame] = {
         "host": host_table,
-        "operators": S.OPERATORS.frame({
-            **{k: operators[k] for k in ("host", "sequence", "forward_thread", "external_id") if k in operators},
-            **{k: getattr(columns, k).categorical(operators[k]) for k in ("shapes", "types", "strides", "concrete", "extra") if k in operators},
-        }),
+        "operators": S.OPERATORS.frame(
+            {
+                **{k: operators[k] for k in ("host", "sequence", "forward_thread", "external_id") if k in operators},
+                **{
+                    k: getattr(columns, k).categorical(operators[k])
+                    for k in ("shapes", "types", "strides", "concrete", "extra")
+                    if k in operators
+                },
+            }
+        ),
         "calls": S.CALLS.frame(calls),
         "frames": S.FRAMES.frame(frames),
-        "threads": _threads(columns),
-        "flows": _flows(columns, origin),
-        "memory": _memory(columns, origin),
-        "sync": _sync(columns, origin),
-        "annotations_device": _annotations(columns, origin),
-        "instants": _instants(columns, origin),
-        "categories": _categories(columns),
-    }  # fmt: skip
+        "threads": assemble.threads(columns),
+        "flows": assemble.flows(columns, origin),
+        "memory": assemble.memory(columns, origin),
+        "sync": assemble.sync(columns, origin),
+        "annotations_device": assemble.annotations(columns, origin),
+        "instants": assemble.instants(columns, origin),
+        "categories": assemble.categories(columns),
+    }
     view = link.Host(host_table)
-    device, device_table, device_order = _device(columns, origin, view, tables)
-    low, high = _extent(view, device)
+    device, device_table, device_order = assemble.device(columns, origin, view, tables)
+    low, high = assemble.extent(view, device)
     tables["steps"], step = link.steps(view, host_table, device_table, (low, high))
     device["step"] = step
     tables["device"] = S.DEVICE.frame(device)
     tables["backward"] = link.backward(view, tables["operators"], tables["flows"])
-    tables["collectives"] = _collectives(columns, device_order)
-    _observe(columns, tables, view)
+    tables["collectives"] = assemble.collectives(columns, device_order)
+    assemble.observe(columns, tables, view)
     tables["issues"] = columns.health.table()
     facts = _facts(columns, header, source, tables, origin, (low, high), warnings, truncated)
     return Capture(facts, tables)
 
 
-# -- host -----------------------------------------------------------------------------------------------------
-
-
-def _pair_begin_end(columns: Columns) -> None:
-    """B and E events (files edited by other tools) per thread into complete host events."""
-    if not columns.begin_end:
-        return
-    stacks: dict[int, list[tuple[str, str | None, int, int]]] = {}
-    done: list[tuple[str, str | None, int, int, int, int]] = []
-    lonely = 0
-    for phase, name, category, thread, at, index in sorted(columns.begin_end, key=lambda row: (row[3], row[4], row[5])):
-        stack = stacks.setdefault(thread, [])
-        if phase == "B":
-            stack.append((name, category, at, index))
-        elif stack:
-            begun, kind, start, first = stack.pop()
-            done.append((begun, kind, thread, start, at - start, first))
-        else:
-            lonely += 1
-    for thread, stack in stacks.items():
-        lonely += len(stack)
-        done.extend((name, category, thread, start, 0, first) for name, category, start, first in stack)
-    columns.health.add("event without its partner", lonely)
-    columns.begin_end.clear()
-    if not done:
-        return
-    kinds = {rules.HOST_OPERATOR: S.OPERATOR, rules.HOST_ANNOTATION: S.ANNOTATION, rules.HOST_CALL: S.CALL, rules.HOST_FRAME: S.FRAME}
-    columns.host.add(
-        name=columns.names.codes([d[0] for d in done]), category=columns.categories.codes([d[1] or "unknown" for d in done]),
-        kind=np.asarray([kinds.get(rules.bucket("X", d[1]), S.OTHER) for d in done], np.int8), thread=np.asarray([d[2] for d in done], np.int32),
-        start=np.asarray([d[3] for d in done], np.int64), duration=np.asarray([d[4] for d in done], np.int64), index=np.asarray([d[5] for d in done], np.int64),
-    )  # fmt: skip
-
-
-def _host(columns: Columns, origin: int) -> tuple[dict[str, object], Ints]:
-    """(columns of the host table in preorder, new row of every row as read)."""
-    raw = columns.host.take()
-    if not raw:
-        return {n: getattr(S.HOST.empty()[n], "array", None) if f.dtype == "category" else np.zeros(0, f.dtype) for n, f in S.HOST.fields.items()}, np.zeros(0, np.int64)
-    thread, start, duration, kind = (np.asarray(raw[k]) for k in ("thread", "start", "duration", "kind"))
-    order = tree.preorder(thread, start, start + duration, _RANK_OF_KIND[kind])
-    thread, start, duration = thread[order], start[order], duration[order]
-    parent, depth, end, clipped = tree.nest(thread, start, start + duration)
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return {
-        "name": columns.names.categorical(np.asarray(raw["name"])[order]), "category": columns.categories.categorical(np.asarray(raw["category"])[order]),
-        "kind": kind[order], "thread": thread, "start_ns": start - origin, "duration_ns": duration, "parent": parent, "depth": depth, "end": end,
-        "clipped": clipped, "index": np.asarray(raw["index"])[order],
-    }, back  # fmt: skip
-
-
-def _remapped(buffer: Buffer, old_to_new: Ints) -> dict[str, npt.NDArray[np.generic]]:
-    """A side table whose `host` column names host rows, in order of those rows."""
-    raw = buffer.take()
-    if not raw:
-        return {}
-    host = old_to_new[np.asarray(raw["host"])]
-    order = np.argsort(host, kind="stable")
-    return {"host": host[order].astype(np.int32), **{k: v[order] for k, v in raw.items() if k != "host"}}
-
-
-# -- device ---------------------------------------------------------------------------------------------------
-
-
-def _device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.DataFrame]) -> tuple[dict[str, object], pd.DataFrame, Ints]:
-    """(columns of the device table less `step`, a frame of them for linking, new row of every row as read)."""
-    raw = columns.device.take()
-    if not raw:
-        empty = S.DEVICE.empty()
-        return {n: empty[n].array if f.dtype == "category" else empty[n].to_numpy() for n, f in S.DEVICE.fields.items()}, empty, np.zeros(0, np.int64)
-    order = np.lexsort((np.asarray(raw["index"]), np.asarray(raw["start"])))
-    raw = {k: np.asarray(v)[order] for k, v in raw.items()}
-    raw["start"] = raw["start"] - origin
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    call, method = link.launches(view, tables["calls"], raw, tables["flows"], columns.health)
-    owner = link.owners(view, call)
-    graph_call = view.matching(_GRAPH)
-    graph = (call >= 0) & (graph_call[np.maximum(call, 0)] if len(graph_call) else False)
-    names = list(columns.names)
-    kinds = raw["kind"].copy()
-    copies = _copies(columns, raw, names)
-    out: dict[str, object] = {
-        "name": columns.names.categorical(raw["name"]), "category": columns.categories.categorical(raw["category"]), "kind": kinds,
-        "device": raw["device"], "stream": raw["stream"], "start_ns": raw["start"], "duration_ns": raw["duration"],
-        "copy_kernel": copies.pop("copy_kernel"), "correlation": raw["correlation"], "external_id": raw["external_id"], "bytes": raw["bytes"],
-        "bandwidth": raw["bandwidth"], **copies, "grid": columns.grids.categorical(raw["grid"]), "block": columns.grids.categorical(raw["block"]),
-        "registers": raw["registers"], "shared_memory": raw["shared_memory"], "blocks_per_sm": raw["blocks_per_sm"],
-        "warps_per_sm": raw["warps_per_sm"], "occupancy_pct": raw["occupancy"], "context": raw["context"], "graph_node": raw["graph_node"],
-        "call": call, "link": method, "graph": graph, **owner, "index": raw["index"],
-    }  # fmt: skip
-    frame = S.DEVICE.frame(out)
-    out["communication"], out["communication_narrow"] = link.communication(view, frame, owner["annotation"], owner["operator"])
-    return out, frame, back
-
-
-def _copies(columns: Columns, raw: dict[str, npt.NDArray[np.generic]], names: list[object]) -> dict[str, object]:
-    """direction, src_kind, dst_kind and copy_kernel, worked out once per distinct (kind, name, recorder's kind)."""
-    kind, name, said = (np.asarray(raw[k]).astype(np.int64) for k in ("kind", "name", "copy_kind"))
-    shown, remap = columns.texts.compact()
-    texts = [str(t) for t in shown]
-    said = remap[said].astype(np.int64)
-    key = (kind * (len(names) + 1) + name) * (len(texts) + 1) + said
-    distinct, first, place = np.unique(key, return_index=True, return_inverse=True)
-    directions, sources, targets = Interner(), Interner(), Interner()
-    codes = np.zeros((3, len(distinct)), np.int32)
-    copy_kernel = np.zeros(len(distinct), bool)
-    directions[""], sources[""], targets[""] = 0, 0, 0
-    for i, row in enumerate(first.tolist()):
-        text = str(names[int(name[row])])
-        if kind[row] == S.KERNEL:
-            copy_kernel[i] = bool(rules.COPY_KERNEL.search(text))
-            continue
-        found = rules.copy_of(text, kind[row] == S.MEMSET, texts[int(said[row])])
-        codes[:, i] = directions[found[0]], sources[found[1]], targets[found[2]]
-    return {
-        "direction": directions.categorical(codes[0][place]), "src_kind": sources.categorical(codes[1][place]),
-        "dst_kind": targets.categorical(codes[2][place]), "copy_kernel": copy_kernel[place],
-    }  # fmt: skip
-
-
-def _collectives(columns: Columns, order: Ints) -> pd.DataFrame:
-    raw = columns.collectives.take()
-    if not raw:
-        return S.COLLECTIVES.empty()
-    text = columns.texts.categorical
-    return S.COLLECTIVES.frame({
-        "device": order[np.asarray(raw["device"])].astype(np.int32), "name": text(raw["name"]), "dtype": text(raw["dtype"]),
-        "in_elements": raw["in_elements"], "out_elements": raw["out_elements"], "group_size": raw["group_size"],
-        "process_group": text(raw["process_group"]), "process_group_description": text(raw["description"]), "ranks": text(raw["ranks"]),
-        "in_split": text(raw["in_split"]), "out_split": text(raw["out_split"]),
-    })  # fmt: skip
-
-
-# -- small tables ---------------------------------------------------------------------------------------------
-
-
-def _threads(columns: Columns) -> pd.DataFrame:
-    process_names, labels, thread_names = {}, {}, {}
-    for kind, pid, tid, text in columns.meta:
-        process = columns_id(pid)
-        if kind == "process_name":
-            process_names[process] = text
-        elif kind == "process_labels":
-            labels[process] = text
-        else:
-            thread_names[(process, columns_id(tid))] = text
-    keys = list(columns.threads)
-    names = [" ".join(dict.fromkeys(t for t in (process_names.get(p, ""), labels.get(p, "")) if t)) for p, _ in keys]
-    return S.THREADS.frame({
-        "process": pd.Categorical([p for p, _ in keys]), "thread": pd.Categorical([t for _, t in keys]), "process_name": pd.Categorical(names),
-        "thread_name": pd.Categorical([thread_names.get(k, "") for k in keys]),
-    })  # fmt: skip
-
-
-def columns_id(value: object) -> str:
-    """pid or tid as the one text it is interned under."""
-    return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def _flows(columns: Columns, origin: int) -> pd.DataFrame:
-    raw = columns.flows.take()
-    if not raw:
-        return S.FLOWS.empty()
-    cat = columns.categories.categorical
-    return S.FLOWS.frame({"category": cat(raw["category"]), "phase": cat(raw["phase"]), "id": raw["id"], "thread": raw["thread"], "time_ns": raw["time"] - origin})
-
-
-def _memory(columns: Columns, origin: int) -> pd.DataFrame:
-    raw = columns.memory.take()
-    if not raw:
-        return S.MEMORY.empty()
-    time_ns = np.asarray(raw.pop("time")) - origin
-    order = np.lexsort((np.asarray(raw["index"]), time_ns))
-    return S.MEMORY.frame({"time_ns": time_ns[order], **{k: v[order] for k, v in raw.items()}})
-
-
-def _sync(columns: Columns, origin: int) -> pd.DataFrame:
-    raw = columns.sync.take()
-    if not raw:
-        return S.SYNC.empty()
-    return S.SYNC.frame({
-        "name": columns.names.categorical(raw["name"]), "device": raw["device"], "stream": raw["stream"], "start_ns": raw["start"] - origin,
-        "duration_ns": raw["duration"], "correlation": raw["correlation"], "event_record_correlation": raw["event_record"],
-        "wait_on_stream": raw["wait_on_stream"],
-    })  # fmt: skip
-
-
-def _annotations(columns: Columns, origin: int) -> pd.DataFrame:
-    raw = columns.annotations.take()
-    if not raw:
-        return S.ANNOTATIONS_DEVICE.empty()
-    return S.ANNOTATIONS_DEVICE.frame({
-        "name": columns.names.categorical(raw["name"]), "device": raw["device"], "stream": raw["stream"], "start_ns": raw["start"] - origin,
-        "duration_ns": raw["duration"], "external_id": raw["external_id"],
-    })  # fmt: skip
-
-
-def _instants(columns: Columns, origin: int) -> pd.DataFrame:
-    raw = columns.instant.take()
-    if not raw:
-        return S.INSTANTS.empty()
-    cat = columns.categories.categorical
-    return S.INSTANTS.frame({
-        "name": columns.names.categorical(raw["name"]), "category": cat(raw["category"]), "phase": cat(raw["phase"]), "thread": raw["thread"],
-        "time_ns": raw["time"] - origin, "args": columns.instants.categorical(raw["args"]),
-    })  # fmt: skip
-
-
-def _categories(columns: Columns) -> pd.DataFrame:
-    items = sorted(columns.counts.items(), key=lambda item: (-item[1], str(item[0])))
-    return S.CATEGORIES.frame({
-        "category": pd.Categorical(["" if c is None else c for (c, _), _ in items]), "phase": pd.Categorical([p for (_, p), _ in items]),
-        "count": [n for _, n in items],
-    })  # fmt: skip
-
-
 # -- facts ----------------------------------------------------------------------------------------------------
 
 
-def _extent(view: link.Host, device: dict[str, object]) -> tuple[int, int]:
-    """First start and last end over complete host and device events."""
-    start, duration = np.asarray(device["start_ns"]), np.asarray(device["duration_ns"])
-    lows = [int(a.min()) for a in (view.start, start) if len(a)]
-    highs = [int(a.max()) for a in (view.end_time, start + duration) if len(a)]
-    return (min(lows), max(highs)) if lows else (0, 0)
-
-
-def _observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) -> None:
-    """Health lines that only the finished tables show."""
-    health, device = columns.health, tables["device"]
-    clipped = tables["host"]["clipped"].to_numpy()
-    health.add("overlaps its enclosing event", int(clipped.sum()), str(view.names[view.code[int(np.argmax(clipped))]]) if clipped.any() else "")
-    zero = int((tables["host"]["duration_ns"].to_numpy() == 0).sum() + (device["duration_ns"].to_numpy() == 0).sum())
-    health.add("zero-length event", zero)
-    method = device["link"].to_numpy()
-    for code in (S.BEFORE_WINDOW, S.NO_RECORD):
-        rows = np.flatnonzero(method == code)
-        if len(rows):
-            health.add(S.LINKS[code], len(rows), str(device["name"].iloc[int(rows[0])]))
-    kind = device["kind"].to_numpy()
-    unknown = np.flatnonzero((device["direction"].astype(object) == "Unknown").to_numpy())
-    health.add("unknown copy direction", len(unknown), str(device["name"].iloc[int(unknown[0])]) if len(unknown) else "")
-    bare = np.flatnonzero((kind != S.KERNEL) & (device["bytes"].to_numpy() < 0))
-    health.add("copy without bytes", len(bare), str(device["name"].iloc[int(bare[0])]) if len(bare) else "")
-    health.add("GPU copy of a user annotation", len(tables["annotations_device"]))
-    health.add("same-stream overlap", _stream_overlaps(device))
-    if len(device):
-        steps = tables["steps"]
-        lost = steps[(steps["device_events"] == 0) & (steps["number"] >= 0)]
-        health.add("step without device events", len(lost), str(lost["name"].iloc[0]) if len(lost) else "")
-
-
-def _stream_overlaps(device: pd.DataFrame) -> int:
-    """Device events that start before the previous event of their stream has ended."""
-    if device.empty:
-        return 0
-    start = device["start_ns"].to_numpy()
-    order = np.lexsort((start, device["stream"].to_numpy(), device["device"].to_numpy()))
-    d, s = device["device"].to_numpy()[order], device["stream"].to_numpy()[order]
-    begin, end = start[order], (start + device["duration_ns"].to_numpy())[order]
-    same = (d[1:] == d[:-1]) & (s[1:] == s[:-1])
-    return int((same & (begin[1:] < end[:-1])).sum())
-
-
 def _facts(
-    columns: Columns, header: dict[str, object], source: Source, tables: dict[str, pd.DataFrame], origin: int, extent: tuple[int, int],
-    warnings: list[str], truncated: bool,
-) -> Facts:  # fmt: skip
+    columns: Columns,
+    header: dict[str, object],
+    source: Source,
+    tables: dict[str, pd.DataFrame],
+    origin: int,
+    extent: tuple[int, int],
+    warnings: list[str],
+    truncated: bool,
+) -> Facts:
     base = H.base_time(header)
     rank, world, backend = H.distributed(header)
     devices = H.devices(header)
@@ -366,13 +110,28 @@ def _facts(
     if columns.total == 0:
         warnings = [*warnings, "the file holds no events"]
     return Facts(
-        source="kineto", file=source.name, size=source.size, total_events=columns.total, origin_ns=origin + (base or 0),
-        absolute=base is not None or origin >= EPOCH_US * 1000, extent_ns=extent,
-        vendor=H.vendor(header, device_categories, call_names, tuple(d.name for d in devices)), devices=devices, flags=H.flags(header),
-        versions=H.versions(header), rank=rank, world_size=world, backend=backend, host_name=str(header.get("host_name") or "")[:80],
-        metadata=H.metadata(header), errors=H.logged(header, "ERROR"), warnings=tuple(warnings) + H.logged(header, "WARNING"), truncated=truncated,
-        pseudo_step=bool((tables["steps"]["number"] < 0).all()), external_id_regime=_regime(tables),
-    )  # fmt: skip
+        source="kineto",
+        file=source.name,
+        size=source.size,
+        total_events=columns.total,
+        origin_ns=origin + (base or 0),
+        absolute=base is not None or origin >= EPOCH_US * 1000,
+        extent_ns=extent,
+        vendor=H.vendor(header, device_categories, call_names, tuple(d.name for d in devices)),
+        devices=devices,
+        flags=H.flags(header),
+        versions=H.versions(header),
+        rank=rank,
+        world_size=world,
+        backend=backend,
+        host_name=str(header.get("host_name") or "")[:80],
+        metadata=H.metadata(header),
+        errors=H.logged(header, "ERROR"),
+        warnings=tuple(warnings) + H.logged(header, "WARNING"),
+        truncated=truncated,
+        pseudo_step=bool((tables["steps"]["number"] < 0).all()),
+        external_id_regime=_regime(tables),
+    )
 
 
 def _regime(tables: dict[str, pd.DataFrame]) -> int:
@@ -386,4 +145,3 @@ def _regime(tables: dict[str, pd.DataFrame]) -> int:
         return 2
     legacy = bool(tables["host"]["category"].astype(object).isin(["Operator", "Runtime"]).any())
     return 1 if legacy else 3 if (ids == correlation).any() else 4
-
