@@ -1,0 +1,94 @@
+"""The page of the steps."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import pytest
+
+from tb_sol_plugin.analyses import get
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.report import TableSection, encode
+
+PARTS = ["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns"]
+
+
+def recording(*, complete=(True, True, False)) -> Capture:
+    """Steps 5, 6, 7 of 100, 200 and 50 ns; kernels [10,60) and [100,250); a launch call [60,90) and [300,310)."""
+    return Capture(
+        Facts("test", "x.json", 0, vendor="nvidia", extent_ns=(0, 350)),
+        {
+            "host": S.HOST.frame({"name": ["cudaLaunchKernel"] * 2, "kind": [S.CALL] * 2, "start_ns": [60, 300], "duration_ns": [30, 10]}),
+            "device": S.DEVICE.frame({"kind": [S.KERNEL] * 2, "start_ns": [10, 100], "duration_ns": [50, 150], "step": [0, 1]}),
+            "steps": S.STEPS.frame({
+                "number": [5, 6, 7], "host_start_ns": [0, 100, 300], "host_end_ns": [100, 290, 350], "start_ns": [0, 100, 300],
+                "end_ns": [100, 300, 350], "device_events": [1, 1, 0], "complete": list(complete),
+            }),
+        },
+    )  # fmt: skip
+
+
+def test_rows_add_up_and_the_average_is_over_complete_steps():
+    report = recording().analyze("steps")
+    table = report.table("steps")
+    assert table["step"].tolist() == [5, 6, 7] and table["complete"].tolist() == [True, True, False]
+    assert (table[PARTS].sum(axis=1) == table["duration_ns"]).all()
+    assert table["kernel_ns"].tolist() == [50, 150, 0] and table["runtime_ns"].tolist() == [30, 0, 10]
+    # average of 100 and 200 ns; kernels 50 and 150
+    total = report.section("steps").total
+    assert (total["step"], total["duration_ns"], total["kernel_ns"], total["runtime_ns"]) == ("average of 2 complete steps", 150, 100, 15)
+    assert sum(total[p] for p in PARTS) == 150
+    assert report.facts["device_share"] == pytest.approx(100 / 150)
+    assert [report.facts[n] for n in ("steps", "complete_steps", "fastest_ns", "slowest_ns")] == [3, 2, 100, 200]
+    assert report.headline.replace("\u202f", " ") == (
+        "A step takes **150 ns**, average of 2 complete steps: 66.7 % kernels, 23.3 % nothing recorded, 10.0 % runtime calls."
+    )
+
+
+def test_an_incomplete_step_stays_and_is_marked():
+    report = recording().analyze("steps")
+    section = report.section("steps")
+    assert isinstance(section, TableSection) and section.marks["step"]["2"].state == "incomplete"
+    assert report.notices[0].text == "Step 7 is incomplete: shown, and left out of the average."
+
+
+def test_one_step_is_shown_alone():
+    report = recording().analyze("steps", step="6")
+    assert report.table("steps")["step"].tolist() == [6] and report.facts["duration_ns"] == 200
+    assert report.headline.startswith("A step takes **200\u202fns**: 75.0")
+
+
+def test_only_incomplete_steps_are_averaged_with_a_warning():
+    report = recording(complete=(False, False, False)).analyze("steps")
+    assert report.notices[0].level == "warn" and report.section("steps").total["step"] == "average of 3 incomplete steps"
+
+
+def test_without_steps_the_whole_trace_is_one():
+    # GIVEN a recording of runtime calls only, as one pseudo-step
+    capture = Capture(Facts("test", "x", 0, pseudo_step=True, extent_ns=(0, 1629)), {
+        "host": S.HOST.frame({"name": ["cudaLaunchKernel"], "kind": [S.CALL], "start_ns": [0], "duration_ns": [100]}),
+        "device": S.DEVICE.frame({"kind": [S.KERNEL], "start_ns": [1599], "duration_ns": [30], "step": [0]}),
+        "steps": S.STEPS.frame({
+            "number": [-1], "host_start_ns": [0], "host_end_ns": [1629], "start_ns": [0], "end_ns": [1629],
+            "device_events": [1], "complete": [True],
+        }),
+    })  # fmt: skip
+    report = capture.analyze("steps")
+    table = report.table("steps")
+    assert table["step"].tolist() == ["whole trace"] and table["duration_ns"].tolist() == [1629] and table["kernel_ns"].tolist() == [30]
+    assert report.facts["steps"] == 0 and "No ProfilerStep" in report.notices[0].text
+    assert report.headline.startswith("The whole trace takes **1.63")
+
+
+def test_an_empty_recording_is_unavailable():
+    report = Capture(Facts("test", "x", 0), {}).analyze("steps")
+    assert not report.available and "no event with a duration" in report.because
+
+
+def test_everything_is_declared_and_drawable():
+    report = recording().analyze("steps")
+    encode(report)
+    assert set(report.facts) <= set(get("steps").facts)
+    figure = go.Figure(report.section("bars").figure)
+    assert [t.name for t in figure.data] == ["Kernels", "Runtime calls", "Other"]
+    assert sum(sum(t.y) for t in figure.data) == pytest.approx(350)
