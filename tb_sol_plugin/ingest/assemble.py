@@ -219,7 +219,7 @@ def threads(columns: Columns) -> pd.DataFrame:
             labels[process] = text
         else:
             thread_names[(process, identity(tid))] = text
-    keys = list(columns.threads.keys_)
+    keys = [(str(k[0]), str(k[1])) for k in columns.threads.distinct if isinstance(k, tuple)]
     names = [" ".join(dict.fromkeys(t for t in (process_names.get(p, ""), labels.get(p, "")) if t)) for p, _ in keys]
     return S.THREADS.frame(
         {
@@ -274,7 +274,7 @@ def sync(columns: Columns, origin: int) -> pd.DataFrame:
     )
 
 
-def annotations(columns: Columns, origin: int) -> pd.DataFrame:
+def device_annotations(columns: Columns, origin: int) -> pd.DataFrame:
     raw = columns.annotations.take()
     if not raw:
         return S.ANNOTATIONS_DEVICE.empty()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,8 +38,8 @@ def _placed(batch: Batch, index: Ints, columns: Columns) -> tuple[Batch, Ints, I
     return batch, index, start, duration
 
 
-def _args(batch: Batch, decoder: msgspec.json.Decoder[list[T]], kind: type[T], columns: Columns) -> T:
-    """The arguments of all events as one `kind` whose fields are columns (tuples).
+def _args(batch: Batch, decoder: msgspec.json.Decoder[list[T]], kind: type[T], columns: Columns) -> Any:
+    """The arguments of all events as one object with the fields of `kind`, each a column (a tuple over the events).
 
     Events whose arguments are no object, or do not fit, are read one by one.
     """
@@ -62,9 +62,9 @@ def _threads(batch: Batch, columns: Columns) -> npt.NDArray[np.int32]:
     return columns.threads.codes(zip(batch.pid, batch.tid, strict=True))
 
 
-def _external(new: object, old: object) -> Ints:
-    ids = integers(new)  # type: ignore[arg-type]
-    return np.where(ids < 0, integers(old), ids)  # type: ignore[arg-type]
+def _external(new: Sequence[E.Number], old: Sequence[E.Number]) -> Ints:
+    ids = integers(new)
+    return np.where(ids < 0, integers(old), ids)
 
 
 def _host(kind: int) -> Adder:
@@ -108,10 +108,12 @@ def _operator(batch: Batch, row: Ints, columns: Columns) -> None:
     shapes = list(map(bytes, a.shapes))
     if not any(shapes):
         shapes = list(map(bytes, a.old_shapes))
-    rare = (a.module_hierarchy, a.kernel_backend, a.kernel_name, a.kernel_file, a.kernel_kwargs)
+    rare = np.zeros(len(row), bool)
+    for column in (a.module_hierarchy, a.kernel_backend, a.kernel_name, a.kernel_file, a.kernel_kwargs):
+        rare |= np.fromiter(map(len, column), np.int64, len(row)) > 2  # "" is written by recorders that know no modules
     extra: list[object] = list(map(bytes, a.call_stack))
-    for i in sorted({i for column in rare for i in range(len(row)) if column[i]} if any(map(any, rare)) else ()):
-        extra[i] = tuple((key, bytes(getattr(a, field)[i])) for field, key in E.EXTRA_FIELDS if getattr(a, field)[i])
+    for i in np.flatnonzero(rare).tolist():
+        extra[i] = tuple((key, bytes(getattr(a, field)[i])) for field, key in E.EXTRA_FIELDS if len(getattr(a, field)[i]) > 0)
     columns.operators.add(
         host=row,
         sequence=integers(a.sequence),
@@ -174,12 +176,12 @@ def _device(batch: Batch, index: Ints, columns: Columns) -> None:
     )
 
 
-def _collective(a: E.DeviceArgs, columns: Columns) -> None:
+def _collective(a: Any, columns: Columns) -> None:
     rows = np.flatnonzero(np.fromiter(map(bool, a.collective), bool, len(a.collective)))
     places, texts = rows.tolist(), columns.texts
 
-    def text(column: object) -> npt.NDArray[np.int32]:
-        return texts.codes(bytes(column[i]) for i in places)  # type: ignore[index]
+    def text(column: Sequence[msgspec.Raw]) -> npt.NDArray[np.int32]:
+        return texts.codes(bytes(column[i]) for i in places)
 
     columns.collectives.add(
         device=columns.device.rows + rows,

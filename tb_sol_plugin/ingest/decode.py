@@ -32,15 +32,15 @@ class Decoder(Protocol):
 
 
 class ThreadInterner(Interner):
-    """(pid, tid) as written to a code; numbers written as text are the same thread. `keys` are the distinct threads."""
+    """(pid, tid) as written to a code; numbers written as text are the same thread. `distinct` holds the threads."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys_: Interner = Interner()
+        self.distinct = Interner()
 
     def __missing__(self, key: object) -> int:
-        process, thread = key  # type: ignore[misc]
-        code = self[key] = self.keys_[(identity(process), identity(thread))]
+        process, thread = key if isinstance(key, tuple) else (key, None)
+        code = self[key] = self.distinct[(identity(process), identity(thread))]
         return code
 
 

@@ -58,13 +58,13 @@ def flags(header: dict[str, object]) -> dict[str, bool | None]:
 
 def versions(header: dict[str, object]) -> dict[str, str]:
     """Versions as text: 12040 of CUDA reads 12.4."""
-    out = {}
+    out: dict[str, str] = {}
     for name in VERSIONS:
         value = header.get(name)
         if isinstance(value, int) and name in ("cuda_runtime_version", "cuda_driver_version") and value >= 1000:
             out[name] = f"{value // 1000}.{value % 1000 // 10}"
         elif isinstance(value, int | float | str) and value != "":
-            out[name] = str(value)[:80]
+            out[str(name)] = str(value)[:80]
     return out
 
 

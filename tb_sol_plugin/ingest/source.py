@@ -109,7 +109,7 @@ def _open(path: str, options: dict[str, object]) -> tuple[BinaryIO, int]:
     if "://" not in path and "::" not in path:
         if os.path.isdir(path):
             raise IsADirectoryError(path)
-        handle = open(path, "rb")
+        handle = open(path, "rb")  # noqa: SIM115  (closed by Source)
         return handle, os.fstat(handle.fileno()).st_size
     fs, inner = fsspec.core.url_to_fs(path, **options)
     info = fs.info(inner)

@@ -248,7 +248,8 @@ class Splitter:
         if not self.source.truncated:
             where = self._dropped
             self.warnings.append(
-                f"the file ends in the middle of the events, after byte {where:,}; the {self.columns.total:,} complete events before that are kept"
+                f"the file ends in the middle of the events, after byte {where:,}; "
+                f"the {self.columns.total:,} complete events before that are kept"
             )
         if example:
             self.columns.health.add("unreadable event", 1, example)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +29,7 @@ EPOCH_US = 10**14
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder = decode) -> Capture:
     """Read one trace file (local path or fsspec URL). BadInput or NotATrace where it holds no trace."""
     columns = Columns()
-    with Source(path, fs_options) as source:
+    with Source(path, fs_options) as source, _without_gc():
         splitter = Splitter(source, columns, decoder)
         last = 0.0
         for _ in splitter.run():
@@ -41,6 +44,18 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         if progress is not None:
             progress(Progress(source.size, source.size, columns.total, "linking"))
         return build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """No garbage collection while columns grow: there are no cycles, and every pass would walk what is kept."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def build(columns: Columns, header: dict[str, object], *, source: Source, warnings: list[str], truncated: bool) -> Capture:
@@ -70,7 +85,7 @@ def build(columns: Columns, header: dict[str, object], *, source: Source, warnin
         "flows": assemble.flows(columns, origin),
         "memory": assemble.memory(columns, origin),
         "sync": assemble.sync(columns, origin),
-        "annotations_device": assemble.annotations(columns, origin),
+        "annotations_device": assemble.device_annotations(columns, origin),
         "instants": assemble.instants(columns, origin),
         "categories": assemble.categories(columns),
     }

@@ -144,7 +144,7 @@ def decimal_kernel(text, out, status):  # type: ignore[no-untyped-def]
         if i == begin:
             status[count] = 3
             out[count] = 0
-        elif odd or digits == 0 or digits > 15:
+        elif odd or digits == 0 or digits > 16 or whole > 9_200_000_000_000_000:
             status[count] = 2
             out[count] = 0
         else:

@@ -69,5 +69,5 @@ def _typed(value: object, field: Field) -> object:
             return value
         if isinstance(value, pd.Series) and isinstance(value.dtype, pd.CategoricalDtype):
             return value.array
-        return pd.Categorical(value)
+        return pd.Categorical(list(value))  # type: ignore[call-overload]
     return np.asarray(value, dtype=field.dtype)

@@ -40,7 +40,8 @@ def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
     parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
     clipped: the row ends after its parent.
     """
-    return nest_kernel(thread, start, end)
+    found: tuple[Rows, Rows, Rows, Mask] = nest_kernel(thread, start, end)
+    return found
 
 
 def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.generic]:
@@ -80,7 +81,8 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Row
     rows: -1 gives -1. end: end time of every row. times: one per entry of `rows`, the moment that must be contained
     (ancestors start no later by construction).
     """
-    return nearest_kernel(mask, parent, end, rows.astype(np.int32), times)
+    out: Rows = nearest_kernel(mask, parent, end, rows.astype(np.int32), times)
+    return out
 
 
 def sum_to_ancestors(
@@ -95,5 +97,7 @@ def sum_to_ancestors(
     size = len(parent) if group is None else (int(group.max()) + 1 if len(group) else 0)
     out = np.zeros(size, np.float64 if values.dtype.kind == "f" else np.int64)
     use = group if group is not None else np.zeros(0, np.int32)
-    sum_to_ancestors_kernel(rows.astype(np.int32), times, values.astype(out.dtype), parent, end, use.astype(np.int32), group is not None, out)
+    sum_to_ancestors_kernel(
+        rows.astype(np.int32), times, values.astype(out.dtype), parent, end, use.astype(np.int32), group is not None, out
+    )
     return out
