@@ -203,3 +203,57 @@ def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]
         (NO_RECORD, free & (link == S.NO_RECORD)),
     ]
     return [(name, mask) for name, mask in masks if mask.any()]
+
+
+def issuing_threads(capture: Capture) -> dict[int, int]:
+    """For a thread that runs backward operators: the thread that most of their forward operators ran on, and not itself.
+
+    Autograd runs the backward pass of a device on a thread of its own, without the caller's user ranges around it.
+    """
+    h = host(capture)
+    operators = capture.tables["operators"]
+    own = operators["host"].to_numpy()[operators["forward_thread"].to_numpy() > 0]
+    links = capture.tables["backward"]
+    out: dict[int, int] = {}
+    for thread in np.unique(h.thread[own]).tolist() if len(own) else []:
+        here = h.thread[links["backward"].to_numpy()] == thread
+        forward = h.thread[links["forward"].to_numpy()[here]]
+        others = forward[forward != thread]
+        if 2 * len(others) > len(forward) and len(others):
+            out[thread] = int(np.bincount(others).argmax())
+        elif not len(forward):
+            steps = capture.steps["host"].to_numpy()
+            caller = h.thread[steps[steps >= 0]]
+            if len(caller) and int(caller[0]) != thread:
+                out[thread] = int(caller[0])
+    return out
+
+
+def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
+    """The last host row of a thread to start at or before each time, -1 before the first: every row that holds the time is it or above it."""
+    h = host(capture)
+    low, high = (int(x) for x in np.searchsorted(h.thread, [thread, thread + 1]))
+    found = np.searchsorted(h.start[low:high], np.asarray(times, np.int64), side="right") - 1
+    return np.where(found >= 0, found + low, -1).astype(np.int32)
+
+
+def annotation_around(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False) -> tuple[Rows, Mask]:
+    """(innermost user range around each host row, whether it was found by time on the thread that issued the backward pass).
+
+    A row on an autograd thread without a range of that thread around it belongs to the range that was open on the issuing
+    thread at that moment. strict: not the row itself.
+    """
+    h = host(capture)
+    from_rows = np.asarray(rows, np.int32)
+    found = nearest(capture, S.ANNOTATION, from_rows, times, strict=strict)
+    by_time = np.zeros(len(found), bool)
+    if not len(h.start):
+        return found, by_time
+    at = h.start[np.maximum(from_rows, 0)] if times is None else np.asarray(times, np.int64)
+    threads = np.where(from_rows >= 0, h.thread[np.maximum(from_rows, 0)], -1)
+    for thread, issuer in issuing_threads(capture).items():
+        lost = np.flatnonzero((found < 0) & (threads == thread))
+        if len(lost):
+            found[lost] = nearest(capture, S.ANNOTATION, row_at(capture, issuer, at[lost]), at[lost])
+            by_time[lost] = found[lost] >= 0
+    return found, by_time
