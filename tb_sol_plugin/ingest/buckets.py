@@ -146,7 +146,9 @@ def _device(batch: Batch, index: Ints, columns: Columns) -> None:
     for column, fallback in ((stream, batch.tid), (device, batch.pid)):
         bare = np.flatnonzero(column < 0)
         if len(bare):
-            column[bare] = [trailing_number(fallback[i]) for i in bare.tolist()]
+            # A thread that is a bare number is no stream: MTIA's DMA requests without `stream` stand on thread 801.
+            told = column is device or category != "mtia_ccp_events"
+            column[bare] = [trailing_number(fallback[i]) if told else -1 for i in bare.tolist()]
     if any(a.collective):
         _collective(a, columns)
     texts, grids = columns.texts, columns.grids
