@@ -1,0 +1,26 @@
+"""Captures and reports of trace files, each read once per test process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Report
+
+
+@lru_cache(maxsize=3)
+def capture(path: Path) -> Capture:
+    """The capture of one file. Tests that go file by file read each file once."""
+    return read(str(path))
+
+
+def report(of: Capture, name: str, **query: str) -> Report:
+    """An analysis of a capture, remembered on it; fails where the analysis is unavailable."""
+    key = ("test report", name, tuple(sorted(query.items())))
+    if key not in of.memo:
+        of.memo[key] = of.analyze(name, **query)
+    answer = of.memo[key]
+    assert isinstance(answer, Report), f"{name} is unavailable for {of.facts.file}: {answer}"
+    return answer
