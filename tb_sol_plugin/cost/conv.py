@@ -144,7 +144,9 @@ def depthwise(call: Inputs) -> Cost | None:
     return _forward(call.tensor(0), call.tensor(1), call.tensor(3), call.ints(4), call.ints(5), call.ints(6))
 
 
-def _backward(grad: Tensor | None, x: Tensor | None, weight: Tensor | None, mask: tuple[bool, ...] | None, *, transposed: bool) -> Cost | None:
+def _backward(
+    grad: Tensor | None, x: Tensor | None, weight: Tensor | None, mask: tuple[bool, ...] | None, *, transposed: bool
+) -> Cost | None:
     """dgrad and wgrad each cost what the forward costs; the bias gradient is one vector add per element of the gradient."""
     if grad is None or x is None or weight is None or len(weight.shape) < 3:
         return None

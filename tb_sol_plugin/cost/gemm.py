@@ -26,7 +26,9 @@ def product(
     return Cost(flop=2 * macs, bytes=total(*read, written), dtype=compute, kind="gemm", estimated=bool(reason), reason=reason)
 
 
-def _matrix(a: Tensor | None, b: Tensor | None, *, extra: tuple[Tensor | None, ...] = (), out_dtype: str = "", reason: str = "") -> Cost | None:
+def _matrix(
+    a: Tensor | None, b: Tensor | None, *, extra: tuple[Tensor | None, ...] = (), out_dtype: str = "", reason: str = ""
+) -> Cost | None:
     """[M, K] times [K, N]. Packed FP4 holds two numbers per stored element along K."""
     if a is None or b is None or len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
         return None
@@ -125,7 +127,9 @@ def mv(call: Inputs) -> Cost | None:
 def addmv(call: Inputs) -> Cost | None:
     """addmv(self, a[M,K], x[K]): 2 M K."""
     a, x = call.tensor(1), call.tensor(2)
-    return product(a, x, prod(a.shape), a.shape[0], extra=(call.tensor(0),)) if a is not None and x is not None and len(a.shape) == 2 else None
+    return (
+        product(a, x, prod(a.shape), a.shape[0], extra=(call.tensor(0),)) if a is not None and x is not None and len(a.shape) == 2 else None
+    )
 
 
 @model("aten::dot", "aten::vdot", kind="gemm")
@@ -203,7 +207,9 @@ def grouped_mm(call: Inputs) -> Cost | None:
 @model("aten::_scaled_grouped_mm", kind="gemm")
 def scaled_grouped_mm(call: Inputs) -> Cost | None:
     """_scaled_grouped_mm(a, b, scale_a, scale_b, offsets, bias, scale_result, out_dtype)."""
-    return _grouped(call.tensor(0), call.tensor(1), call.tensor(4), call.dtype(7) or "bf16", (call.tensor(2), call.tensor(3), call.tensor(5)))
+    return _grouped(
+        call.tensor(0), call.tensor(1), call.tensor(4), call.dtype(7) or "bf16", (call.tensor(2), call.tensor(3), call.tensor(5))
+    )
 
 
 @model("aten::linear_backward", kind="gemm", wrapper=True)

@@ -33,7 +33,9 @@ _TYPES: Final = {
 }  # fmt: skip
 """Type names as recorded. Names that are not here are no tensor (`Scalar`, `Int`, `GenericList`, ``) or unknown."""
 
-_NOT_TENSORS: Final = frozenset(("", "Scalar", "ScalarList", "Int", "Double", "Bool", "GenericList", "Device", "String", "None", "Generator", "IntList"))
+_NOT_TENSORS: Final = frozenset(
+    ("", "Scalar", "ScalarList", "Int", "Double", "Bool", "GenericList", "Device", "String", "None", "Generator", "IntList")
+)
 
 SCALAR_TYPES: Final = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64", 8: "complex32", 9: "complex64",
@@ -258,3 +260,22 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
                 return None
             out[place] = size if size != 1 else out[place]
     return tuple(out)
+
+
+def first_dtype(types: str) -> str:
+    """Short name of the first tensor type in a recorded list of types, "" if there is none."""
+    return next((_TYPES[t] for t in _json_list(types) if isinstance(t, str) and t in _TYPES), "")
+
+
+def readable_shapes(shapes: str, *, most: int = 4) -> str:
+    """Recorded sizes as a person reads them: `16×5185×64 16×64×5185`; scalars are left out, long lists are cut."""
+    parts = []
+    for shape in _json_list(shapes):
+        if not isinstance(shape, list) or not shape:
+            continue
+        if all(isinstance(size, int) for size in shape):
+            parts.append("×".join(str(size) for size in shape))
+        else:
+            inner = ["×".join(str(size) for size in one) or "1" for one in shape if isinstance(one, list)]
+            parts.append(f"[{', '.join(inner[:most])}{f' … {len(inner)}' if len(inner) > most else ''}]")
+    return " ".join(parts)
