@@ -85,6 +85,15 @@ class Cache:
             os.utime(folder)
         return Capture(facts, tables)
 
+    def facts(self, key: str) -> Facts | None:
+        """The facts of an entry alone; None if there is none or it is damaged."""
+        if self.directory is None:
+            return None
+        try:
+            return msgspec.json.decode((self.directory / key / "facts.json").read_bytes(), type=Facts)
+        except (msgspec.MsgspecError, OSError):
+            return None
+
     def size_of(self, key: str) -> int:
         """Bytes on disk of an entry."""
         return _size(self.directory / key) if self.directory else 0

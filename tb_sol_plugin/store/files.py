@@ -9,6 +9,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 from tb_sol_plugin.store.places import Root
 
@@ -162,23 +163,23 @@ def modified(info: Mapping[str, object]) -> float:
     return 0.0
 
 
-def opener(path: str, options: Mapping[str, object]) -> Callable[[], object]:
+def opener(path: str, options: Mapping[str, object]) -> Callable[[], BinaryIO]:
     """A function that opens `path` for reading bytes."""
 
-    def open_it() -> object:
+    def open_it() -> BinaryIO:
         if "://" not in path:
             return open(path, "rb")
         import fsspec
 
-        return fsspec.open(path, "rb", **options).open()
+        return cast(BinaryIO, fsspec.open(path, "rb", **options).open())
 
     return open_it
 
 
 def head(path: str, options: Mapping[str, object]) -> bytes:
     """The first 64 kB of a file, unpacked if its magic bytes say gzip. OSError if it cannot be read."""
-    with opener(path, options)() as stream:  # type: ignore[attr-defined]
-        raw: bytes = stream.read(HEAD)
+    with opener(path, options)() as stream:
+        raw = stream.read(HEAD)
     if raw[:2] != b"\x1f\x8b":
         return raw
     try:

@@ -1,0 +1,72 @@
+"""The notebook face: open a path, ask for a report, get pandas and Plotly objects.
+
+    import tb_sol_plugin as sol
+
+    run = sol.open("logs/")                                   # logdir, run directory, file, or fsspec URL
+    report = run.captures[0].analyze("kernels", group_by="name")
+    report.table("kernels"), report.facts["busy_ns"], report.figure("kernels")
+
+Needs neither TensorBoard nor a server. Files are read in this process and kept in the cache for the next time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TypedDict
+
+from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.model.run import Run
+from tb_sol_plugin.model.selection import Field
+
+
+class AnalysisInfo(TypedDict):
+    """What the registry says of one analysis. columns by section id; facts: one sentence each."""
+
+    title: str
+    question: str
+    needs: tuple[str, ...]
+    fields: tuple[Field, ...]
+    sections: tuple[str, ...]
+    columns: Mapping[str, tuple[Column, ...]]
+    facts: Mapping[str, str]
+
+
+def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None) -> Run:
+    """The run at `path`: a logdir, a run directory, a trace file, or an fsspec URL of any of these.
+
+    A logdir with several runs gives the one named by `run`, else the first in natural order, with a warning that names
+    the others. Raises BadInput for a path without a recording and NotFound for a run that is not there.
+    """
+    from tb_sol_plugin.store.direct import open_run
+
+    found, every = open_run(str(path), run=run, cache=cache, fs_options=fs_options)
+    if len(every) > 1 and not run:
+        rest = ", ".join(every[1:6]) + (", …" if len(every) > 6 else "")
+        warnings.warn(f"{len(every)} runs here; opened {found.name!r}, choose another with run=: {rest}", stacklevel=2)
+    return found
+
+
+def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, object] | None = None) -> Capture:
+    """The one recording at `path`. BadInput if it cannot be read, or if `path` is a directory with more than one."""
+    from tb_sol_plugin.store.direct import open_run
+
+    found, every = open_run(str(path), cache=cache, fs_options=fs_options)
+    if len(every) > 1 or len(found.recordings) != 1:
+        raise BadInput("more than one recording here", hint="name one file, or use open()", file=found.name)
+    return found.captures[0]
+
+
+def analyses() -> dict[str, AnalysisInfo]:
+    """Every analysis by name: title, question, needs, query fields, section ids, columns."""
+    from tb_sol_plugin.analyses import registry
+
+    return {
+        name: AnalysisInfo(
+            title=item.title, question=item.question, needs=item.needs, fields=item.fields,
+            sections=tuple(item.tables), columns=item.tables, facts=item.facts,
+        )
+        for name, item in registry().items()
+    }  # fmt: skip

@@ -1,0 +1,83 @@
+"""Opening a path without a server: a logdir, a run directory, one file, or an fsspec URL of any of these."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tb_sol_plugin.errors import BadInput, NotFound
+from tb_sol_plugin.model.run import Recording, Run
+from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store.load import open_here
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import basename, is_url, single
+from tb_sol_plugin.store.scan import Heads, Listing, scan
+
+RECORD_ONE = "record one with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir))"
+
+
+def options_for(cache: bool = True, fs_options: Mapping[str, object] | None = None) -> StoreOptions:
+    """Options of a single read; `cache=False` neither reads nor writes the cache."""
+    return StoreOptions(cache_dir=None if cache else "", fs_options=dict(fs_options or {}), scan_seconds=0, scan_files=0)
+
+
+def is_file(path: str, options: StoreOptions) -> bool:
+    """Whether `path` is one file. BadInput if it is not there at all."""
+    if not is_url(path):
+        path = os.path.expanduser(path)
+        if not os.path.exists(path):
+            raise BadInput("there is no such file or directory", hint="check the path", file=basename(path))
+        return os.path.isfile(path)
+    import fsspec
+
+    try:
+        fs, inner = fsspec.core.url_to_fs(path, **options.fs_options)
+        if fs.isfile(inner):
+            return True
+        if not fs.exists(inner):
+            raise BadInput("there is no such file or directory", hint="check the path", file=basename(path))
+    except ImportError as error:
+        raise BadInput(f"no driver for this address: {error}", hint="install the driver named here", file=basename(path)) from None
+    except OSError as error:
+        raise BadInput(f"cannot be reached: {type(error).__name__}", hint="check the address", file=basename(path)) from None
+    return False
+
+
+def recording_of(path: str, options: StoreOptions) -> Recording:
+    """One file as a recording, whatever its name: what is wrong with it shows when it is read."""
+    if not is_url(path):
+        path = os.path.abspath(os.path.expanduser(path))
+    size, mtime = files.stat(path, options.fs_options)
+    name = files.shown(basename(path))
+    worker, span = names.worker_and_span(name)
+    return Recording("", worker, span, path, name, size, mtime)
+
+
+def listing_of(path: str, options: StoreOptions) -> Listing:
+    """All runs below a directory."""
+    return scan(single(path), options, Heads(options.fs_options))
+
+
+def open_run(
+    path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None
+) -> tuple[Run, tuple[str, ...]]:
+    """The run at `path`, and the names of all runs there. A logdir with several gives the one named, else the first.
+
+    Raises BadInput where nothing is, NotFound for a run that is not there.
+    """
+    options = options_for(cache, fs_options)
+    if is_file(path, options):
+        return _run("", [recording_of(path, options)], options), ("",)
+    listing = listing_of(path, options)
+    if not listing.runs:
+        looked = f"looked at {listing.files:,} files in {listing.directories:,} directories"
+        raise BadInput(f"no recording found ({looked})", hint=RECORD_ONE, file=basename(path))
+    every = tuple(listing.runs)
+    if run and run not in listing.runs:
+        raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
+    chosen = run or every[0]
+    return _run(chosen, listing.runs[chosen], options), every
+
+
+def _run(name: str, recordings: Sequence[Recording], options: StoreOptions) -> Run:
+    return Run(name, recordings, lambda recording: open_here(recording, options))

@@ -1,0 +1,106 @@
+"""From the store's state to the wire: listings, facts, the catalogue of analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tb_sol_plugin import __version__
+from tb_sol_plugin.analyses import availability, registry
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model import device as devices
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.names import labels, rank_in
+from tb_sol_plugin.store.scan import Listing
+from tb_sol_plugin.store.store import ScanState, Store
+from tb_sol_plugin.web import wire
+from tb_sol_plugin.web.guard import body_of
+from tb_sol_plugin.web.options import WebOptions
+
+MOST_REJECTED = 500
+"""Files listed as not taken; the counts go on."""
+
+
+def runs(store: Store, options: WebOptions, state: ScanState, listing: Listing) -> wire.Runs:
+    """All runs with the state of every file, and what was not taken."""
+    errors = [*listing.errors, *([store.failed] if store.failed else [])]
+    scan = wire.Scan(
+        state=state, files=listing.files, unrelated=listing.unrelated, directories=listing.directories, elapsed_ms=listing.elapsed_ms,
+        roots=[root.label for root in store.roots], stopped=listing.stopped, errors=errors,
+    )  # fmt: skip
+    rejected = [wire.Rejected(r.file, r.size, r.what, r.note) for r in listing.rejected[:MOST_REJECTED]]
+    found = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
+    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), notes(store))
+
+
+def notes(store: Store) -> list[str]:
+    """What a reader should know of the server."""
+    note = store.loader.cache.note
+    return [note] if note else []
+
+
+def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) -> list[wire.Worker]:
+    """Workers of a run in natural order; with what is known of files that were read."""
+    by_worker: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        by_worker.setdefault(recording.worker, []).append(recording)
+    out = []
+    for name, own in by_worker.items():
+        shown = labels(r.span for r in own)
+        spans = [_span(store, r, shown[r.span], facts) for r in own]
+        told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
+        out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
+    return out
+
+
+def _span(store: Store, recording: Recording, label: str, facts: bool) -> wire.Span:
+    state, error = store.loader.state(recording)
+    span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state)
+    if error is not None:
+        span.error = body_of(error)
+    if facts and state == "ready":
+        known = store.loader.cache.facts(cache_key(recording))
+        span.facts = wire.facts_of(known) if known is not None else None
+    return span
+
+
+def catalogue(options: WebOptions) -> wire.Analyses:
+    """Every analysis, no recording in mind."""
+    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()))
+
+
+def analyses(capture: Capture, options: WebOptions, limits: str = "") -> wire.Analyses:
+    """What can be asked of a capture: analyses, steps, the limits it is measured against."""
+    device, note = _device(capture, limits or options.device)
+    return wire.Analyses("ready", _infos(capture), _steps(capture), device, note, list(devices.known_keys()))
+
+
+def _infos(capture: Capture | None) -> list[wire.AnalysisInfo]:
+    out = []
+    for item in registry().values():
+        lack = availability(item, capture) if capture is not None else None
+        because, record, argument = lack or ("", "", "")
+        fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc) for f in item.fields]
+        out.append(wire.AnalysisInfo(
+            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields
+        ))  # fmt: skip
+    return out
+
+
+def _steps(capture: Capture) -> list[wire.Step]:
+    if capture.facts.pseudo_step:
+        return []
+    table = capture.steps
+    columns = (table["number"], table["name"], table["start_ns"], table["end_ns"], table["complete"])
+    return [wire.Step(n, str(name), start, end - start, ok) for n, name, start, end, ok in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
+    try:
+        spec = devices.device_for(capture, limits)
+    except BadQuery as error:
+        return None, error.message
+    if spec is None:
+        return None, devices.why_no_limits(capture)
+    return wire.Device(spec.key, spec.name, spec.method, list(spec.unverified)), ""

@@ -1,0 +1,124 @@
+"""OpenAPI 3.1 of the REST interface, from the registry of analyses and the wire types.
+
+`python -m tb_sol_plugin.web.openapi` writes it to `web/openapi.json`; a test proves the file fresh.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tb_sol_plugin import __version__
+from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.report import Report, UnavailableReport
+from tb_sol_plugin.model.selection import Field
+from tb_sol_plugin.web import wire
+
+FILE = Path(__file__).with_name("openapi.json")
+Node = dict[str, Any]
+"""A part of the document: JSON objects as OpenAPI defines them."""
+
+
+@cache
+def document() -> Node:
+    """The whole document."""
+    types = [wire.Runs, wire.Run, wire.Analyses, wire.Done, wire.Health, wire.Error, Report, UnavailableReport]
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
+    paths: Node = {
+        "/api/v1/runs": {"get": _get("runs", "All runs, the state of the scan, and what was not taken", [], _json(wire.Runs))},
+        "/api/v1/run": {"get": _get("run", "One run, with what is known of recordings that were read", [_RUN], _json(wire.Run))},
+        "/api/v1/analyses": {
+            "get": _get("analyses", "What can be asked of a recording", [*_WHICH, _LIMITS, _WAIT], _json(wire.Analyses), loads=True)
+        },
+        "/api/v1/trace": {"get": _get("trace", "The recording's own bytes; 403 where switched off", _WHICH, _bytes())},
+        "/api/v1/cancel": {"post": _get("cancel", "Stop reading a recording", _WHICH, _json(wire.Done))},
+        "/api/v1/rescan": {"post": _get("rescan", "Look for new, grown and vanished files now", [], _json(wire.Done))},
+        "/api/v1/health": {"get": _get("health", "Whether the server is up", [], _json(wire.Health))},
+        "/api/v1/openapi.json": {"get": _get("openapi", "This document", [], {"application/json": {"schema": {"type": "object"}}})},
+    }
+    for name, item in registry().items():
+        parameters = [*_WHICH, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _WAIT]
+        operation = _get(f"analysis_{name}", f"{item.title}: {item.question}", parameters, _report(), loads=True)
+        operation["description"] = item.help
+        paths[f"/api/v1/analysis/{name}"] = {"get": operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tb_sol_plugin",
+            "version": __version__,
+            "description": "Relative to `data/plugin/sol/` in TensorBoard or `/` in `tb-sol serve`. Times are ns, sizes bytes, work FLOP.",
+        },
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def text() -> str:
+    """The document as it is committed."""
+    return json.dumps(document(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _anything(kind: type) -> Node:
+    """Plotly's figure dictionaries hold what Plotly defines."""
+    if kind is object:
+        return {"description": "what Plotly defines"}
+    raise NotImplementedError(kind)
+
+
+def _ref(kind: type) -> Node:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _json(kind: type) -> Node:
+    return {"application/json": {"schema": _ref(kind)}}
+
+
+def _bytes() -> Node:
+    return {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("application/gzip", "application/json")}
+
+
+def _report() -> Node:
+    either = {"oneOf": [_ref(Report), _ref(UnavailableReport)]}
+    return {"application/json": {"schema": either}, "text/csv": {"schema": {"type": "string"}}}
+
+
+def _query(name: str, doc: str, schema: Node, required: bool = False) -> Node:
+    return {"name": name, "in": "query", "required": required, "description": doc, "schema": schema}
+
+
+_RUN = _query("run", "name of a run", {"type": "string"}, True)
+_WHICH = [
+    _query("run", "name of a run; the first if absent", {"type": "string"}),
+    _query("worker", "name of a worker; the first if absent", {"type": "string"}),
+    _query("span", "name of a span; the first if absent", {"type": "string"}),
+]
+_WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30", {"type": "number", "minimum": 0, "maximum": 30})
+_LIMITS = _query("device_limits", "key of the device limits to measure against", {"type": "string"})
+_FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum": ["json", "csv"], "default": "json"})
+_SECTION = _query("section", "with csv: id of one table", {"type": "string"})
+_KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean"}
+
+
+def _field(field: Field) -> Node:
+    schema: Node = {"type": _KINDS[field.type]}
+    if field.choices:
+        schema["enum"] = list(field.choices)
+    if field.default not in ("", "None"):
+        schema["default"] = msgspec.convert(field.default, {"number": float, "flag": bool}.get(field.type, str), strict=False)
+    return _query(field.name, field.doc, schema)
+
+
+def _get(operation: str, summary: str, parameters: list[Node], content: Node, loads: bool = False) -> Node:
+    failed = {"description": "An error", "content": _json(wire.Error)}
+    responses: Node = {"200": {"description": "The answer", "content": content}, "default": failed}
+    if loads:
+        responses["409"] = {"description": "The recording is being read; ask again", "content": _json(wire.Error)}
+    return {"operationId": operation, "summary": summary, "parameters": parameters, "responses": responses}
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

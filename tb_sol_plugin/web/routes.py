@@ -1,0 +1,243 @@
+"""The routes of `api/v1`. Requests name recordings by run, worker and span, never by path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Blueprint, Response, current_app, request, send_file
+
+from tb_sol_plugin import __version__
+from tb_sol_plugin.analyses import get, registry, run_analysis
+from tb_sol_plugin.errors import BadInput, BadQuery, ReadOnlyView, SolError, StillLoading
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Report, encode
+from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.selection import parse
+from tb_sol_plugin.store import files
+from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web import answers, wire
+from tb_sol_plugin.web.csv_text import csv_of
+from tb_sol_plugin.web.guard import body_of, fault_body
+from tb_sol_plugin.web.options import WebOptions
+from tb_sol_plugin.web.packed import Packed, pack, pack_json, reply
+
+api = Blueprint("api", __name__, url_prefix="/api/v1")
+
+LONGEST_WAIT = 30.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the routes of one app share."""
+
+    store: Store
+    options: WebOptions
+    memo: Memo[Packed]
+    faults: dict[object, wire.ErrorBody]
+
+
+def context() -> Context:
+    """The context of the app that answers this request."""
+    found = current_app.extensions["sol"]
+    assert isinstance(found, Context)
+    return found
+
+
+@api.get("/runs")
+def runs() -> Response:
+    """All runs, the state of the scan, the files that were not taken and why."""
+    c = context()
+    state, listing = c.store.listing(c.options.first_wait)
+    if listing.runs:
+        c.store.loader.warm()
+    return reply(pack_json(answers.runs(c.store, c.options, state, listing)), request)
+
+
+@api.get("/run")
+def run() -> Response:
+    """One run, with the facts of the recordings that were read."""
+    c = context()
+    recordings = c.store.recordings(_required("run"))
+    return reply(pack_json(wire.Run(recordings[0].run, answers.workers(c.store, recordings, facts=True))), request)
+
+
+@api.get("/analyses")
+def analyses() -> Response:
+    """What can be asked of a recording; without `run` the catalogue alone."""
+    c = context()
+    _only("run", "worker", "span", "wait", "device_limits")
+    if not request.args.get("run"):
+        return reply(pack_json(answers.catalogue(c.options)), request)
+    recording = _recording()
+    capture = _capture(recording)
+    limits = request.args.get("device_limits", "")
+    made = c.memo.get(("analyses", cache_key(recording), limits), lambda: pack_json(answers.analyses(capture, c.options, limits)))
+    return reply(made, request)
+
+
+@api.get("/analysis/<name>")
+def analysis(name: str) -> Response:
+    """One report, as JSON or, for its tables, CSV."""
+    c = context()
+    item = get(name)
+    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
+    if c.options.device and "device_limits" in item.query.__struct_fields__:
+        raw.setdefault("device_limits", c.options.device)
+    parse(item.query, raw)
+    form, section = request.args.get("format", "json"), request.args.get("section", "")
+    if form not in ("json", "csv"):
+        raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
+    recording = _recording()
+    capture = _capture(recording)
+    key = (cache_key(recording), recording.file, name, form, section, tuple(sorted(raw.items())))
+    known = c.faults.get(key)
+    if known is None:
+        try:
+            packed = c.memo.get(key, lambda: _report(name, capture, raw, form, section))
+        except SolError:
+            raise
+        except Exception as error:  # one broken analysis must not cost the others; logged once, shown by its id
+            known = c.faults[key] = fault_body(error, f"the analysis {name}")
+    if known is not None:
+        return reply(pack_json(wire.Error(known)), request, status=500, cache="no-store")
+    response = reply(packed, request)
+    if packed.mimetype == "text/csv":
+        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, name, section)}.csv"'
+    return response
+
+
+def _report(name: str, capture: Capture, raw: dict[str, str], form: str, section: str) -> Packed:
+    report = run_analysis(name, capture, raw)
+    if form == "csv" and isinstance(report, Report):
+        return pack(csv_of(report, section).encode(), "text/csv")
+    return pack(encode(report))
+
+
+@api.get("/trace")
+def trace() -> Response:
+    """The recording's own bytes."""
+    c = context()
+    if not c.options.original:
+        hint = "start the server with --sol_serve_original on"
+        raise ReadOnlyView("this server does not give out the original files", hint=hint)
+    recording = _recording()
+    gzipped = recording.file.endswith(".gz")
+    kind = "application/gzip" if gzipped else "application/json"
+    request.environ["sol.content_type"] = kind
+    name = recording.file.rpartition("/")[2]
+    try:
+        if "://" not in recording.path:
+            return send_file(Path(recording.path), mimetype=kind, as_attachment=True, download_name=name, conditional=True, max_age=0)
+        stream = _chunks(recording, c.store)
+    except OSError:
+        raise BadInput("the file is not there any more", hint="scan the logdir again", file=recording.file) from None
+    response = Response(stream, mimetype=kind, headers={"Content-Length": str(recording.size)})
+    response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9._-]+", "_", name)}"'
+    return response
+
+
+def _chunks(recording: Recording, store: Store) -> Iterator[bytes]:
+    stream = files.opener(recording.path, store.options.fs_options)()
+
+    def read() -> Iterator[bytes]:
+        with stream:
+            while chunk := stream.read(1 << 20):
+                yield chunk
+
+    return read()
+
+
+@api.post("/cancel")
+def cancel() -> Response:
+    """Stop reading a recording."""
+    c = context()
+    return reply(pack_json(wire.Done(c.store.loader.cancel(_recording()))), request)
+
+
+@api.post("/rescan")
+def rescan() -> Response:
+    """Look for new, grown and vanished files now; files that failed may be tried again."""
+    c = context()
+    state, _ = c.store.rescan(min(c.store.options.scan_seconds or 30.0, 5.0))
+    c.faults.clear()
+    return reply(pack_json(wire.Done(True, state)), request)
+
+
+@api.get("/health")
+def health() -> Response:
+    """Whether the server is up, and what it works with."""
+    c = context()
+    state, _ = c.store.listing()
+    return reply(pack_json(wire.Health("ok", __version__, state, len(registry()), answers.notes(c.store))), request)
+
+
+@api.get("/openapi.json")
+def openapi() -> Response:
+    """This interface, described."""
+    from tb_sol_plugin.web.openapi import document
+
+    return reply(pack_json(document()), request)
+
+
+# -- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _recording() -> Recording:
+    values = {**request.form, **request.args} if request.method == "POST" else request.args
+    return context().store.recording(values.get("run", ""), values.get("worker", ""), values.get("span", ""))
+
+
+def _capture(recording: Recording) -> Capture:
+    c = context()
+    return c.store.capture(recording, _wait())
+
+
+def _wait() -> float:
+    given = request.args.get("wait", "")
+    if not given:
+        return context().options.first_wait
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise BadQuery(f"parameter 'wait' does not fit: {given[:40]!r}", hint="give seconds from 0 to 30", field="wait")
+    return seconds
+
+
+def _required(name: str) -> str:
+    value = request.args.get(name, "")
+    if not value:
+        raise BadQuery(f"parameter {name!r} is missing", hint="see api/v1/openapi.json", field=name)
+    return value
+
+
+def _only(*names: str) -> None:
+    for name in request.args:
+        if name not in names:
+            raise BadQuery(f"unknown parameter {name[:40]!r}", hint=f"known: {', '.join(names)}", field=name[:40])
+
+
+def _file_name(recording: Recording, analysis_name: str, section: str) -> str:
+    parts = [recording.run, recording.worker, analysis_name, section]
+    return "_".join(filter(None, (re.sub(r"[^A-Za-z0-9.-]+", "_", p).strip("_") for p in parts)))[:150] or "table"
+
+
+@api.errorhandler(StillLoading)
+def still_loading(error: StillLoading) -> Response:
+    """409 with how far the read is."""
+    progress = None
+    try:
+        found = context().store.progress(_recording())
+    except SolError:
+        found = None
+    if found is not None:
+        progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
+    response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=error.status, cache="no-store")
+    response.headers["Retry-After"] = "1"
+    return response

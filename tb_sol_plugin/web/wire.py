@@ -1,0 +1,204 @@
+"""The shapes of the answers that are not reports. Names and numbers only; no path ever stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tb_sol_plugin.model.capture import DeviceProps, Facts
+from tb_sol_plugin.model.redact import text
+
+
+class ErrorBody(msgspec.Struct, omit_defaults=True):
+    """code: stable word. message: what is wrong. hint: what to do. field: the parameter. file: the recording. id: of a logged fault."""
+
+    code: str
+    message: str
+    hint: str = ""
+    field: str = ""
+    file: str = ""
+    id: str = ""
+
+
+class LoadProgress(msgspec.Struct):
+    """bytes of total are of the stored file; queue_position 0 is being read, 1 is next."""
+
+    bytes: int
+    total: int
+    events: int
+    stage: str
+    elapsed_s: float
+    queue_position: int
+
+
+class Error(msgspec.Struct, omit_defaults=True):
+    """Every answer that is not a success. progress only with `still_loading`."""
+
+    error: ErrorBody
+    progress: LoadProgress | None = None
+
+
+class RecordingFacts(msgspec.Struct):
+    """What is known of a recording once it was read; metadata is an allowlist."""
+
+    source: str
+    total_events: int
+    absolute: bool
+    origin_ns: int
+    extent_ns: tuple[int, int]
+    vendor: str
+    devices: tuple[DeviceProps, ...]
+    flags: dict[str, bool | None]
+    versions: dict[str, str]
+    rank: int | None
+    world_size: int | None
+    backend: str
+    host_name: str
+    metadata: dict[str, str]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    truncated: bool
+
+
+class Span(msgspec.Struct):
+    """One file. name is its id in requests, label what a person calls it; mtime in seconds since the epoch."""
+
+    name: str
+    label: str
+    file: str
+    size: int
+    mtime: float
+    state: str
+    error: ErrorBody | None = None
+    facts: RecordingFacts | None = None
+
+
+class Worker(msgspec.Struct):
+    """rank: from the recording once read, else from the name; null where neither says."""
+
+    name: str
+    rank: int | None
+    spans: list[Span]
+
+
+class Run(msgspec.Struct):
+    name: str
+    workers: list[Worker]
+
+
+class Rejected(msgspec.Struct):
+    """A file that was looked into and not taken: what it is and why."""
+
+    file: str
+    size: int
+    what: str
+    note: str
+
+
+class Scan(msgspec.Struct):
+    """files: all that were met, unrelated: those whose name was enough. stopped: why it ended early."""
+
+    state: str
+    files: int
+    unrelated: int
+    directories: int
+    elapsed_ms: int
+    roots: list[str]
+    stopped: str | None
+    errors: list[str]
+
+
+class Features(msgspec.Struct):
+    """original: the recordings' own bytes can be fetched. bind_all: anybody on the network can ask."""
+
+    original: bool
+    bind_all: bool
+    version: str
+
+
+class Runs(msgspec.Struct):
+    """notes: what the reader should know of the server itself (a cache that cannot be written)."""
+
+    scan: Scan
+    runs: list[Run]
+    rejected: list[Rejected]
+    features: Features
+    notes: list[str]
+
+
+class QueryField(msgspec.Struct):
+    name: str
+    type: str
+    default: str
+    choices: tuple[str, ...]
+    label: str
+    doc: str
+
+
+class AnalysisInfo(msgspec.Struct):
+    """available: the recording holds what it needs; if not: because, record_it_with and the argument to add."""
+
+    name: str
+    title: str
+    question: str
+    group: str
+    order: int
+    icon: str
+    available: bool
+    because: str
+    record_it_with: str
+    argument: str
+    fields: list[QueryField]
+
+
+class Step(msgspec.Struct):
+    """Times in ns on the recording's own clock."""
+
+    number: int
+    name: str
+    start_ns: int
+    duration_ns: int
+    complete: bool
+
+
+class Device(msgspec.Struct):
+    """The limits used. method: how they were found. unverified: figures without a confirmed source."""
+
+    key: str
+    name: str
+    method: str
+    unverified: list[str]
+
+
+class Analyses(msgspec.Struct):
+    """state: ready, or catalogue where no recording was named (then all count as available). devices: keys to choose from."""
+
+    state: str
+    analyses: list[AnalysisInfo]
+    steps: list[Step]
+    device: Device | None
+    device_note: str
+    devices: list[str]
+
+
+class Done(msgspec.Struct):
+    """done: whether there was something to do. scan: the state afterwards."""
+
+    done: bool
+    scan: str = ""
+
+
+class Health(msgspec.Struct):
+    status: str
+    version: str
+    scan: str
+    analyses: int
+    notes: list[str]
+
+
+def facts_of(facts: Facts) -> RecordingFacts:
+    """What may be sent of a recording's facts."""
+    fields: Mapping[str, object] = {name: getattr(facts, name) for name in RecordingFacts.__struct_fields__}
+    free = {name: tuple(text(line)[:2000] for line in getattr(facts, name)[:50]) for name in ("errors", "warnings")}
+    return RecordingFacts(**{**fields, **free})  # type: ignore[arg-type]
