@@ -95,11 +95,18 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
 # -- numbers --------------------------------------------------------------------------------------------------
 
 
-def _gpu_parts(capture: Capture, part: Scope) -> tuple[int, int, int, int]:
-    """(compute, exposed communication, exposed copies, idle) ns inside the window of the selection."""
-    low, high = part.window_ns
-    found = [iv.length(iv.clip(layer, low, high)) for layer in layers(capture, part.device).exclusive()]
-    return found[0], found[1], found[2], high - low - sum(found)
+def _windows(capture: Capture, part: Scope) -> tuple[np.ndarray, np.ndarray]:
+    """Host bounds of the selected steps, so that host and device bars share one scale; the whole window where there are none."""
+    if not part.rows:
+        return np.array([part.window_ns[0]]), np.array([part.window_ns[1]])
+    chosen = list(part.rows)
+    return capture.steps["host_start_ns"].to_numpy()[chosen], capture.steps["host_end_ns"].to_numpy()[chosen]
+
+
+def _gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
+    """Per window: compute, exposed communication, exposed copies and idle time of the device, whoever launched the work. Sums to the window."""
+    parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive()]
+    return [*parts, end - start - sum(parts)]
 
 
 def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
@@ -107,15 +114,16 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
     if not shares:
         return "No phase lies in this selection."
     top = max(shares, key=lambda s: s.host_ns)
-    window = part.window_length_ns
+    start, end = _windows(capture, part)
+    window = int((end - start).sum())
     row = frame[frame["path"] == top.path].iloc[0]
     each = " per step" if part.rows else ""
     host = human(round(top.host_ns), "ns")
     if not len(capture.device):
         return f"**{top.name}** takes {host} of host time{each}; no device activity was recorded."
-    busy = window - _gpu_parts(capture, part)[3]
+    idle_ns = int(_gpu_parts(capture, start, end)[3].sum())
     device = human(round(int(row["device_ns"]) / part.step_count), "ns")
-    idle = human(1 - busy / window if window else None, "ratio")
+    idle = human(idle_ns / window if window else None, "ratio")
     return f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device} of device work{each}."
 
 
@@ -142,7 +150,8 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame) -> list[Notice]
 def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection:
     """Two bars on one scale: the host by top phase, the device by what it does."""
     steps = part.step_count
-    window = part.window_length_ns / steps
+    start, end = _windows(capture, part)
+    window = float((end - start).sum()) / steps
     shares = [s for s in host_shares(frame, steps) if s.host_ns > 0]
     rest = max(window - sum(s.host_ns for s in shares), 0.0)
     longest = max(window, sum(s.host_ns for s in shares), 1.0)
@@ -157,7 +166,7 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
         data.append(_segment("Host", rest / factor, light("idle"), "", "outside every phase", rest, longest))
     summary = ", ".join(f"{s.name} {human(round(s.host_ns), 'ns')}" for s in sorted(shares, key=lambda s: -s.host_ns)[:4])
     if len(capture.device):
-        parts = [p / steps for p in _gpu_parts(capture, part)]
+        parts = [float(p.sum()) / steps for p in _gpu_parts(capture, start, end)]
         names = ("compute", "exposed comm.", "exposed copies", "idle")
         for name, token, time in zip(names, ("compute", "communication", "memcpy", "idle"), parts, strict=True):
             if time > 0:
@@ -206,18 +215,17 @@ def _segment(row: str, value: float, color: str, label: str, name: str, time: fl
 
 
 def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
-    """A stacked bar per recorded step: device work and idle time over its GPU-aware bounds."""
-    chosen = list(part.rows)[:limit] or [0]
-    table = capture.steps.iloc[chosen] if len(capture.steps) else capture.steps
-    start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
-    names = [str(n) if n >= 0 else "whole recording" for n in table["number"].tolist()]
+    """A stacked bar per recorded step: what the device does between the step's host bounds."""
+    start, end = (edge[:limit] for edge in _windows(capture, part))
+    chosen = list(part.rows)[:limit]
+    names = [str(n) for n in capture.steps["number"].to_numpy()[chosen].tolist()] or ["whole recording"]
+    complete = capture.steps["complete"].to_numpy()[chosen].tolist()
     length = end - start
     longest = float(length.max()) if len(length) else 1.0
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
     if len(capture.device):
-        parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive()]
-        parts.append(length - sum(parts))
+        parts = _gpu_parts(capture, start, end)
         rows = list(zip(("compute", "exposed communication", "exposed copies", "idle"), ("compute", "communication", "memcpy", "idle"), parts, strict=True))
     else:
         rows = [("host", "host", length)]
@@ -226,7 +234,7 @@ def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
             "type": "bar", "x": names, "y": (values / factor).tolist(), "marker": fig.fill(token), "width": 0.62, "hoverinfo": "text",
             "hovertext": [f"<b>step {n}</b><br>{name} {human(int(v), 'ns')}" for n, v in zip(names, values.tolist(), strict=True)],
         })  # fmt: skip
-    incomplete = [n for n, ok in zip(names, table["complete"].tolist(), strict=True) if not ok]
+    incomplete = [n for n, ok in zip(names, complete, strict=False) if not ok]
     more = f"; {', '.join(incomplete)} incomplete" if incomplete else ""
     what = "GPU time" if len(capture.device) else "host time"
     left = f", first {limit} of {len(part.rows)}" if len(part.rows) > limit else ""

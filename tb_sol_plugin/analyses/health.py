@@ -1,0 +1,170 @@
+"""Trace health: what the file held, what was odd in it, what was not recorded, and what that does to the numbers."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import NEEDS, Capture
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+CATEGORY_COLUMNS = (
+    Column("category", "Category", "", "Category as written in the file; empty where the event has none.", "code"),
+    Column("phase", "Phase", "", "X complete, i instant, s and f halves of a flow, M metadata, C counter, B and E begin and end.", "badge"),
+    Column("count", "Events", "count", "Events of that category and phase in the file.", "bar", color="host"),
+)
+ISSUE_COLUMNS = (
+    Column("reason", "What", "", "What was odd.", "text"),
+    Column("count", "Count", "count", "How often."),
+    Column("example", "Example", "", "One place where it happened.", "code", rank=2),
+    Column("effect", "Effect", "", "What it does to the numbers.", "text"),
+)
+RECORDED_COLUMNS = (
+    Column("what", "What", "", "A kind of data that some pages need.", "text"),
+    Column("recorded", "Recorded", "", "Whether this recording holds it.", "badge"),
+    Column("because", "Why not", "", "What is missing.", "text"),
+    Column("record_it_with", "Record it with", "", "The call or argument that records it.", "code"),
+)
+LOG_COLUMNS = (
+    Column("level", "Level", "", "Who said it: the profiler's own errors and warnings, or this reader.", "badge"),
+    Column("message", "Message", "", "The line, without secrets.", "text"),
+)
+FACTS = {
+    "total_events": "Length of traceEvents, all phases.",
+    "host_events": "Complete events of the host.",
+    "device_events": "Complete kernels, copies and sets of memory.",
+    "linked_device_events": "Device events whose launch was found.",
+    "unlinked_device_events": "Device events without a launch: before the window, or without a record.",
+    "unlinked_device_ns": "Sum of the durations of the unlinked device events.",
+    "clipped_host_events": "Host events that end after the event around them; kept, the surplus does not count against the parent.",
+    "threads": "Host threads.",
+    "issues": "Kinds of oddities met while reading.",
+    "truncated": "Whether the file ended early; the complete events before that are kept.",
+    "size": "Size of the file as stored.",
+    "extent_ns": "First start to last end over all complete events.",
+}
+WORDS = {
+    "device_events": "Device activity", "host_events": "Host activity", "operators": "Operators", "shapes": "Input shapes", "modules": "Python frames and modules",
+    "annotations": "User ranges", "steps": "Steps", "memory": "Memory events", "collectives": "Communication kernels", "backward": "Backward pass",
+    "copies": "Copies",
+}  # fmt: skip
+FLAG_WORDS = {
+    "record_shapes": "shapes", "with_stack": "stacks", "profile_memory": "memory", "with_flops": "FLOPs", "with_modules": "modules",
+}  # fmt: skip
+QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
+"""Oddities that change no number a reader would look at."""
+
+
+@analysis(
+    title="Trace health",
+    question="Can I trust this?",
+    group="foot",
+    order=0,
+    query=Query,
+    tables={"issues": ISSUE_COLUMNS, "recorded": RECORDED_COLUMNS, "categories": CATEGORY_COLUMNS, "log": LOG_COLUMNS},
+    facts=FACTS,
+)
+def health(capture: Capture, query: Query) -> Report:
+    """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
+    facts = _facts(capture)
+    report = Report(analysis="health", title="Trace health", headline=_headline(capture, facts), notices=_notices(capture, query))
+    report.sections = [_facts_section(capture, facts), _recorded(capture), _issues(capture), _categories(capture), _log(capture)]
+    return report
+
+
+def _facts(capture: Capture) -> dict[str, int | bool]:
+    device = capture.device
+    unlinked = (device["link"].to_numpy() == S.BEFORE_WINDOW) | (device["link"].to_numpy() == S.NO_RECORD)
+    low, high = capture.facts.extent_ns
+    return {
+        "total_events": capture.facts.total_events,
+        "host_events": len(capture.host),
+        "device_events": len(device),
+        "linked_device_events": int((~unlinked).sum()),
+        "unlinked_device_events": int(unlinked.sum()),
+        "unlinked_device_ns": int(device["duration_ns"].to_numpy()[unlinked].sum()),
+        "clipped_host_events": int(capture.host["clipped"].to_numpy().sum()),
+        "threads": len(capture.tables["threads"]),
+        "issues": len(capture.tables["issues"]),
+        "truncated": capture.facts.truncated,
+        "size": capture.facts.size,
+        "extent_ns": high - low,
+    }
+
+
+def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
+    events = human(facts["total_events"], "count")
+    if facts["truncated"]:
+        return f"The file ends early: **{events} complete events** were kept."
+    issues = capture.tables["issues"]
+    loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
+    if facts["unlinked_device_events"]:
+        share = facts["unlinked_device_events"] / facts["device_events"]
+        return f"All {events} events were read; **{human(share, 'ratio')}** of the device events have no launch in this recording and stand in rows of their own."
+    if loud:
+        return f"All {events} events were read; **{loud} {'kind' if loud == 1 else 'kinds'} of oddity** {'was' if loud == 1 else 'were'} met, listed below with the effect."
+    return f"All **{events} events** were read and nothing in them is odd."
+
+
+def _notices(capture: Capture, query: Query) -> list[Notice]:
+    out = []
+    if capture.facts.truncated:
+        out.append(Notice("The file ends in the middle of an event. Copy it again if the job has finished.", "warn"))
+    if capture.facts.errors:
+        count = len(capture.facts.errors)
+        out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
+    if query.step:
+        out.append(Notice("This page is about the whole file, not about the selected steps.", "info"))
+    return out
+
+
+def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSection:
+    labels = {
+        "total_events": "Events", "host_events": "Host events", "device_events": "Device events", "linked_device_events": "With a launch",
+        "unlinked_device_events": "Without a launch", "unlinked_device_ns": "Their device time", "clipped_host_events": "Overlapping host events",
+        "threads": "Threads", "issues": "Kinds of oddities", "truncated": "Cut short", "size": "File size", "extent_ns": "Time recorded",
+    }  # fmt: skip
+    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts} | {"truncated": "", "size": "B"}
+    recorded = [word for flag, word in FLAG_WORDS.items() if capture.facts.flags.get(flag)]
+    notes = {"total_events": f"recorded with {', '.join(recorded)}"} if recorded else {}
+    links = {"unlinked_device_events": Link("links", label="How events were linked")}
+    return FactsSection(
+        id="facts", title="What the file held", subtitle=capture.facts.file, values=dict(facts), units=units, labels=labels, docs=dict(FACTS), notes=notes,
+        value_links=links,
+    )  # fmt: skip
+
+
+def _recorded(capture: Capture) -> TableSection:
+    rows = []
+    for need in NEEDS:
+        lack = capture.missing(need)
+        because, hint, _ = lack or ("", "", "")
+        rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because or None, "record_it_with": hint or None})
+    return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
+
+
+def _issues(capture: Capture) -> TableSection:
+    return make_table(
+        "issues", "Oddities", capture.tables["issues"], ISSUE_COLUMNS, subtitle="counted by reason; nothing is dropped without a line here", key="reason",
+        sort=Sort("count"), empty="Nothing odd was met.",
+    )  # fmt: skip
+
+
+def _categories(capture: Capture) -> TableSection:
+    table = capture.tables["categories"]
+    frame = pd.DataFrame({"category": table["category"].astype(str), "phase": table["phase"].astype(str), "count": table["count"].to_numpy()})
+    return make_table(
+        "categories", "Events by category", frame, CATEGORY_COLUMNS, subtitle="as written in the file", sort=Sort("count"),
+        total={"category": "All", "count": int(frame["count"].sum())}, filters=["category", "phase"],
+    )  # fmt: skip
+
+
+def _log(capture: Capture) -> TableSection:
+    rows = [("error", line) for line in capture.facts.errors] + [("warning", line) for line in capture.facts.warnings]
+    return make_table(
+        "log", "Log", pd.DataFrame(rows, columns=["level", "message"]), LOG_COLUMNS, subtitle="the profiler's own lines and the reader's",
+        empty="Neither the profiler nor the reader logged anything.",
+    )  # fmt: skip
