@@ -49,6 +49,10 @@ class Run:
         """Span names of a worker in natural order."""
         return [r.span for r in self.recordings if r.worker == worker]
 
+    def open(self, recording: Recording) -> Capture:
+        """One of the recordings, without opening the others."""
+        return self._opener(recording)
+
     @cached_property
     def captures(self) -> list[Capture]:
         """One per worker and span. Opens all of them."""
