@@ -1,0 +1,211 @@
+"""The command line: `tb-sol analyze | report | serve | doctor`.
+
+Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
+recording lacks what the analysis needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from tb_sol_plugin import __version__
+from tb_sol_plugin.errors import NotFound, SolError
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
+COMMANDS = {
+    "analyze": "one report of a recording, as JSON, CSV or text",
+    "report": "the whole story of a recording on one page of the terminal",
+    "serve": "the page of the SOL tab without TensorBoard",
+    "doctor": "what is installed, what was found in a logdir, what was not taken and why",
+}
+OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name")
+"""Names that a query field may not have: they mean the same for every analysis."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", category=UserWarning, module="tb_sol_plugin")
+    try:
+        return _dispatch(given)
+    except SolError as error:
+        print(f"tb-sol: {_clean(error.line())}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("tb-sol: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(given: list[str]) -> int:
+    if given[:1] == ["analyze"]:
+        return _analyze(given[1:])
+    parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
+    parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    commands.add_parser("analyze", help=COMMANDS["analyze"])
+    _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
+    _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
+    _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
+    options = parser.parse_args(given)
+    run: dict[str, Callable[[argparse.Namespace], int]] = {"report": _report, "serve": _serve, "doctor": _doctor}
+    return run[options.command](options)
+
+
+# -- analyze ---------------------------------------------------------------------------------------------------------
+
+
+def _analyze(given: list[str]) -> int:
+    from tb_sol_plugin.analyses import registry
+
+    known = registry()
+    if not given or given[0] not in known:
+        overview = Parser("tb-sol analyze", usage="tb-sol analyze NAME PATH [options]", epilog=f"names: {', '.join(known)}")
+        overview.add_argument("name", choices=list(known), metavar="NAME", help=f"one of: {', '.join(known)}")
+        overview.parse_args(given[:1])
+    item = known[given[0]]
+    parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")
+    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    _which_flags(parser)
+    parser.add_argument("--format", choices=("json", "csv", "text"), default="json")
+    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only")
+    parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
+    for field in item.fields:
+        flags = list(dict.fromkeys(f"--{field.name}".replace("_", mark) for mark in ("-", "_")))
+        text = field.doc.replace("%", "%%") + (f" (default: {field.default})" if field.default not in ("", "None") else "")
+        if field.type == "flag":
+            parser.add_argument(*flags, dest=f"q.{field.name}", nargs="?", const="true", metavar="true|false", help=text)
+        else:
+            parser.add_argument(
+                *flags, dest=f"q.{field.name}", choices=field.choices or None, metavar=None if field.choices else "VALUE", help=text
+            )
+    options = parser.parse_args(given[1:])
+    raw = {name[2:]: str(value) for name, value in vars(options).items() if name.startswith("q.") and value is not None}
+    return _answer(item.name, raw, options)
+
+
+def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
+    from tb_sol_plugin.analyses import get, run_analysis
+    from tb_sol_plugin.model.report import UnavailableReport, encode
+    from tb_sol_plugin.model.selection import parse
+
+    parse(get(name).query, raw)
+    capture = open_one(options)
+    report = run_analysis(name, capture, raw)
+    lacking = isinstance(report, UnavailableReport)
+    if options.format == "json":
+        _write(encode(report).decode() + "\n")
+    elif isinstance(report, UnavailableReport):
+        print(f"tb-sol: {_clean(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
+    elif options.format == "csv":
+        from tb_sol_plugin.web.csv_text import csv_of
+
+        _write(csv_of(report, options.section))
+    else:
+        from tb_sol_plugin.cli_text import console, print_report
+
+        print_report(console(), report, rows=options.rows, section=options.section)
+    return 3 if lacking else 0
+
+
+def open_one(options: argparse.Namespace) -> Capture:
+    """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
+    from tb_sol_plugin.store.direct import open_run
+
+    run, every = open_run(options.path, run=options.run, cache=not options.no_cache)
+    if len(every) > 1 and not options.run:
+        print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
+    chosen = [r for r in run.recordings if options.worker in ("", r.worker)]
+    if not chosen:
+        raise NotFound(f"no worker {options.worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
+    spans = [r for r in chosen if r.worker == chosen[0].worker and options.span in ("", r.span)]
+    if not spans:
+        raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(chosen[0].worker)[:8])}", field="span")
+    if len(run.recordings) > 1 and not (options.worker and options.span):
+        shown = f"worker {spans[0].worker}, span {spans[0].span}"
+        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {_clean(shown)}", file=sys.stderr)
+    return run.open(spans[0])
+
+
+def _which_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", default="", help="name of a run, where PATH holds several (default: the first)")
+    parser.add_argument("--worker", default="", help="name of a worker (default: the first)")
+    parser.add_argument("--span", default="", help="name of a span (default: the first)")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
+
+
+# -- the other commands ----------------------------------------------------------------------------------------------
+
+
+def _report_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    _which_flags(parser)
+    parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows shown of each table")
+    parser.add_argument("--device", default="", metavar="KEY", help="device limits to measure against, e.g. H100_SXM")
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli_report import tell
+    from tb_sol_plugin.cli_text import console
+
+    tell(console(), open_one(options), rows=options.rows, device=options.device)
+    return 0
+
+
+def _serve_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", metavar="LOGDIR", help="directory or fsspec URL; several as name:dir,name2:dir2 with --spec")
+    parser.add_argument("--spec", action="store_true", help="LOGDIR is a list like TensorBoard's --logdir_spec")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=6007, help="0 takes a free one")
+    parser.add_argument("--device", default="", metavar="KEY", help="device limits to measure against, e.g. H100_SXM")
+    parser.add_argument("--cache-dir", default=None, metavar="DIR", help='where parsed recordings are kept; "" keeps none')
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read recordings")
+    parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli_serve import serve
+
+    return serve(options)
+
+
+def _doctor_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", nargs="?", default="", metavar="LOGDIR", help="also look into this logdir")
+    parser.add_argument("--quick", action="store_true", help="list the recordings without reading them")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli_doctor import examine
+    from tb_sol_plugin.cli_text import console
+
+    return examine(console(), options.logdir, read=not options.quick)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _clean(text: str) -> str:
+    """One line without control characters: names come from files."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""`tb-sol doctor`: what is installed, what was found, what was not taken and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from importlib import metadata
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tb_sol_plugin.cli_text import plain
+from tb_sol_plugin.errors import BadInput, SolError
+from tb_sol_plugin.store.options import cache_directory
+from tb_sol_plugin.units import human
+
+PACKAGES = (
+    "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
+    "rich", "platformdirs", "torch",
+)  # fmt: skip
+OPTIONAL = ("tb-sol-plugin", "torch")
+MOST = 50
+
+
+def examine(out: Console, logdir: str, *, read: bool = True) -> int:
+    """Print the findings; 1 if something is wrong that keeps the product from working, or a recording does not open."""
+    wrong = _installed(out) + _entry_point(out) + _parts(out)
+    _cache(out)
+    if logdir:
+        wrong += _logdir(out, logdir, read)
+    out.print()
+    out.print(
+        Text(
+            "all is well" if not wrong else f"{wrong} thing{'s' if wrong > 1 else ''} to look at", "bold green" if not wrong else "bold red"
+        )
+    )
+    return 1 if wrong else 0
+
+
+def _line(out: Console, good: bool | None, label: str, text: str) -> int:
+    mark = Text({True: "  ok ", False: "  !! ", None: "     "}[good], {True: "green", False: "red", None: ""}[good])
+    out.print(mark.append(f"{label:<16}", "dim").append(plain(text), ""))
+    return 1 if good is False else 0
+
+
+def _installed(out: Console) -> int:
+    wrong = _line(out, None, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+    for name in PACKAGES:
+        version = _version(name)
+        optional = name in OPTIONAL
+        wrong += _line(
+            out, True if version else (None if optional else False), name, version or ("not installed" if optional else "MISSING")
+        )
+    return wrong
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _entry_point(out: Console) -> int:
+    points = [p for p in metadata.entry_points(group="tensorboard_plugins") if p.value.startswith("tb_sol_plugin")]
+    if not points:
+        return _line(out, False, "entry point", "TensorBoard does not know the plugin: install it with pip in this environment")
+    try:
+        points[0].load()
+    except Exception as error:  # whatever keeps TensorBoard from loading us is the finding
+        return _line(out, False, "entry point", f"{points[0].value} does not load: {type(error).__name__}: {error}")
+    return _line(out, True, "entry point", points[0].value)
+
+
+def _parts(out: Console) -> int:
+    from tb_sol_plugin.web.assets import STATIC, plotly_script
+
+    wrong = 0
+    try:
+        from tb_sol_plugin.analyses import registry
+        from tb_sol_plugin.model.device import known_keys
+
+        wrong += _line(out, True, "analyses", ", ".join(registry()))
+        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
+    except Exception as error:
+        wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")
+    page = (STATIC / "index.js").is_file()
+    wrong += _line(out, page, "page", "built" if page else "the built frontend is missing")
+    plotly = plotly_script()
+    return wrong + _line(out, bool(plotly), "plotly.min.js", "found" if plotly else "not in the plotly package")
+
+
+def _cache(out: Console) -> None:
+    from tb_sol_plugin.store.cache import Cache
+
+    folder = cache_directory(None)
+    cache = Cache(folder)
+    if folder is None or cache.directory is None:
+        _line(out, None, "cache", "switched off")
+        return
+    keys = [p.name for p in folder.iterdir() if (p / "facts.json").exists()] if folder.is_dir() else []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        state = f"{len(keys)} recordings, {human(sum(map(cache.size_of, keys)), 'B')}"
+        _line(out, True, "cache", f"{folder} ({state})")
+    except OSError as error:
+        _line(out, None, "cache", f"{folder} cannot be written ({error.strerror}): recordings are read anew each time")
+
+
+def _logdir(out: Console, logdir: str, read: bool) -> int:
+    from tb_sol_plugin.store.direct import is_file, listing_of, options_for, recording_of
+    from tb_sol_plugin.store.load import open_here
+    from tb_sol_plugin.store.scan import Listing
+
+    options = options_for()
+    try:
+        listing = Listing({"": (recording_of(logdir, options),)}, files=1) if is_file(logdir, options) else listing_of(logdir, options)
+    except BadInput as error:
+        return _line(out, False, "logdir", error.line())
+    count = sum(len(r) for r in listing.runs.values())
+    looked = f"{listing.files:,} files in {listing.directories:,} directories, {listing.elapsed_ms} ms"
+    wrong = _line(out, count > 0, "logdir", f"{count} recordings in {len(listing.runs)} runs ({looked})")
+    wrong += sum(_line(out, False, "logdir", error) for error in listing.errors)
+    grid = Table.grid(padding=(0, 2))
+    for name, recordings in listing.runs.items():
+        for recording in recordings[:MOST]:
+            state, style = human(recording.size, "B"), ""
+            if read:
+                start = time.perf_counter()
+                try:
+                    capture = open_here(recording, options)
+                    state = f"{capture.facts.total_events:,} events, {human(int((time.perf_counter() - start) * 1e9), 'ns')}"
+                except SolError as error:
+                    state, style = f"{error.message} ({error.hint})", "red"
+                    wrong += 1
+            grid.add_row(
+                "    ", Text(plain(name)), Text(plain(recording.worker)), Text(plain(recording.span), "dim"), Text(plain(state), style)
+            )
+    out.print(grid)
+    for item in listing.rejected[:MOST]:
+        _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
+    if listing.unrelated or len(listing.rejected) > MOST:
+        more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
+        _line(out, None, "not taken", f"{listing.unrelated:,} files by their names{more}")
+    return wrong

@@ -1,0 +1,263 @@
+"""A Report in a terminal: facts, tables and findings with the same units as the page; figures by their one sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    FactsSection,
+    FigureSection,
+    FindingsSection,
+    Report,
+    Scalar,
+    TableSection,
+    UnavailableReport,
+)
+from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+
+_MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
+_AFTER = {"unverified": " ?", "flagged": " ⚑", "incomplete": " …", "partial": " …"}
+LONGEST = 64
+"""Characters of a name in a table."""
+
+
+def console() -> Console:
+    """Stdout; colours only on a terminal."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def plain(text: str) -> str:
+    """Text from a recording without control characters: a name must not steer the terminal."""
+    return _CONTROL.sub("�", text.replace("\n", " ").replace("\t", " "))
+
+
+def prose(text: str, style: str = "") -> Text:
+    """Report text with its two kinds of markup."""
+    out, at = Text(style=style), 0
+    text = plain(text)
+    for match in _MARKUP.finditer(text):
+        out.append(text[at : match.start()])
+        out.append(match.group(1) or match.group(2), "bold" if match.group(1) else "cyan")
+        at = match.end()
+    out.append(text[at:])
+    return out
+
+
+def print_report(out: Console, report: Report | UnavailableReport, *, rows: int = 30, section: str = "") -> None:
+    """Print a report, or one section of it. BadQuery names the sections there are."""
+    if isinstance(report, UnavailableReport):
+        out.print(unavailable(report))
+        return
+    chosen = [s for s in report.sections if section in ("", s.id)]
+    if not chosen:
+        raise BadQuery(
+            f"no section {section!r} in this report", hint=f"there is: {', '.join(s.id for s in report.sections)}", field="section"
+        )
+    out.print(Text(plain(report.title), "bold underline"))
+    if report.headline:
+        out.print(prose(report.headline, "bold"))
+    for notice in report.notices:
+        out.print(prose(f"! {notice.text}", "yellow"))
+    for part in chosen:
+        out.print()
+        print_section(out, part, rows)
+
+
+def unavailable(report: UnavailableReport) -> Text:
+    """Why an analysis has no answer, and how to record for it."""
+    return prose(f"{report.title}: not available, {report.because} — {report.record_it_with}", "dim")
+
+
+def print_section(out: Console, section: AnySection, rows: int) -> None:
+    """Print one section of any kind."""
+    heading = Text(plain(section.title), "bold")
+    if section.subtitle:
+        heading.append(f"  {plain(section.subtitle)}", "dim")
+    out.print(heading)
+    if section.error:
+        out.print(prose(f"failed: {section.error}", "red"))
+    if isinstance(section, FactsSection):
+        out.print(facts(section))
+    elif isinstance(section, TableSection):
+        for part in table(section, rows, out.width):
+            out.print(part)
+    elif isinstance(section, FindingsSection):
+        findings(out, section)
+    elif isinstance(section, FigureSection):
+        out.print(prose(section.summary or "a figure", "dim"))
+    else:
+        out.print(Text("a timeline: see it on the page", "dim"))
+
+
+def facts(section: FactsSection) -> RenderableType:
+    """Label, value and note, one line each."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in section.values.items():
+        if name in section.hidden:
+            continue
+        mark = section.marks.get(name)
+        shown = _marked(value_text(value, section.units.get(name, "")), mark.state if mark else "")
+        label = section.labels.get(name) or name.replace("_", " ").capitalize()
+        grid.add_row(Text(plain(label), "dim"), Text(shown), prose(section.notes.get(name, ""), "dim"))
+    if section.text:
+        grid.add_row("", prose(section.text), "")
+    return grid
+
+
+def value_text(value: Scalar, unit: str) -> str:
+    """A single value as a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return plain(value) or "—"
+    return human(value, unit)
+
+
+def findings(out: Console, section: FindingsSection) -> None:
+    """Saving, cause, evidence and fix of each finding."""
+    if not section.findings:
+        out.print(prose(section.empty or "nothing stands out", "dim"))
+    for finding in section.findings:
+        saving = "" if finding.saving_ns is None else f"−{human(finding.saving_ns, 'ns')}"
+        share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
+        head = Text(f"  {saving}{share}".ljust(24), "bold")
+        head.append_text(prose(("Candidate: " if finding.candidate else "") + finding.title))
+        out.print(head)
+        out.print(Text(" " * 24).append_text(prose(finding.evidence, "dim")))
+        if finding.fix:
+            out.print(Text(" " * 24).append(plain(finding.fix), "cyan"))
+    if section.combined_ns is not None:
+        out.print(Text(f"  together at most {human(section.combined_ns, 'ns')} per step", "dim"))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
+    """The table's first columns and rows, one unit per column; says how much is not shown."""
+    count = len(next(iter(section.data.values()), []))
+    if not count:
+        return [prose(section.empty or "no rows", "dim")]
+    columns = _fitting(section, width)
+    order = _order(section, count)
+    shown = order if rows <= 0 else order[:rows]
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    texts = [_column(section, column, order) for column in columns]
+    for column, (unit, _) in zip(columns, texts, strict=True):
+        label = plain(column.label) + (f" {unit}" if unit else "")
+        grid.add_column(label, justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
+    if section.total:
+        cells = [_cell(section.total.get(c.name), scale) for c, (_, scale) in zip(columns, texts, strict=True)]
+        grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
+    depth = _depths(section, count)
+    for row in shown:
+        cells = []
+        for column, (_, scale) in zip(columns, texts, strict=True):
+            mark = section.marks.get(column.name, {}).get(str(row))
+            text = _marked(_cell(section.data[column.name][row], scale), mark.state if mark else "")
+            cells.append("  " * depth[row] + text if column.show == "tree" else text)
+        grid.add_row(*(Text(c) for c in cells))
+    out: list[RenderableType] = [grid]
+    if len(shown) < count + section.truncated:
+        out.append(Text(f"  {len(shown):,} of {count + section.truncated:,} rows", "dim"))
+    return out
+
+
+Scale = tuple[str, float, int]
+"""Unit of the column, divisor, decimals."""
+
+
+def _column(section: TableSection, column: Column, order: Sequence[int]) -> tuple[str, Scale]:
+    values = [v for v in section.data[column.name] if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    most = max((abs(v) for v in values), default=0.0)
+    if column.unit in ("ratio", "%"):
+        return "%", (column.unit, 0.01 if column.unit == "ratio" else 1.0, 1)
+    if column.unit == "count" or not column.unit:
+        whole = all(float(v).is_integer() for v in values)
+        return "", (column.unit, 1.0, 0 if whole else digits(most))
+    factor, name = scale_of(float(most), column.unit)
+    decimals = 0 if factor == 1.0 and column.unit in ("ns", "B") else max(digits(most / factor), 1)
+    return name, (column.unit, factor, decimals)
+
+
+def _cell(value: Scalar, scale: Scale) -> str:
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return shortened(plain(value))
+    unit, factor, decimals = scale
+    if not unit and isinstance(value, int):
+        return str(value)
+    scaled = value / factor
+    smallest = 0.5 * 10**-decimals
+    if 0 < abs(scaled) < smallest:
+        return f"<{NARROW}{number(10**-decimals, decimals)}"
+    return number(scaled, decimals)
+
+
+def shortened(text: str) -> str:
+    """Cut in the middle: both ends of a kernel's name tell it from its neighbours."""
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]}…{text[-half + 1 :]}"
+
+
+def _marked(text: str, state: str) -> str:
+    return _STATES.get(state, "") + text + _AFTER.get(state, "")
+
+
+def _is_text(section: TableSection, column: Column) -> bool:
+    return any(isinstance(v, str) for v in section.data[column.name][:50])
+
+
+def _fitting(section: TableSection, width: int) -> list[Column]:
+    """Columns of the first rank, then of the second while they fit; stacked bars have no terminal form."""
+    drawn = [c for c in section.columns if c.show != "stack"]
+    room = max(width, 60)
+    chosen: list[Column] = []
+    for column in sorted(drawn, key=lambda c: (c.rank, drawn.index(c))):
+        if column.rank > 2 and chosen:
+            break
+        longest = max((len(str(v)) for v in section.data[column.name][:100] if isinstance(v, str)), default=8)
+        need = max(len(column.label) + 4, min(longest, LONGEST)) + 2
+        if chosen and need > room:
+            break
+        chosen.append(column)
+        room -= need
+    return [c for c in drawn if c in chosen]
+
+
+def _order(section: TableSection, count: int) -> list[int]:
+    if section.tree is not None or section.sort is None or section.sort.column not in section.data:
+        return list(range(count))
+    values = section.data[section.sort.column]
+    known = [i for i in range(count) if values[i] is not None]
+    known.sort(key=lambda i: values[i] if not isinstance(values[i], str) else str(values[i]), reverse=section.sort.descending)  # type: ignore[arg-type,return-value]
+    order = known + [i for i in range(count) if values[i] is None]
+    if section.last and section.key in section.data:
+        keys = section.data[section.key]
+        order = [i for i in order if str(keys[i]) not in section.last] + [i for i in order if str(keys[i]) in section.last]
+    return order
+
+
+def _depths(section: TableSection, count: int) -> list[int]:
+    if section.tree is None:
+        return [0] * count
+    ids, parents = section.data[section.tree.id], section.data[section.tree.parent]
+    depth: dict[Scalar, int] = {}
+    for own, parent in zip(ids, parents, strict=True):
+        depth[own] = 0 if parent is None else depth.get(parent, -1) + 1
+    return [min(depth[own], 24) for own in ids]
