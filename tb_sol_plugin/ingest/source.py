@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 import fsspec
-from isal import igzip
+from isal import igzip, isal_zlib
 
 from tb_sol_plugin.errors import BadInput
 
 BLOCK = 1 << 20
+PIECE = 1 << 14
+"""Stored bytes that salvage unpacks at a time: what damage can cost at most."""
 
 
 def base_name(path: str) -> str:
@@ -67,31 +69,66 @@ class Source:
             self._raw.seek(0)
         except OSError as error:
             raise BadInput(f"reading failed: {type(error).__name__}", hint="check the disk or the connection", file=self.name) from None
-        stream: BinaryIO = self._raw
-        if magic == b"\x1f\x8b":
-            stream = cast(BinaryIO, igzip.IGzipFile(fileobj=self._raw, mode="rb"))
+        packed = magic == b"\x1f\x8b"
+        stream = cast(BinaryIO, igzip.IGzipFile(fileobj=self._raw, mode="rb")) if packed else self._raw
         while True:
             try:
                 block = stream.read(size)
-            except EOFError:
-                self.truncated = f"the gzip stream ends too early, after {self.produced:,} bytes of text"
+            except (EOFError, zlib.error, isal_zlib.IsalError, igzip.BadGzipFile):
+                yield from self._salvage()
                 return
-            except (OSError, zlib.error, igzip.BadGzipFile) as error:
-                if self.produced == 0 and not isinstance(error, igzip.BadGzipFile | zlib.error):
+            except OSError as error:
+                if self.produced == 0:
                     raise BadInput(
                         f"reading failed: {type(error).__name__}", hint="check the disk or the connection", file=self.name
                     ) from None
-                self.truncated = f"the gzip stream is damaged after {self.produced:,} bytes of text"
+                self.truncated = f"reading failed after {self.produced:,} bytes of text"
                 return
-            except Exception as error:
-                if type(error).__module__.startswith("isal"):
-                    self.truncated = f"the gzip stream is damaged after {self.produced:,} bytes of text"
-                    return
-                raise
             if not block:
                 return
             self.produced += len(block)
             yield block
+
+    def _salvage(self) -> Iterator[bytes]:
+        """What a damaged gzip stream still holds behind the blocks already given: unpacked once more, in small pieces."""
+        given, seen = self.produced, 0
+        self._raw.seek(0)
+        how = "ends too early"
+        try:
+            for piece in inflated(iter(lambda: self._raw.read(PIECE), b"")):
+                seen += len(piece)
+                fresh = piece[max(len(piece) - (seen - given), 0) :] if seen > given else b""
+                if fresh:
+                    self.produced += len(fresh)
+                    yield fresh
+        except EOFError:
+            pass
+        except (zlib.error, isal_zlib.IsalError):
+            how = "is damaged"
+        self.truncated = f"the gzip stream {how}, after {self.produced:,} bytes of text"
+
+
+def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Text of a gzip stream of one or more members, piece by piece, so that damage costs at most one piece.
+
+    Raises EOFError where the last member does not end, and a zlib error where the stream is damaged; zeros behind a member are padding.
+    """
+    member = isal_zlib.decompressobj(wbits=31)
+    begun = False
+    for block in blocks:
+        while block:
+            if member.eof:
+                block = block.lstrip(b"\0")
+                if not block:
+                    break
+                member = isal_zlib.decompressobj(wbits=31)
+            begun = True
+            piece = member.decompress(block)
+            block = member.unused_data if member.eof else b""
+            if piece:
+                yield piece
+    if begun and not member.eof:
+        raise EOFError
 
 
 def head(path: str, limit: int = 1 << 16, fs_options: dict[str, object] | None = None) -> bytes:
