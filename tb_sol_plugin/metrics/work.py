@@ -122,7 +122,7 @@ def _by_device_time(
     has = operator >= 0
     own = np.zeros(len(end), np.int64)
     np.add.at(own, operator[has], duration[has])
-    owner_host = above(owners(end, modelled, wrapper, own), end, operator)
+    owner_host = above(owners(end, modelled, wrapper, own, _matrix(known)[of_host]), end, operator)
     owner_host = np.where(owner_host < 0, operator, owner_host)
     rows, first, owner = np.unique(owner_host, return_index=True, return_inverse=True)
     lead = int(len(rows) > 0 and rows[0] < 0)
@@ -160,7 +160,7 @@ def _by_host_time(
     parent, _, _, _ = tree.nest(host["thread"].to_numpy()[operators], start[operators], (start + duration)[operators])
     own = np.zeros(len(end), np.int64)
     own[operators] = tree.self_time(start[operators], duration[operators], parent)
-    owning = owners(end, modelled, wrapper, own)
+    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
     below = above(owning, end, operators)
     alone = operators[(below < 0) & (own[operators] > 0)]
     rows = np.sort(np.concatenate((owning, alone)))
@@ -226,6 +226,11 @@ def _frame(
         }
     )
     return frame
+
+
+def _matrix(known: tuple[Cost, ...]) -> Floats:
+    """Matrix FLOP per cost, 0 where unknown and for index -1."""
+    return np.nan_to_num(_values(known, "flop"))
 
 
 def _values(known: tuple[Cost, ...], field: str) -> Floats:

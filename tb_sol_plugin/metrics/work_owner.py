@@ -2,7 +2,7 @@
 
 Of nested calls with a model the outermost owns; what lies below gives its device time and no work. A call that only wraps
 others (`aten::linear`, `aten::conv2d`, `aten::scaled_dot_product_attention`) owns only where the calls below it explain less
-than half of its time. What no model covers is owned, with unknown cost, by the innermost operator around the launch.
+than half of its time and less than half of its matrix work. What no model covers is owned, with unknown cost, by the innermost operator around the launch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tb_sol_plugin.tables import tree
 Rows = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
@@ -36,10 +37,11 @@ def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
     return out
 
 
-def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints) -> Ints:
+def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
     """Host rows that own work, ascending, none below another.
 
     modelled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
+    flop: matrix work per row, 0 where it has none or it is unknown.
     """
     total = tree.subtree_sum(own_ns, end)
     busy = modelled & (total > 0)
@@ -49,6 +51,9 @@ def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints) -> Ints:
     if len(wraps):
         explained = np.zeros(len(end), np.int64)
         explained[leaves] = total[leaves]
-        covered = tree.subtree_sum(explained, end)[wraps]
-        wraps = wraps[2 * covered < total[wraps]]
+        matrix = np.zeros(len(end), np.float64)
+        matrix[leaves] = flop[leaves]
+        by_time = 2 * tree.subtree_sum(explained, end)[wraps] >= total[wraps]
+        by_work = (flop[wraps] > 0) & (2 * tree.subtree_sum(matrix, end)[wraps] >= flop[wraps])
+        wraps = wraps[~by_time & ~by_work]
     return outermost(np.sort(np.concatenate((leaves, wraps))), end)
