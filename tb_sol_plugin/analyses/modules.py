@@ -136,7 +136,7 @@ def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: b
         share=time / whole if whole else np.nan,
         wasted_ns=np.where(both, measured - sol, np.nan),
         efficiency=np.where(both, sol / np.where(both, measured, 1.0), np.nan),
-        modelled_share=np.where(time > 0, np.nan_to_num(measured) / positive, np.nan),
+        modelled_share=np.where(time > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / positive, np.nan),
     )
     for name in ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns"):
         out[name] = [None if v != v else round(v) for v in out[name].tolist()]

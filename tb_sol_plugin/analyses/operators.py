@@ -43,6 +43,7 @@ COLUMNS = (
            missing="launched outside every module, or recorded without with_stack"),
     Column("thread", "Thread", "", "Host thread that ran it; a count where calls differ.", "text", rank=3),
     Column("calls", "Calls", "count", "How often it ran; a call inside a call of the same name counts too."),
+    Column("launching_calls", "Launching", "count", "Calls that launched device work themselves.", rank=3),
     Column("device_self_ns", "Device self", "ns", "Sum of the durations of device events that it launched itself, not through an operator inside it.", "bar",
            color="compute"),
     Column("device_share", "Share", "ratio", "Device self over all device work of the selection.", "share", rank=2),
@@ -108,7 +109,7 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
     """One row per operator name (or name and property); device work outside every operator has its own rows."""
     part = scope(capture, query)
     grouped = groups(capture, query.group_by, part.host)
-    sums = _sums(capture, part, grouped)
+    sums = _sums(capture, part, grouped, query.device_limits)
     frame = sums.frame
     facts = _facts(capture, part, frame, sums.outside)
     report = Report(analysis="operators", title="Operators", headline=_headline(frame, sums.outside, facts))
@@ -127,7 +128,7 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
 # -- sums -----------------------------------------------------------------------------------------------------
 
 
-def _sums(capture: Capture, part: Scope, grouped: Groups) -> _Sums:
+def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     size = len(grouped.frame)
     h = at.host(capture)
     launch = at.launches(capture)
@@ -142,6 +143,7 @@ def _sums(capture: Capture, part: Scope, grouped: Groups) -> _Sums:
     own = group_of_device[chosen]
     total = at.inclusive(capture, launch.call[chosen], launch.time[chosen], duration, grouped.code)
     per_call = at.union_by(np.where(own >= 0, operator[chosen], -1), start, start + duration, len(h.start))
+    events_per_call = at.sum_by(np.where(own >= 0, operator[chosen], -1), np.ones(len(own), np.int64), len(h.start))
     host_total = at.sum_by(codes, h.duration[rows], size)
     calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
     device_self = at.sum_by(own, duration, size)
@@ -150,6 +152,7 @@ def _sums(capture: Capture, part: Scope, grouped: Groups) -> _Sums:
         device_self_ns=device_self,
         device_total_ns=_padded(total, size),
         device_self_union_ns=at.sum_by(codes, per_call[rows], size),
+        launching_calls=at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
         device_events=at.sum_by(own, np.ones(len(own), np.int64), size),
         host_total_ns=host_total,
         host_self_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
@@ -157,7 +160,7 @@ def _sums(capture: Capture, part: Scope, grouped: Groups) -> _Sums:
         host_mean_ns=host_total / np.maximum(calls, 1),
         device_mean_ns=device_self / np.maximum(calls, 1),
     )
-    frame = _with_work(capture, frame, grouped)
+    frame = _with_work(capture, frame, grouped, limits)
     outside = []
     extra = []
     for name, mask in at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR):
@@ -195,9 +198,9 @@ def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -
     }  # fmt: skip
 
 
-def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups) -> pd.DataFrame:
+def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
     """FLOP, bytes and limits of the modelled calls, by the operator that carries the model."""
-    work = modelled(capture)
+    work = modelled(capture, limits)
     code = grouped.code[work.host] if len(work.host) else np.zeros(0, np.int64)
     size = len(frame)
     return frame.assign(**{name: work.sums(code, name, size) for name in ("flop", "bytes", "sol_ns", "measured_ns", "efficiency")})

@@ -133,7 +133,7 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame) -> list[Notice]
         out.append(Notice("No device activity was recorded: host times only.", "info"))
         return out
     tops = frame[frame["parent"] == -1]
-    whole, covered = float(tops["device_sum_ns"].sum()), float(np.nansum(tops["measured_ns"].to_numpy(float)))
+    whole, covered = float(tops["device_sum_ns"].sum()), float(np.nansum(tops["modelled_sum_ns"].to_numpy(float)))
     if whole and 0 < covered / whole < 0.8:
         out.append(Notice(f"{human(covered / whole, 'ratio')} of the device time has a cost model; efficiency covers that part.", "warn", Link("roofline")))
     by_time = int(tops["by_time_ns"].sum())
@@ -263,7 +263,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuer
         id=frame["path"],
         parent=[path.get(p) for p in frame["parent"].tolist()],
         efficiency=np.where(both, sol / np.where(both, measured, 1.0), np.nan),
-        modelled_share=np.where(device_sum > 0, np.nan_to_num(measured) / np.maximum(device_sum, 1.0), np.nan),
+        modelled_share=np.where(device_sum > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / np.maximum(device_sum, 1.0), np.nan),
     ).astype(object)
     outside = _outside(capture, part)
     if outside:

@@ -23,7 +23,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
 Direction = Literal["forward", "backward", "both"]
-WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns")
+WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "modelled_sum_ns")
 SUMS: Final = ("calls", "host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns", "device_events", "backward_device_ns", "backward_self_ns")
 """Columns of a node that add up over merged nodes."""
 
@@ -130,7 +130,8 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
     inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
     device_events, backward_device_ns (device events of backward operators linked to forward operators inside a call, launched
-    outside it), backward_self_ns, and of the modelled operators in `direction`: flop, bytes, sol_ns, measured_ns (NaN unknown).
+    outside it), backward_self_ns, and of the modelled operators in `direction`: flop, bytes, sol_ns, measured_ns, and
+    modelled_sum_ns, the plain sum of their device time (NaN unknown).
     """
     tree = module_tree(capture)
     h = at.host(capture)
@@ -210,7 +211,7 @@ def _work(capture: Capture, part: Scope, tree: ModuleTree, direction: Direction,
     when = h.start[credit]
     out = {}
     for name in WORK:
-        values = getattr(done, name)[chosen]
+        values = done.column(name)[chosen]
         known = np.isfinite(values)
         total = np.zeros(size)
         count = np.zeros(size)

@@ -26,7 +26,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 
 STEP: Final = "ProfilerStep"
-WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns")
+WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "modelled_sum_ns")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame
     make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
     compute_ns (union), exposed_communication_ns (not behind any computation of the device), exposed_memcpy_ns (behind neither),
     by_time_ns (plain sum of device time found by time), ops (operator calls inside), and of the modelled ones flop, bytes, sol_ns,
-    measured_ns (NaN unknown).
+    measured_ns and modelled_sum_ns, the plain sum of their device time (NaN unknown).
     """
     tree = phase_tree(capture)
     h = at.host(capture)
@@ -232,7 +232,7 @@ def _work(capture: Capture, part: Scope, tree: PhaseTree, limits: str) -> dict[s
     node = _node(tree, around)
     out = {}
     for name in WORK:
-        values = getattr(done, name)[chosen]
+        values = done.column(name)[chosen]
         known = np.isfinite(values)
         total = _subtree(tree, at.sum_by(node, np.where(known, values, 0.0), size))
         out[name] = np.where(_subtree(tree, at.sum_by(node, known.astype(np.int64), size)) > 0, total, np.nan)
@@ -252,8 +252,6 @@ def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
     """The phases right below the step (or, without steps, the top phases), per step, in order of time. Host time of no phase is left out."""
     tops = frame[frame["parent"] == -1]
     step = tops[tops["path"] == STEP]
-    if len(step):
-        inside = frame[frame["parent"] == int(step["node"].iloc[0])]
-    else:
-        inside = tops
-    return [Share(str(n), str(p), float(v) / max(steps, 1)) for n, p, v in zip(inside["name"], inside["path"], inside["host_ns"], strict=True)]
+    inside = frame[frame["parent"] == int(step["node"].iloc[0])] if len(step) else tops
+    rows = zip(inside["name"], inside["path"], inside["host_ns"], strict=True)
+    return [Share(str(n), str(p), float(v) / max(steps, 1)) for n, p, v in rows]
