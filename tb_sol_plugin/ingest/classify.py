@@ -9,7 +9,6 @@ import msgspec
 
 CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """Names that torch's own handler writes: worker, span."""
-_EVENT = re.compile(rb'"(?:ph|traceEvents)"\s*:')
 
 
 class Classification(msgspec.Struct, frozen=True):
@@ -36,7 +35,7 @@ def classify(head: bytes, name: str) -> Classification:
         return Classification("other_json", "JSON without trace events", "skipped after the first 64 kB")
     if text[:1] == b"[":
         inner = text[1:].lstrip()[:1]
-        if inner == b"{" and _EVENT.search(text):
+        if inner == b"{" and _has_phase(text):
             return Classification("kineto", "list of trace events")
         if inner == b"[":
             return Classification("memory_timeline", "memory timeline, not a trace", "rows of time, action, bytes, category")
@@ -46,3 +45,17 @@ def classify(head: bytes, name: str) -> Classification:
             else Classification("other_json", "JSON list without trace events", "skipped")
         )
     return Classification("kineto", "a trace that is not JSON") if certain else Classification("not_json", "not JSON", "skipped")
+
+
+def _has_phase(text: bytes) -> bool:
+    """Whether an object in the list has a `ph` of its own: rows of other lists may hold one deeper down."""
+    outer = re.sub(rb'"(?:[^"\\]|\\.)*"', lambda m: m.group() if m.group() == b'"ph"' else b'""', text)
+    depth = 0
+    for token in re.finditer(rb'[\[{}\]]|"ph"\s*:', outer):
+        mark = token.group()[:1]
+        if mark == b'"':
+            if depth == 2:
+                return True
+        else:
+            depth += 1 if mark in b"[{" else -1
+    return False
