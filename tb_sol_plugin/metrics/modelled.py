@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.work import work
-from tb_sol_plugin.metrics.work import work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import device_for
 from tb_sol_plugin.model.device import device_for
 
 Floats = npt.NDArray[np.float64]
@@ -65,10 +63,11 @@ def modelled(capture: Capture, limits: str = "") -> Modelled:
     spec = device_for(capture, limits)
 
     def make() -> Modelled:
-        found = work(capture, device_for(capture, limits))
-        calls = found.ops[found.ops["modelled"].to_numpy()]
-        measured = calls["measured_ns"].to_numpy(dtype=np.float64)
-        flop, data, sol = (calls[name].to_numpy(dtype=np.float64) for name in ("flop", "bytes", "sol_ns"))
-        return Modelled(calls["host"].to_numpy(dtype=np.int64), flop, data, sol, np.full_like(measured, np.nan) if found.by_host_time else measured)
+        done = work(capture, spec)
+        ops = done.ops[done.ops["modelled"].to_numpy()]
+        columns = {c: ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes", "sol_ns", "measured_ns", "device_sum_ns")}
+        if done.by_host_time:
+            columns |= {c: np.full(len(ops), np.nan) for c in ("sol_ns", "measured_ns", "device_sum_ns")}
+        return Modelled(ops["host"].to_numpy(dtype=np.int64), **columns)
 
     return memo(capture, ("modelled", spec.key if spec else "", limits), make)
