@@ -6,6 +6,7 @@ const palette = readFileSync(new URL("src/palette.json", import.meta.url), "utf8
 
 export default defineConfig({
   base: "./",
+  define: { "process.env.NODE_ENV": JSON.stringify("production") },
   plugins: [
     {
       name: "palette",

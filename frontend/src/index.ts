@@ -1,0 +1,38 @@
+// The module that TensorBoard imports: `render()` puts the page into this document.
+import { render as mount, h } from "preact";
+import "./style/index.css";
+import { startData, rescan } from "./state/data";
+import { onReload } from "./state/host";
+import { followAddress } from "./state/view";
+import { startTheme } from "./ui/theme";
+import { startTips } from "./ui/tip";
+import { App } from "./pages/app";
+import { startKeys } from "./pages/keys";
+
+function stylesheet(): Promise<void> {
+  return new Promise((done) => {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    const name = "index.css";
+    link.href = new URL(name, import.meta.url).href;
+    link.onload = () => done();
+    link.onerror = () => done(); // unstyled numbers are better than none
+    document.head.append(link);
+  });
+}
+
+/** Shows the page. Called once, by TensorBoard or by serve.js. */
+export async function render(): Promise<void> {
+  document.documentElement.lang = "en";
+  startTheme();
+  followAddress();
+  startData();
+  startTips();
+  startKeys();
+  onReload(rescan);
+  await stylesheet();
+  const root = document.createElement("div");
+  root.id = "tb-sol";
+  document.body.append(root);
+  mount(h(App, null), root);
+}

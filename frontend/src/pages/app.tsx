@@ -1,0 +1,51 @@
+// The shell: page list, selection bar, and whichever page or state the view means.
+import type { JSX } from "preact";
+import { choice, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { page } from "../state/view";
+import { CopyField } from "../ui/copy";
+import { Skeleton } from "../ui/controls";
+import { Tip } from "../ui/tip";
+import { narrow, slim } from "../ui/width";
+import { Bar } from "./bar";
+import { Help } from "./help";
+import { Nav } from "./nav";
+import { ReportPage } from "./report";
+import { After, Empty, Failed, Loading, NotAvailable, NotHere } from "./states";
+
+export function App(): JSX.Element {
+  return (
+    <div class={`shell ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`}>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>To the page</a>
+      <Nav />
+      <div class="side">
+        <Bar />
+        <main id="main" tabIndex={-1}><Content /></main>
+      </div>
+      <Help />
+      <CopyField />
+      <Tip />
+    </div>
+  );
+}
+
+const Bones = (): JSX.Element => <After><Skeleton /></After>;
+
+function Content(): JSX.Element {
+  const list = runs.value;
+  if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;
+  const now = choice.value!;
+  const scanning = list.value.scan.state === "scanning";
+  if (now.state === "none") return scanning ? <After><Empty runs={list.value} /></After> : <Empty runs={list.value} />;
+  if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
+
+  const asked = pages.value;
+  if (asked.state === "error") return <Failed what="The recording could not be read" error={asked.error!} retry={readAgain} />;
+  if (asked.state !== "ready") return asked.state === "loading" ? <After><Loading progress={asked.progress} since={asked.since} /></After> : <Bones />;
+
+  const got = report.value;
+  if (got.state === "error") return <Failed what="This page could not be computed" error={got.error!} retry={readAgain} />;
+  if (got.state === "loading" && got.progress) return <After><Loading progress={got.progress} since={got.since} /></After>;
+  const value = got.value;
+  if (!value || value.analysis !== page.value) return <Bones />;
+  return value.available ? <ReportPage r={value} waiting={got.state !== "ready"} /> : <NotAvailable r={value} />;
+}

@@ -1,0 +1,147 @@
+// The selection bar: what is looked at, one button each; then the link of this view and its export.
+import type { ComponentChildren, JSX } from "preact";
+import type { Step } from "../api/types";
+import { chosen, pages, rescan, runs } from "../state/data";
+import { emptyView } from "../state/codec";
+import { hosted } from "../state/host";
+import { parseSteps } from "../state/select";
+import { change, go, here, view } from "../state/view";
+import { human } from "../units";
+import { Copy } from "../ui/copy";
+import { Icon } from "../ui/icons";
+import { Popover } from "../ui/popover";
+import { List } from "../ui/select";
+import { dark, toggleTheme } from "../ui/theme";
+import { slim } from "../ui/width";
+import { Export } from "./export";
+import { menuOpen } from "./nav";
+
+interface PickProps {
+  label: string;
+  value: string;
+  tip?: string;
+  disabled?: boolean;
+  class?: string;
+  children: (close: () => void) => ComponentChildren;
+}
+
+const Pick = ({ label, value, tip, disabled, class: cls, children }: PickProps): JSX.Element => (
+  <Popover
+    class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide {...(tip && { tip })} {...(disabled && { disabled })}
+    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class="ellipsis">{value}</span><Icon name="down" size={12} /></span></>}
+  >
+    {children}
+  </Popover>
+);
+
+export function Bar(): JSX.Element {
+  const c = chosen.value;
+  const list = runs.value.value;
+  const analyses = pages.value.value;
+  return (
+    <header class="bar">
+      {slim.value && <button type="button" class="ghost" aria-label="Pages" aria-expanded={menuOpen.value} onClick={() => { menuOpen.value = !menuOpen.value; }}><Icon name="menu" /></button>}
+      {c && list ? (
+        <div class="picks">
+          <Pick label="Run" value={c.run.name || "."} tip={c.span.file ?? ""}>
+            {(close) => <List label="Runs" value={c.run.name} options={list.runs.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "" }))} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
+          </Pick>
+          {!slim.value && (
+            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.length)} class="divided">
+              {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: w.rank !== null && w.rank !== undefined ? `rank ${w.rank}` : "" }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
+            </Pick>
+          )}
+          {!slim.value && (
+            <Pick label="Span" value={`${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`}>
+              {(close) => <List label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: s.size ? human(s.size, "B") : "" }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
+            </Pick>
+          )}
+          <Steps steps={analyses?.steps ?? []} loading={!analyses} />
+          {!slim.value && <Limits />}
+        </div>
+      ) : (
+        <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
+      )}
+      <div class="bar-tools">
+        {c ? (
+          <>
+            <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>
+            {!slim.value && <Export />}
+          </>
+        ) : (
+          <button type="button" class="button" onClick={() => void rescan()}><Icon name="again" /><span class="word">Scan again</span></button>
+        )}
+        {!hosted && <button type="button" class="ghost" aria-label={dark.value ? "Light theme" : "Dark theme"} data-tip={dark.value ? "Light theme" : "Dark theme"} onClick={toggleTheme}><Icon name={dark.value ? "sun" : "moon"} /></button>}
+      </div>
+    </header>
+  );
+}
+
+function workerLabel(name: string, rank: number | null | undefined, count: number): string {
+  const text = rank !== null && rank !== undefined ? `rank ${rank}` : name;
+  return count > 1 ? `${text} of ${count}` : text;
+}
+
+/** `550–554 · 5 of 5`, `6 · 1 of 5`. */
+export function stepsLabel(steps: readonly Step[], text: string): string {
+  if (!steps.length) return "whole recording";
+  const range = parseSteps(text);
+  const inside = range ? steps.filter((s) => s.number >= range.from && s.number <= range.to) : steps;
+  if (!inside.length) return `${text} · none of ${steps.length}`;
+  const [a, b] = [inside[0]!.number, inside.at(-1)!.number];
+  return `${a === b ? a : `${a}–${b}`} · ${inside.length} of ${steps.length}`;
+}
+
+function Steps({ steps, loading }: { steps: Step[]; loading: boolean }): JSX.Element {
+  const now = view.value.step;
+  const range = parseSteps(now);
+  const pick = (value: string, shift: boolean): void => {
+    if (shift && range && value) {
+      const n = Number(value);
+      const [from, to] = [Math.min(range.from, n), Math.max(range.to, n)];
+      change({ step: from === to ? String(from) : `${from}-${to}` }, "push");
+    } else change({ step: value }, "push");
+  };
+  return (
+    <Pick label="Steps" value={loading ? "reading" : stepsLabel(steps, now)} disabled={loading || !steps.length} class="divided" tip={steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording"}>
+      {(close) => (
+        <List
+          label="Steps" value={now} marked={(v) => (v === "" ? now === "" : !!range && Number(v) >= range.from && Number(v) <= range.to)}
+          options={[{ value: "", text: "All steps", note: `${steps.length}` }, ...steps.map((s) => ({ value: String(s.number), text: `Step ${s.number}`, note: `${human(s.duration_ns ?? null, "ns")}${s.complete === false ? ", incomplete" : ""}` }))]}
+          onPick={(value, { shift }) => { pick(value, shift); if (!shift) close(); }}
+          foot={<div class="none">Shift and click ends a range.</div>}
+        />
+      )}
+    </Pick>
+  );
+}
+
+function Limits(): JSX.Element | null {
+  const analyses = pages.value.value;
+  const device = analyses?.device;
+  const now = view.value.device;
+  const value = now || (device ? device.name || device.key || "unknown" : "unknown");
+  const unsure = !now && device?.unverified?.length ? device.unverified.join(", ") : "";
+  return (
+    <Pick label="Device limits" value={unsure ? `${value} ?` : value} class="divided" tip={unsure ? `Not verified: ${unsure}` : (device?.method ?? "")} disabled={!analyses}>
+      {(close) => (
+        <List
+          label="Devices" value={now} onPick={(key) => { change({ device: key }, "push"); close(); }}
+          options={[{ value: "", text: "As recorded", note: device?.name ?? device?.key ?? "not recognised" }, ...(analyses?.devices ?? []).map((key) => ({ value: key, text: key }))]}
+        />
+      )}
+    </Pick>
+  );
+}
+
+/** The step before or after the present one; from all steps to the first or last. */
+export function stepBy(by: number): void {
+  const steps = pages.peek().value?.steps ?? [];
+  if (!steps.length) return;
+  const range = parseSteps(view.peek().step);
+  const at = range ? steps.findIndex((s) => s.number === range.from) : by > 0 ? -1 : steps.length;
+  const next = steps[Math.max(0, Math.min(steps.length - 1, at + by))];
+  if (next) change({ step: String(next.number) }, "push");
+}
+
+export const home = (): void => go(emptyView(), "push");

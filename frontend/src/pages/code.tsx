@@ -1,0 +1,59 @@
+// A snippet with one part in accent, and the two recordings' worth of code that the states show.
+import type { JSX } from "preact";
+import { Copy } from "../ui/copy";
+
+const WORDS = /\b(import|with|as|for|in|from|def|return)\b|(#.*$)/gm;
+
+/** Python with keywords and comments in quiet ink and `mark` in accent. */
+export function Snippet({ code, mark }: { code: string; mark: string }): JSX.Element {
+  const at = mark ? code.indexOf(mark) : -1;
+  const parts: [string, boolean][] = at < 0 ? [[code, false]] : [[code.slice(0, at), false], [mark, true], [code.slice(at + mark.length), false]];
+  return (
+    <>
+      <pre class="snippet"><code>{parts.map(([text, on]) => (on ? <span class="mark-code">{text}</span> : quieted(text)))}</code></pre>
+      <div class="buttons"><Copy class="button primary" what="the snippet" text={() => code}>Copy snippet</Copy></div>
+    </>
+  );
+}
+
+function quieted(text: string): (JSX.Element | string)[] {
+  const out: (JSX.Element | string)[] = [];
+  let at = 0;
+  for (const m of text.matchAll(WORDS)) {
+    out.push(text.slice(at, m.index), <span class="word-code">{m[0]}</span>);
+    at = m.index + m[0].length;
+  }
+  out.push(text.slice(at));
+  return out;
+}
+
+export const recordSnippet = (logdir: string): { code: string; mark: string } => {
+  const mark = `tp.tensorboard_trace_handler(${JSON.stringify(logdir)})`;
+  return {
+    mark,
+    code: `import torch.profiler as tp
+
+with tp.profile(
+    schedule=tp.schedule(wait=5, warmup=2, active=3),
+    on_trace_ready=${mark},
+    record_shapes=True, with_stack=True,
+) as prof:
+    for batch in loader:
+        train_step(batch)
+        prof.step()`,
+  };
+};
+
+/** A profiler call with the missing argument where it belongs. */
+export function argumentSnippet(argument: string): { code: string; mark: string } {
+  const others = ["record_shapes=True", "with_stack=True", "profile_memory=True"].filter((a) => !argument.includes(a.split("=")[0]!)).slice(0, 1);
+  return {
+    mark: argument,
+    code: `with torch.profiler.profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    ${argument},
+    ${others.join(", ")},
+    on_trace_ready=tensorboard_trace_handler(logdir),
+) as prof: ...`,
+  };
+}

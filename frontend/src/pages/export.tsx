@@ -1,0 +1,34 @@
+// What can be taken away: each table as CSV, the whole report as JSON, the recording as it was written.
+import type { JSX } from "preact";
+import { traceAddress } from "../api/client";
+import type { TableSection } from "../api/types";
+import { report, runs, where } from "../state/data";
+import { page } from "../state/view";
+import { download } from "../ui/download";
+import { Icon } from "../ui/icons";
+import { Popover } from "../ui/popover";
+import { saveTable } from "../sections/section";
+import { number } from "../units";
+import { rowCount } from "../sections/table/model";
+
+export function Export(): JSX.Element {
+  const r = report.value.value;
+  const ready = r?.available ? r : null;
+  const tables = (ready?.sections.filter((s) => s.kind === "table") ?? []) as TableSection[];
+  const original = runs.value.value?.features?.original;
+  return (
+    <Popover label="Export" class="button" align="right" button={<><Icon name="download" /><span class="word">Export</span></>}>
+      {(close) => (
+        <div class="list">
+          {tables.map((t, i) => (
+            <button type="button" class="option" onClick={() => { saveTable(t, i === 0); close(); }}>
+              {t.title} as CSV<span class="note">{number(rowCount(t), 0)} rows</span>
+            </button>
+          ))}
+          {ready && <button type="button" class="option" onClick={() => { download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json"); close(); }}>Whole report as JSON</button>}
+          {original && where.value ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">The original recording is not offered by this server.</div>}
+        </div>
+      )}
+    </Popover>
+  );
+}

@@ -1,0 +1,32 @@
+// Keys that work everywhere on the page. Never while typing, never with a modifier.
+import { go, pageView } from "../state/view";
+import { catalogue } from "../state/data";
+import { stepBy } from "./bar";
+import { helpOpen, LETTERS } from "./help";
+
+const typing = (target: EventTarget | null): boolean => target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+
+export function startKeys(): void {
+  let afterG = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (document.querySelector(".dialog")) return;
+    const key = event.key;
+    if (performance.now() < afterG) {
+      afterG = 0;
+      const name = LETTERS[key];
+      if (name && catalogue.peek().some((a) => a.name === name)) {
+        event.preventDefault();
+        go(pageView(name), "push");
+      }
+      return;
+    }
+    if (key === "g") afterG = performance.now() + 1500;
+    else if (key === "?") helpOpen.value = true;
+    else if (key === "[") stepBy(-1);
+    else if (key === "]") stepBy(1);
+    else if (key === "/") document.querySelector<HTMLInputElement>(".find-input")?.focus();
+    else return;
+    event.preventDefault();
+  });
+}

@@ -1,0 +1,64 @@
+// The page list: groups, icons, pages that this recording cannot fill in their place with the reason below.
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { AnalysisInfo } from "../api/types";
+import { catalogue } from "../state/data";
+import { page, pageView } from "../state/view";
+import { Icon, Logo } from "../ui/icons";
+import { To } from "../ui/link";
+import { narrow, slim } from "../ui/width";
+import { helpOpen } from "./help";
+
+export const menuOpen = signal(false);
+
+const GROUPS = ["", "Time", "Speed of light", "Run"];
+
+/** The first sentence of a reason, short enough to stand below a title. */
+export function shortReason(because: string | undefined): string {
+  const text = (because ?? "").split(/(?<=[.;])\s/)[0] ?? "";
+  return text.replace(/[.;]$/, "");
+}
+
+export function Nav(): JSX.Element {
+  const all = catalogue.value;
+  const foot = all.filter((a) => a.group === "foot");
+  const rail = narrow.value && !slim.value;
+  return (
+    <>
+      {slim.value && menuOpen.value && <div class="nav-veil" onClick={() => { menuOpen.value = false; }} />}
+      <nav class={`nav ${rail ? "rail" : ""} ${slim.value && menuOpen.value ? "open" : ""}`} aria-label="Pages" onKeyDown={(e) => { if (e.key === "Escape") menuOpen.value = false; }}>
+        <div class="nav-head"><Logo /><span class="nav-name">Speed of light</span></div>
+        <div class="nav-groups">
+          {GROUPS.map((group) => {
+            const items = all.filter((a) => (a.group ?? "") === group);
+            if (!items.length) return null;
+            return (
+              <div class="nav-group" role="group" aria-label={group || "Overview"}>
+                {group && <div class="nav-title">{group}</div>}
+                {items.map((a) => <Item a={a} rail={rail} />)}
+              </div>
+            );
+          })}
+        </div>
+        <div class="nav-foot">
+          {foot.map((a) => <Item a={a} rail={rail} />)}
+          <button type="button" class="nav-item" data-tip={rail ? "Help and keys" : undefined} aria-label="Help and keys" onClick={() => { helpOpen.value = true; menuOpen.value = false; }}>
+            <Icon name="help" /><span class="nav-text">Help and keys</span><kbd>?</kbd>
+          </button>
+        </div>
+      </nav>
+    </>
+  );
+}
+
+function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
+  const off = a.available === false;
+  const reason = off ? shortReason(a.because) : "";
+  const tip = rail ? (reason ? `${a.title}: ${reason}` : a.title) : off ? a.because : a.question;
+  return (
+    <To view={pageView(a.name)} class={`nav-item ${page.value === a.name ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.title} current={page.value === a.name} onGo={() => { menuOpen.value = false; }}>
+      <Icon name={a.icon ?? a.name} />
+      <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
+    </To>
+  );
+}

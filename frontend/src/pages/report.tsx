@@ -1,0 +1,100 @@
+// One page: title, the answer in one sentence, the switches of its analysis, notices, and the sections in their grid.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { QueryField, Report } from "../api/types";
+import { info, stale, stamp, readAgain } from "../state/data";
+import { change, view } from "../state/view";
+import { SectionCard } from "../sections/section";
+import { Chip, Notice, Switch } from "../ui/controls";
+import { Icon } from "../ui/icons";
+import { Popover } from "../ui/popover";
+import { List } from "../ui/select";
+import { Text } from "../ui/text";
+
+const COMMON = new Set(["step", "device_limits"]);
+
+export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX.Element {
+  const lead = r.headline ?? "";
+  const equation = r.sections.find((s) => s.kind === "facts" && s.style === "equation");
+  const fields = (info.value?.fields ?? []).filter((f) => !COMMON.has(f.name));
+  const said = equation?.kind === "facts" && !equation.text;
+  return (
+    <div class={`page ${waiting ? "waiting" : ""}`} aria-busy={waiting}>
+      <div class={`page-head ${equation && !fields.length ? "hidden-head" : ""}`}>
+        <div>
+          <h1 class={equation ? "sr" : ""}>{r.title}</h1>
+          {lead && !said && <p class="headline"><Text text={lead} /></p>}
+        </div>
+        {fields.length > 0 && <div class="fields">{fields.map((f) => <FieldControl key={f.name} f={f} />)}</div>}
+      </div>
+      {stale.value && <StaleNotice />}
+      {r.notices?.map((n) => <Notice notice={n} />)}
+      <div class="grid">
+        {r.sections.map((s) => <SectionCard key={s.id} section={s} report={r} lead={said ? lead : ""} />)}
+      </div>
+      {!r.sections.length && <div class="card pad"><p class="prose">This report has no sections.</p></div>}
+    </div>
+  );
+}
+
+const StaleNotice = (): JSX.Element => (
+  <Notice notice={{ level: "warn", text: "The file changed since this page was read. It still shows the recording as it was." }}>
+    <button type="button" class="link" onClick={() => { stamp.value = ""; readAgain(); }}>Read again</button>
+  </Notice>
+);
+
+const words = (text: string): string => {
+  const spaced = text.replace(/_/g, ", ").replace(/, (only|by|of|to|op)\b/g, " $1");
+  return (spaced[0]?.toUpperCase() ?? "") + spaced.slice(1);
+};
+
+function FieldControl({ f }: { f: QueryField }): JSX.Element {
+  const now = view.value.query[f.name] ?? f.default ?? "";
+  const label = f.label || words(f.name);
+  const set = (value: string, how: "push" | "replace" = "push"): void => {
+    const query = { ...view.value.query, [f.name]: value };
+    if (value === (f.default ?? "")) delete query[f.name];
+    change({ query }, how);
+  };
+  if (f.type === "flag") {
+    const on = /^(true|1|yes|on)$/i.test(now);
+    return <Chip on={on} tip={f.doc ?? ""} onToggle={() => set(on ? "false" : "true")}>{label}</Chip>;
+  }
+  if (f.choices?.length && f.choices.length <= 7) {
+    return (
+      <div class="field">
+        <span class="field-label">{label}</span>
+        <Switch label={label} tip={f.doc ?? ""} value={now} onPick={set} choices={f.choices.map((c) => ({ value: c, text: c ? words(c) : "Any" }))} />
+      </div>
+    );
+  }
+  if (f.choices?.length) {
+    return (
+      <div class="field">
+        <span class="field-label">{label}</span>
+        <Popover label={label} class="button" tip={f.doc ?? ""} button={<>{words(now)}<Icon name="down" size={12} /></>}>
+          {(close) => <List label={label} value={now} options={f.choices!.map((c) => ({ value: c, text: words(c) }))} onPick={(v) => { set(v); close(); }} />}
+        </Popover>
+      </div>
+    );
+  }
+  return <Typed f={f} label={label} now={now} set={set} />;
+}
+
+/** Typed values are asked for when Enter is pressed or the field is left. */
+function Typed({ f, label, now, set }: { f: QueryField; label: string; now: string; set: (value: string) => void }): JSX.Element {
+  const [text, setText] = useState<string | null>(null);
+  const done = (): void => {
+    if (text !== null && text !== now) set(text.trim());
+    setText(null);
+  };
+  return (
+    <label class="field" data-tip={f.doc}>
+      <span class="field-label">{label}</span>
+      <input
+        class="typed" type="text" inputMode={f.type === "number" ? "decimal" : "text"} value={text ?? now} placeholder={f.default || "any"} size={f.type === "number" ? 7 : 14}
+        onInput={(e) => setText(e.currentTarget.value)} onBlur={done} onKeyDown={(e) => { if (e.key === "Enter") done(); if (e.key === "Escape") setText(null); }}
+      />
+    </label>
+  );
+}

@@ -1,0 +1,189 @@
+// What stands in the place of a page: nothing recorded yet, reading, not available, not found here, failed.
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { ApiError } from "../api/client";
+import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
+import { cancel, catalogue, chosen, pages, readAgain, rescan } from "../state/data";
+import type { Choice } from "../state/select";
+import { emptyView } from "../state/codec";
+import { pageView, view } from "../state/view";
+import { human, number } from "../units";
+import { Copy } from "../ui/copy";
+import { Notice, Skeleton } from "../ui/controls";
+import { Icon } from "../ui/icons";
+import { To } from "../ui/link";
+import { Middle, Text } from "../ui/text";
+import { argumentSnippet, recordSnippet, Snippet } from "./code";
+
+const ms = (value: number | undefined): string => human((value ?? 0) * 1e6, "ns");
+const plural = (n: number, word: string): string => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
+
+/** Nothing for the first moment, so that quick answers do not flicker. */
+export function After({ delay = 150, children }: { delay?: number; children: ComponentChildren }): JSX.Element | null {
+  const [on, setOn] = useState(false);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setOn(true), delay);
+    return () => window.clearTimeout(timer);
+  }, []);
+  return on ? <>{children}</> : null;
+}
+
+const KINDS: [string, string][] = [["*.pt.trace.json, .gz", "PyTorch profiler"], ["any .json with traceEvents", "found by content"], ["SOL capture files", "from the capture library"], ["memory snapshots", "beside a trace"]];
+
+export function Empty({ runs }: { runs: Runs }): JSX.Element {
+  const { scan, rejected = [] } = runs;
+  const roots = scan.roots ?? [];
+  const { code, mark } = recordSnippet(roots[0] ?? "runs/my-run");
+  const scanning = scan.state === "scanning";
+  const lines = rejected.map((r) => [r.file, r.size ? human(r.size, "B") : "", r.what ?? "", r.note ?? ""].join("\t")).join("\n");
+  return (
+    <div class="state">
+      <div class="card split-card">
+        <div class="split-main">
+          <h1>{scanning ? "Looking for recordings" : "No recording in this logdir yet"}</h1>
+          <p class="prose">
+            {scanning
+              ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.`
+              : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`}
+          </p>
+          {scan.stopped && <Notice notice={{ level: "warn", text: `The scan stopped early: ${scan.stopped}` }} />}
+          {(scan.errors ?? []).map((e) => <Notice notice={{ level: "error", text: typeof e === "string" ? e : [e.message, e.hint].filter(Boolean).join(" ") }} />)}
+          <h2>Record a few steps</h2>
+          <Snippet code={code} mark={mark} />
+        </div>
+        <div class="split-side">
+          <h2>What counts as a recording</h2>
+          <ul class="side-list">{KINDS.map(([what, note]) => <li><Icon name="file" /><span>{what}</span><span class="note">{note}</span></li>)}</ul>
+          <h2>Where it looked</h2>
+          <ul class="side-list">{roots.map((root) => <li><Icon name="folder" /><span class="mono"><Middle text={root} /></span>{roots.length === 1 && <span class="note">{plural(scan.files ?? 0, "file")}, {plural(scan.directories ?? 0, "directory")}</span>}</li>)}</ul>
+          <button type="button" class="button" onClick={() => void rescan()}><Icon name="again" />Scan again</button>
+        </div>
+      </div>
+      {rejected.length > 0 && (
+        <div class="card table-card">
+          <div class="card-head">
+            <div class="card-title"><h2>Looked at and not used</h2><span class="subtitle">{rejected.length} of {plural(scan.files ?? rejected.length, "file")}</span></div>
+            <div class="card-tools"><Copy class="text-button accent" what="the list" text={() => lines}>Copy as text</Copy></div>
+          </div>
+          <div class="table-scroll">
+            <table class="table plain">
+              <thead><tr><th scope="col">File</th><th scope="col" class="right">Size</th><th scope="col">What it is</th><th scope="col" /></tr></thead>
+              <tbody>
+                {rejected.slice(0, 300).map((r) => (
+                  <tr><td><span class="symbol"><Icon name="file" size={14} /><span class="mono"><Middle text={r.file} /></span></span></td><td class="right">{typeof r.size === "number" ? human(r.size, "B") : "—"}</td><td>{r.what}</td><td class="quiet">{r.note}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {rejected.length > 300 && <div class="table-foot">{rejected.length - 300} more</div>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+const STATE: Record<string, string> = { new: "not read yet", queued: "waits its turn", loading: "reading", ready: "ready", error: "failed" };
+
+export function Loading({ progress, since }: { progress: Progress | null; since: number }): JSX.Element {
+  const c = chosen.value;
+  const p = progress ?? {};
+  const seconds = p.elapsed_s ?? (performance.now() - since) / 1000;
+  const rate = p.bytes && seconds > 0.3 ? p.bytes / seconds : 0;
+  const left = rate && p.total && p.bytes && p.bytes < p.total ? (p.total - p.bytes) / rate : null;
+  const share = p.total ? Math.min(1, (p.bytes ?? 0) / p.total) : 0;
+  const files = (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({ w, s }))).filter(({ s, w }) => (w === c?.worker && s === c.span) || s.state === "loading" || s.state === "queued" || s.state === "error").slice(0, 12);
+  const bits = [
+    p.total ? `${human(p.bytes ?? 0, "B")} of ${human(p.total, "B")}` : "",
+    rate ? human(rate, "B/s") : "",
+    left !== null ? `about ${human(Math.max(1, Math.round(left)) * 1e9, "ns").replace(/\.00/, "")} left` : "",
+    p.events ? `${number(p.events, 0)} events` : "",
+    p.queue_position ? `place ${p.queue_position} in the queue` : "",
+  ].filter(Boolean);
+  return (
+    <div class="loading">
+      <div class="card" role="status" aria-live="polite">
+        <div class="loading-head">
+          <h1>Reading {c ? c.run.name : "the recording"}</h1>
+          <span class="quiet">{bits.join(", ")}{bits.length ? ". " : ""}The first open is slow, the next takes under a second.</span>
+          <button type="button" class="button" onClick={() => void cancel()}>Cancel</button>
+        </div>
+        <div class="progress" role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(share * 100)} aria-label="Bytes read"><span style={{ width: `${share * 100}%` }} /></div>
+        <ul class="files">{files.map(({ w, s }) => <FileLine w={w} s={s} share={w === c?.worker && s === c?.span ? share : s.state === "ready" ? 1 : 0} stage={w === c?.worker && s === c?.span ? p.stage : undefined} />)}</ul>
+      </div>
+      <Skeleton />
+    </div>
+  );
+}
+
+function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; stage?: string | undefined }): JSX.Element {
+  const bad = s.state === "error";
+  return (
+    <li class={bad ? "bad" : s.state === "ready" ? "done" : ""}>
+      <span class="mono"><Middle text={w.name} tip={s.file ?? s.name} /></span>
+      <span class="progress small"><span style={{ width: `${share * 100}%` }} /></span>
+      <span class="file-size">{s.size ? human(s.size, "B") : ""}</span>
+      <span class="quiet">{bad ? s.error?.message : stage || STATE[s.state ?? "new"]}</span>
+    </li>
+  );
+}
+
+export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
+  const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
+  const snippet = argument ? argumentSnippet(/=|\(/.test(argument) ? argument : `${argument}=True`) : null;
+  const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+  return (
+    <>
+      <div class="page-head"><div><h1>{r.title}</h1><p class="headline">Not available for this recording.</p></div></div>
+      <div class="state">
+        <div class="card split-card">
+          <div class="split-main">
+            <h2 class="large"><Text text={r.because} /></h2>
+            {r.record_it_with && <p class="prose"><Text text={r.record_it_with} /></p>}
+            <p class="prose">Nothing here is estimated in its place.</p>
+            {snippet && <><h2>Record the next run with</h2><Snippet code={snippet.code} mark={snippet.mark} /></>}
+          </div>
+          <div class="split-side">
+            <h2>What this recording does answer</h2>
+            <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
+          </div>
+        </div>
+      </div>
+    </>
+  );
+}
+
+export function NotHere({ absent }: { absent: Extract<Choice, { state: "absent" }> }): JSX.Element {
+  const to = (name: string) => ({ ...view.value, ...(absent.what === "run" ? { run: name, worker: "", span: "", step: "" } : absent.what === "worker" ? { worker: name, span: "", step: "" } : { span: name }) });
+  return (
+    <div class="state">
+      <div class="card pad">
+        <h1>Not found here</h1>
+        <p class="prose">
+          This link shows the {absent.what} <code>{absent.name}</code>{absent.within && <> of <code>{absent.within}</code></>}, and this logdir has none of that name. Nothing else is shown in its place.
+        </p>
+        <h2>{absent.near.length ? "Near names here" : `There is no ${absent.what} here yet`}</h2>
+        <ul class="side-list">{absent.near.map((name) => <li><Icon name="folder" /><To view={to(name)} class="link"><span class="mono">{name || "."}</span></To></li>)}</ul>
+        <div class="buttons"><button type="button" class="button" onClick={() => void rescan()}><Icon name="again" />Scan again</button><To view={emptyView()} class="button">Start from the first run</To></div>
+      </div>
+    </div>
+  );
+}
+
+export function Failed({ error, what, retry }: { error: ApiError; what: string; retry: () => void }): JSX.Element {
+  const { code, message, hint, file, field } = error.body;
+  const details = [`${what}: ${message}`, hint, file && `file: ${file}`, field && `field: ${field}`, `code: ${code}, status ${error.status}`].filter(Boolean).join("\n");
+  return (
+    <div class="state">
+      <div class="card pad failed" role="alert">
+        <h1><Icon name="error" />{what}</h1>
+        <p class="prose"><Text text={message} /></p>
+        {hint && <p class="prose"><Text text={hint} /></p>}
+        {file && <p class="prose quiet">File <code>{file}</code></p>}
+        <div class="buttons"><button type="button" class="button primary" onClick={retry}>Try again</button><Copy what="the details" text={() => details}>Copy details</Copy></div>
+      </div>
+      {pages.value.state === "ready" && <p class="quiet center">Other pages are not touched by this.</p>}
+    </div>
+  );
+}
+
+export const tryAgain = (): void => readAgain();

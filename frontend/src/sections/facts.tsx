@@ -1,0 +1,177 @@
+// Named single values: a list, tiles, one equation, a whole and its parts, or a small card.
+import type { ComponentChildren, JSX } from "preact";
+import type { FactsSection } from "../api/types";
+import { linkView } from "../state/view";
+import { human } from "../units";
+import { To } from "../ui/link";
+import { Mark as Shape } from "../ui/icons";
+import { Text } from "../ui/text";
+import { MARKS, paint, PALE } from "../ui/theme";
+import { Value } from "./value";
+
+const names = (s: FactsSection): string[] => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
+const labelOf = (s: FactsSection, name: string): string => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
+
+function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
+  const value = <Value value={s.values[name] ?? null} unit={s.units?.[name] ?? ""} mark={s.marks?.[name]} doc={s.docs?.[name]} />;
+  const link = s.value_links?.[name];
+  return link ? <To view={linkView(link)} class="link">{value}</To> : value;
+}
+
+export function Facts({ s, lead }: { s: FactsSection; lead?: string }): JSX.Element {
+  switch (s.style) {
+    case "tiles": return <Tiles s={s} list={names(s)} />;
+    case "equation": return <Equation s={s} lead={lead ?? ""} />;
+    case "split": return <Split s={s} />;
+    case "card": return <Small s={s} />;
+    default: return <FactList s={s} list={names(s)} />;
+  }
+}
+
+function FactList({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
+  return (
+    <>
+      {s.text && <p class="facts-text"><Text text={s.text} /></p>}
+      <dl class="facts">
+        {list.map((name) => (
+          <div class="fact">
+            <dt data-tip={s.docs?.[name]}>{labelOf(s, name)}</dt>
+            <dd><Fact s={s} name={name} />{s.notes?.[name] && <span class="fact-note"><Text text={s.notes[name]!} /></span>}</dd>
+          </div>
+        ))}
+      </dl>
+    </>
+  );
+}
+
+function Tiles({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
+  return (
+    <>
+      <div class="tiles">
+        {list.map((name) => (
+          <div class="tile">
+            <div class="tile-label" data-tip={s.docs?.[name]}>{s.colors?.[name] && <Swatch name={s.colors[name]!} />}{labelOf(s, name)}</div>
+            <div class="tile-value"><Fact s={s} name={name} /></div>
+            {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
+          </div>
+        ))}
+      </div>
+      {s.text && <p class="facts-text below"><Text text={s.text} /></p>}
+    </>
+  );
+}
+
+/** How many values after the first multiply to it: those up to where the product fits, else two. */
+export function factorCount(values: (number | null)[]): number {
+  const [whole, ...rest] = values;
+  if (typeof whole !== "number") return Math.min(2, rest.length);
+  let product = 1;
+  for (let i = 0; i < rest.length; i++) {
+    const v = rest[i];
+    if (typeof v !== "number") break;
+    product *= v;
+    if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * 0.01, 1e-6)) return i + 1;
+  }
+  return Math.min(2, rest.length);
+}
+
+function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
+  const all = names(s);
+  const values = all.map((n) => (typeof s.values[n] === "number" ? (s.values[n] as number) : null));
+  const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
+  const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
+  const [first, factors, rest] = [all[0], all.slice(1, 1 + count), all.slice(1 + count)];
+  const text = s.text || lead;
+  return (
+    <div class="equation">
+      <div class="equation-main">
+        {first && (
+          <div class="equation-total">
+            <div class="headline-number"><Fact s={s} name={first} /></div>
+            <div class="equation-label" data-tip={s.docs?.[first]}>{labelOf(s, first)}</div>
+          </div>
+        )}
+        {factors.map((name, i) => {
+          const v = s.values[name];
+          return (
+            <>
+              <span class="operator" aria-hidden="true">{i === 0 ? "=" : "×"}</span>
+              <div class="factor">
+                <div class="tile-label" data-tip={s.docs?.[name]}>{labelOf(s, name)}</div>
+                <div class="factor-value"><Fact s={s} name={name} /></div>
+                {typeof v === "number" && <div class="track"><span style={{ width: `${Math.min(100, Math.max(0, v * 100))}%`, background: paint(s.colors?.[name] ?? "bar-ink") }} /></div>}
+                {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
+              </div>
+            </>
+          );
+        })}
+        {text && <p class="equation-text"><Text text={text} /></p>}
+      </div>
+      {rest.length > 0 && <div class="equation-tiles"><Tiles s={{ ...s, text: "" }} list={rest} /></div>}
+    </div>
+  );
+}
+
+function Split({ s }: { s: FactsSection }): JSX.Element {
+  const parts = names(s).map((name) => ({ name, value: s.values[name], unit: s.units?.[name] ?? "" }));
+  const whole = parts.reduce((sum, p) => sum + (typeof p.value === "number" ? Math.max(0, p.value) : 0), 0);
+  const share = (v: unknown): number => (typeof v === "number" && whole > 0 ? Math.max(0, v) / whole : 0);
+  const label = parts.map((p) => `${labelOf(s, p.name)} ${human(p.value as number | null, p.unit)}`).join(", ");
+  return (
+    <>
+      <div class="split" role="img" aria-label={label}>
+        {parts.filter((p) => share(p.value) > 0).map((p) => (
+          <span
+            class={s.colors?.[p.name] === "idle" ? "idle" : ""} style={{ flexGrow: share(p.value), background: s.colors?.[p.name] === "idle" ? undefined : paint(s.colors?.[p.name]) }}
+            data-tip={`${labelOf(s, p.name)}  ${human(p.value as number, p.unit)}, ${human(share(p.value), "ratio")}`}
+          />
+        ))}
+      </div>
+      <div class="legend">
+        {parts.map((p) => (
+          <div class="legend-item" data-tip={s.docs?.[p.name]}>
+            <Swatch name={s.colors?.[p.name] ?? "other"} />
+            <span class="legend-label">{labelOf(s, p.name)}</span>
+            <span class="legend-value"><Fact s={s} name={p.name} /></span>
+            {typeof p.value === "number" && whole > 0 && <span class="legend-share">{human(share(p.value), "ratio")}</span>}
+          </div>
+        ))}
+      </div>
+      {s.text && <p class="facts-text below"><Text text={s.text} /></p>}
+    </>
+  );
+}
+
+export const Swatch = ({ name }: { name: string }): JSX.Element => <span class={`swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`} style={name === "idle" ? undefined : { background: paint(name) }} />;
+
+/** Two large values, then the rest as short lines; ratios with a bar. */
+function Small({ s }: { s: FactsSection }): JSX.Element {
+  const list = names(s);
+  const member = Object.values(s.colors ?? {})[0];
+  const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
+  const rest = list.filter((n) => !large.includes(n));
+  const bar = (name: string): ComponentChildren => {
+    const v = s.values[name];
+    return s.units?.[name] === "ratio" && typeof v === "number" ? <div class="track small"><span style={{ width: `${Math.min(100, Math.max(0, v * 100))}%`, background: paint(s.colors?.[name] ?? member ?? "bar-ink") }} /></div> : null;
+  };
+  return (
+    <div class="small-card">
+      {large.length > 0 && <div class="small-large">{large.map((n) => <span data-tip={labelOf(s, n)}><Fact s={s} name={n} /></span>)}</div>}
+      {rest.map((name) => (
+        <div class="small-row">
+          <div class="small-line"><span data-tip={s.docs?.[name]}>{labelOf(s, name)}</span><Fact s={s} name={name} /></div>
+          {bar(name)}
+          {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
+        </div>
+      ))}
+      {s.text && <p class="facts-text below"><Text text={s.text} /></p>}
+    </div>
+  );
+}
+
+/** The mark of a small card's title: the shape of what it is about. */
+export function CardMark({ s }: { s: FactsSection }): JSX.Element | null {
+  const member = s.style === "card" ? Object.values(s.colors ?? {})[0] : undefined;
+  return member && MARKS[member] ? <Shape shape={MARKS[member]!} color={paint(member)} /> : null;
+}
+

@@ -1,0 +1,67 @@
+// The only file that touches Plotly. It is loaded when the first figure nears the screen, from the server, never from elsewhere.
+
+export interface PlotPoint {
+  customdata?: unknown;
+  curveNumber: number;
+  pointNumber: number;
+  id?: string;
+}
+
+export interface PlotEvent {
+  points: PlotPoint[];
+  nextLevel?: string;
+}
+
+export interface PlotElement extends HTMLElement {
+  on: (name: string, handler: (event: never) => void) => void;
+}
+
+interface PlotlyModule {
+  react: (el: HTMLElement, data: unknown[], layout: object, config: object) => Promise<PlotElement>;
+  purge: (el: HTMLElement) => void;
+  Plots: { resize: (el: HTMLElement) => Promise<void> };
+  toImage: (el: HTMLElement | object, options: object) => Promise<string>;
+}
+
+let loading: Promise<PlotlyModule> | null = null;
+
+function load(): Promise<PlotlyModule> {
+  loading ??= new Promise<PlotlyModule>((done, failed) => {
+    const script = document.createElement("script");
+    script.src = "vendor/plotly.min.js";
+    script.onload = () => {
+      const found = (window as unknown as { Plotly?: PlotlyModule }).Plotly;
+      if (found) done(found);
+      else failed(new Error("vendor/plotly.min.js is not Plotly"));
+    };
+    script.onerror = () => {
+      loading = null;
+      script.remove();
+      failed(new Error("Charts cannot be drawn: vendor/plotly.min.js could not be read. The tables hold the same numbers."));
+    };
+    document.head.append(script);
+  });
+  return loading;
+}
+
+const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false, scrollZoom: false };
+
+/** Draws or redraws; resolves when drawn. */
+export async function draw(el: HTMLElement, data: unknown[], layout: object): Promise<PlotElement> {
+  return (await load()).react(el, data, layout, CONFIG);
+}
+
+export async function resize(el: HTMLElement): Promise<void> {
+  if (!loading || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
+  await (await load()).Plots.resize(el);
+}
+
+export async function purge(el: HTMLElement): Promise<void> {
+  if (loading) (await load()).purge(el);
+}
+
+/** The figure as a picture, on a ground of `background`. */
+export async function picture(data: unknown[], layout: Record<string, unknown>, format: "png" | "svg", background: string, width: number, height: number): Promise<string> {
+  const plotly = await load();
+  return plotly.toImage({ data, layout: { ...layout, width, height, paper_bgcolor: background } }, { format, width, height, scale: format === "png" ? 2 : 1 });
+}

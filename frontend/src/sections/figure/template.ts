@@ -1,0 +1,157 @@
+// A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
+import type { FigureSection } from "../../api/types";
+
+type Plain = Record<string, unknown>;
+
+export interface Look {
+  /** the colour of the present theme for a light hex of the palette */
+  themed: (hex: string) => string;
+  token: (name: string) => string;
+  width: number;
+  /** selected row key, "" for none */
+  selected: string;
+  /** keys of the rows that pass the table's filters; null when nothing is filtered */
+  keep: ReadonlySet<string> | null;
+  zoom: string;
+}
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
+const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
+const HEX = /#[0-9a-fA-F]{6}\b/g;
+
+/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
+export function recolour(value: unknown, themed: (hex: string) => string): unknown {
+  if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
+  if (Array.isArray(value)) return value.some((v) => typeof v === "object" || (typeof v === "string" && v.includes("#"))) ? value.map((v) => recolour(v, themed)) : value;
+  if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
+  return value;
+}
+
+/** `over` laid over `base`, objects merged. */
+export function merge(base: Plain, over: Plain): Plain {
+  const out: Plain = { ...base };
+  for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k] as Plain, v) : v;
+  return out;
+}
+
+/** The key of a table row that a point stands for: its customdata, or the first of it. */
+export function pointKey(custom: unknown): string | null {
+  const first: unknown = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
+  return first === null || first === undefined || first === "" ? null : String(first);
+}
+
+export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Plain } {
+  const raw = (s.figure.layout ?? {}) as Plain;
+  const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
+  for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
+  const axis: Plain = {
+    gridcolor: look.token("line"), zeroline: false, linecolor: look.token("line-strong"), ticks: "", automargin: true,
+    tickfont: { size: 11.5, color: look.token("ink-3") }, title: { font: { size: 12, color: look.token("ink-3") }, standoff: 8 },
+  };
+  const base: Plain = {
+    font: { family: FONT, size: 12, color: look.token("ink-2") },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 58, r: 14, t: 10, b: 46 }, showlegend: false, separators: ".\u202f",
+    hovermode: "closest", dragmode: "zoom", autosize: true, bargap: 0.3,
+    hoverlabel: { bgcolor: look.token("raised"), bordercolor: look.token("line-strong"), font: { family: FONT, color: look.token("ink"), size: 12 }, align: "left", namelength: 0 },
+    ...Object.fromEntries(axes.map((k) => [k, axis])),
+  };
+  const layout = merge(base, recolour(raw, look.themed) as Plain);
+  layout["height"] = s.height ?? 320;
+  layout["width"] = look.width;
+  layout["hoverlabel"] = merge(layout["hoverlabel"] as Plain, { bgcolor: look.token("raised") });
+  delete layout["template"];
+  const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
+  const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
+  applyZoom(layout, drawn, look.zoom);
+  const ring = look.selected ? selection(drawn, look) : [];
+  return { data: [...drawn, ...ring], layout };
+}
+
+/** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
+function filtered(trace: Plain, keep: ReadonlySet<string>): Plain {
+  const custom = trace["customdata"];
+  if (!Array.isArray(custom) || !["scatter", "scattergl", "bar", undefined].includes(trace["type"] as string | undefined)) return trace;
+  const gone = custom.map((c) => {
+    const key = pointKey(c);
+    return key !== null && !keep.has(key);
+  });
+  if (!gone.some(Boolean)) return trace;
+  const side = trace["type"] === "bar" && trace["orientation"] === "h" ? "x" : "y";
+  const values = trace[side];
+  return Array.isArray(values) ? { ...trace, [side]: values.map((v: unknown, i) => (gone[i] ? null : v)) } : trace;
+}
+
+/** An accent ring around the selected points of scatter traces; other bars step back. */
+function selection(data: Plain[], look: Look): Plain[] {
+  const out: Plain[] = [];
+  for (const trace of data) {
+    const custom = trace["customdata"];
+    if (!Array.isArray(custom)) continue;
+    const hits = custom.flatMap((c, i) => (pointKey(c) === look.selected ? [i] : []));
+    if (!hits.length) continue;
+    if (trace["type"] === "bar") {
+      trace["selectedpoints"] = hits;
+      trace["unselected"] = { marker: { opacity: 0.45 } };
+    } else if (trace["type"] === undefined || trace["type"] === "scatter" || trace["type"] === "scattergl") {
+      const [x, y] = [trace["x"], trace["y"]];
+      if (!Array.isArray(x) || !Array.isArray(y)) continue;
+      const size = (trace["marker"] as Plain | undefined)?.["size"];
+      const of = (i: number): number => Number(Array.isArray(size) ? size[i] : size) || 8;
+      out.push({
+        type: "scatter", mode: "markers", x: hits.map((i) => x[i] as unknown), y: hits.map((i) => y[i] as unknown), hoverinfo: "skip", showlegend: false,
+        ...(trace["xaxis"] ? { xaxis: trace["xaxis"] } : {}), ...(trace["yaxis"] ? { yaxis: trace["yaxis"] } : {}),
+        marker: { symbol: "circle-open", color: look.token("accent"), size: hits.map((i) => of(i) + 9), line: { width: 2.2, color: look.token("accent") }, opacity: 1 },
+      });
+    }
+  }
+  return out;
+}
+
+/** Zoom as text: `x:0.1~20;y2:3~4`, or `l:ID` for the level of an icicle. */
+export function zoomText(changes: Plain, before: string): string {
+  const now = new Map(before.split(";").filter(Boolean).map((p) => [p.slice(0, p.indexOf(":")), p.slice(p.indexOf(":") + 1)] as const));
+  for (const [key, value] of Object.entries(changes)) {
+    const range = /^([xy])axis(\d*)\.range\[([01])\]$/.exec(key);
+    const auto = /^([xy])axis(\d*)\.(autorange|showspikes)$/.exec(key);
+    if (range) {
+      const name = range[1]! + range[2]!;
+      const ends = (now.get(name) ?? "~").split("~");
+      ends[Number(range[3])] = typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+      now.set(name, ends.join("~"));
+    } else if (auto && auto[3] === "autorange") now.delete(auto[1]! + auto[2]!);
+    else if (key === "level") {
+      if (value) now.set("l", String(value));
+      else now.delete("l");
+    }
+  }
+  return [...now].map(([k, v]) => `${k}:${v}`).join(";");
+}
+
+function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
+  for (const part of zoom.split(";")) {
+    const range = /^([xy])(\d*):(.+)~(.+)$/.exec(part);
+    if (range) {
+      const axis = layout[`${range[1]}axis${range[2]}`];
+      const ends = [range[3], range[4]].map((t) => (Number.isFinite(Number(t)) ? Number(t) : t));
+      if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = { ...axis, range: ends, autorange: false };
+    } else if (part.startsWith("l:")) {
+      for (const trace of data) if (["icicle", "treemap", "sunburst"].includes(trace["type"] as string)) trace["level"] = part.slice(2);
+    }
+  }
+}
+
+/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
+export function legendOf(s: FigureSection): { name: string; color: string; symbol: string; hatched: boolean }[] {
+  if (s.figure.layout?.["showlegend"] !== true) return [];
+  const seen = new Map<string, { name: string; color: string; symbol: string; hatched: boolean }>();
+  for (const trace of s.figure.data ?? []) {
+    const name = trace["name"];
+    if (typeof name !== "string" || !name || trace["showlegend"] === false || seen.has(name)) continue;
+    const marker = (trace["marker"] ?? {}) as Plain;
+    const line = (trace["line"] ?? {}) as Plain;
+    const color = [marker["color"], line["color"], trace["fillcolor"]].find((c) => typeof c === "string") as string | undefined;
+    const symbol = typeof marker["symbol"] === "string" ? marker["symbol"] : "";
+    if (color) seen.set(name, { name, color, symbol: symbol.replace(/-open$/, ""), hatched: isPlain(marker["pattern"]) });
+  }
+  return [...seen.values()];
+}

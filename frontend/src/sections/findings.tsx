@@ -1,0 +1,45 @@
+// Recommendations, largest saving first: length is severity, the colour says what is removed.
+import type { JSX } from "preact";
+import type { Finding, FindingsSection } from "../api/types";
+import { human, humanParts, MINUS, NARROW } from "../units";
+import { ReportLink } from "../ui/link";
+import { Copy } from "../ui/copy";
+import { Text } from "../ui/text";
+import { paint } from "../ui/theme";
+
+export const findingsSubtitle = (s: FindingsSection): string =>
+  s.subtitle ?? (typeof s.combined_ns === "number" && s.findings.length > 1 ? `at most; savings overlap, ${human(s.combined_ns, "ns")} together` : s.findings.length ? "saving per step, at most; savings can overlap" : "");
+
+export function Findings({ s }: { s: FindingsSection }): JSX.Element {
+  const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
+  if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "Nothing stands out here."} /></p>;
+  return (
+    <ol class="findings">
+      {s.findings.map((f) => <One f={f} largest={largest} />)}
+    </ol>
+  );
+}
+
+function One({ f, largest }: { f: Finding; largest: number }): JSX.Element {
+  const saving = f.saving_ns ?? null;
+  const parts = humanParts(saving, "ns");
+  return (
+    <li class="finding" data-rule={f.rule}>
+      <div class="finding-left">
+        <div class="saving" data-tip={saving === null ? "What this saves cannot be said from this recording." : "at most, per step"}>
+          {saving === null ? "—" : <>{MINUS}{parts.text}<span class="unit">{NARROW}{parts.unit}</span></>}
+        </div>
+        <div class="track thin"><span style={{ width: saving === null ? "0" : `max(1.5px, ${(saving / largest) * 100}%)`, background: paint(f.color) }} /></div>
+        {typeof f.share === "number" && <div class="tile-note">{human(f.share, "ratio")} of step</div>}
+      </div>
+      <div class="finding-right">
+        <h3>{f.candidate && <span class="tag">Candidate</span>}<Text text={f.title} /></h3>
+        <p><Text text={f.evidence} /></p>
+        <div class="finding-foot">
+          {f.fix && <Copy class="fix" what="the fix" text={() => f.fix!} label={`Copy: ${f.fix}`}><code>{f.fix}</code></Copy>}
+          {f.link && <ReportLink link={f.link} fallback="Evidence" />}
+        </div>
+      </div>
+    </li>
+  );
+}

@@ -1,0 +1,135 @@
+// A section in its card: heading, links, and one of the five kinds; a broken one says so in its place and leaves the rest.
+import { Component, type ComponentChildren, type JSX } from "preact";
+import type { FigureSection, Report, Section, TableSection } from "../api/types";
+import { changeTable, tableOf } from "../state/view";
+import { narrow } from "../ui/width";
+import { Notice } from "../ui/controls";
+import { Copy } from "../ui/copy";
+import { download } from "../ui/download";
+import { Icon } from "../ui/icons";
+import { ReportLink } from "../ui/link";
+import { Popover } from "../ui/popover";
+import { Text } from "../ui/text";
+import { CardMark, Facts } from "./facts";
+import { Findings, findingsSubtitle } from "./findings";
+import { Figure, saveFigure } from "./figure/figure";
+import { Timeline } from "./timeline";
+import { Chips, ColumnChooser, FindField } from "./table/tools";
+import { csvOf } from "./table/csv";
+import { laid } from "./table/columns";
+import { countText, findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
+
+const FIND_FROM = 8;
+
+class Guard extends Component<{ title: string; children: ComponentChildren }, { error: Error | null }> {
+  override state: { error: Error | null } = { error: null };
+  static override getDerivedStateFromError(error: Error): { error: Error } {
+    return { error };
+  }
+  render(): ComponentChildren {
+    return this.state.error ? <Broken title={this.props.title} why={this.state.error.message} /> : this.props.children;
+  }
+}
+
+export function Broken({ title, why }: { title: string; why: string }): JSX.Element {
+  return (
+    <Notice notice={{ level: "error", text: `**${title}** could not be shown: ${why} The rest of the page works.` }}>
+      <Copy class="text-button" what="the details" text={() => `${title}: ${why}`}>Copy details</Copy>
+    </Notice>
+  );
+}
+
+interface CardProps {
+  section: Section;
+  report: Report;
+  lead: string;
+}
+
+export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
+  const span = Math.max(2, Math.min(12, section.span ?? 12));
+  const first = report.sections.find((s) => s.kind === "table");
+  const headline = section.weight === "headline" || (section.kind === "facts" && section.style === "equation");
+  const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
+  const titled = section.title && !(section.kind === "facts" && headline);
+  return (
+    <section class={`card span-${span} ${kind} ${headline ? "is-headline" : ""}`} id={`s-${section.id}`} data-section={section.id} aria-label={section.title || undefined}>
+      <Guard title={section.title}>
+        {titled && <Heading section={section} main={section === first} />}
+        {section.error ? <Broken title={section.title} why={section.error} /> : <Body section={section} report={report} lead={lead} main={section === first} />}
+      </Guard>
+    </section>
+  );
+}
+
+function Body({ section, report, lead, main }: CardProps & { main: boolean }): JSX.Element {
+  switch (section.kind) {
+    case "facts": return <Facts s={section} lead={lead} />;
+    case "findings": return <Findings s={section} />;
+    case "timeline": return <Timeline s={section} />;
+    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} />;
+    case "figure": {
+      const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
+      return <Figure s={section} table={table} main={table === report.sections.find((s) => s.kind === "table")} />;
+    }
+  }
+}
+
+function Heading({ section, main }: { section: Section; main: boolean }): JSX.Element {
+  const subtitle = section.kind === "findings" ? findingsSubtitle(section) : section.subtitle;
+  return (
+    <div class="card-head">
+      <div class="card-title">
+        {section.kind === "facts" && <CardMark s={section} />}
+        <h2>{section.title}</h2>
+        {section.kind === "table" && <span class="count">{countText(shownOf(section, main))}</span>}
+        {subtitle && <span class="subtitle"><Text text={subtitle} /></span>}
+      </div>
+      <div class="card-tools">
+        {section.kind === "table" && <TableTools s={section} main={main} />}
+        {section.kind === "figure" && <FigureTools s={section} />}
+        {section.links?.map((link) => <ReportLink link={link} />)}
+      </div>
+    </div>
+  );
+}
+
+function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Element {
+  const state = tableOf(s.id);
+  const find = findOf(s, main);
+  const count = shownOf(s, main).of;
+  return (
+    <>
+      <Chips s={s} state={state} />
+      {(count >= FIND_FROM || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
+      {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
+      {s.columns.length > 3 && <ColumnChooser s={s} state={state} narrow={narrow.value} />}
+      <button type="button" class="text-button accent" data-tip="The shown rows and columns, in base units" onClick={() => saveTable(s, main)}>CSV</button>
+    </>
+  );
+}
+
+/** The shown rows and columns as a file. */
+export function saveTable(s: TableSection, main: boolean): void {
+  laid(s);
+  download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
+}
+
+function FigureTools({ s }: { s: FigureSection }): JSX.Element {
+  const jump = (): void => {
+    const card = document.getElementById(`s-${s.table}`);
+    card?.scrollIntoView({ block: "start", behavior: "smooth" });
+    card?.querySelector<HTMLElement>(".table-scroll")?.focus({ preventScroll: true });
+  };
+  return (
+    <>
+      {s.table && <button type="button" class="text-button accent" data-tip="The same numbers as a table" onClick={jump}>Table</button>}
+      <Popover label={`Save ${s.title} as a picture`} class="text-button" align="right" button={<Icon name="image" size={14} />}>
+        {(close) => (
+          <div class="list">
+            {(["png", "svg"] as const).map((format) => <button type="button" class="option" onClick={() => { void saveFigure(s, format, s.title); close(); }}>{format.toUpperCase()}</button>)}
+          </div>
+        )}
+      </Popover>
+    </>
+  );
+}

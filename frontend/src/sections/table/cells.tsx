@@ -1,0 +1,136 @@
+// One cell of a table, by the way its column is shown.
+import type { ComponentChildren, JSX } from "preact";
+import type { Column, Link, Mark, Scalar, TableSection } from "../../api/types";
+import { linkView } from "../../state/view";
+import { exact, inColumn, human } from "../../units";
+import { Icon, Mark as Shape } from "../../ui/icons";
+import { To } from "../../ui/link";
+import { Middle } from "../../ui/text";
+import { MARKS, paint, PALE } from "../../ui/theme";
+import { Marked, whyText } from "../value";
+import { shapeText, type Laid } from "./columns";
+import { cell, type Row } from "./model";
+
+interface CellProps {
+  s: TableSection;
+  laid: Laid;
+  row: Row;
+  onToggle?: (row: Row) => void;
+}
+
+export function Cell({ s, laid, row, onToggle }: CellProps): JSX.Element {
+  const c = laid.column;
+  const at = String(row.index);
+  const value = cell(s, c.name, row.index);
+  const mark = s.marks?.[c.name]?.[at];
+  const link = s.cell_links?.[c.name]?.[at];
+  if (c.show === "tree") return <TreeCell s={s} c={c} row={row} value={value} link={link} {...(onToggle && { onToggle })} />;
+  return <Linked link={link}><Content s={s} laid={laid} index={row.index} value={value} mark={mark} /></Linked>;
+}
+
+/** The same cell in the total row, where values come from `total`. */
+export function TotalCell({ s, laid }: { s: TableSection; laid: Laid }): JSX.Element | null {
+  const value = s.total?.[laid.column.name];
+  if (value === undefined) return null;
+  if (value === null && !laid.numeric) return null;
+  return <Content s={s} laid={laid} index={-1} value={value} mark={s.marks?.[laid.column.name]?.["total"]} />;
+}
+
+const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <To view={linkView(link)} class="cell-link" tip={link.label || undefined}>{children}</To> : <>{children}</>);
+
+function Content({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: Scalar; mark: Mark | undefined }): JSX.Element {
+  const c = laid.column;
+  if (value === null) return <Unknown c={c} mark={mark} />;
+  if (laid.numeric && typeof value === "number") return <Numeric s={s} laid={laid} index={index} value={value} mark={mark} />;
+  const text = String(value);
+  if (index < 0) return <span class="ellipsis">{text}</span>;
+  switch (c.show) {
+    case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
+    case "code": return <span class="mono"><Middle text={text} /></span>;
+    case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
+    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || "other")} />;
+    default: return <Marked mark={mark}><span class="ellipsis" data-tip={whyText(mark) || (text.length > 24 ? text : undefined)}>{text}</span></Marked>;
+  }
+}
+
+function Unknown({ c, mark }: { c: Column; mark: Mark | undefined }): JSX.Element {
+  const reason = (mark && (mark.why || whyText(mark))) || c.missing || "";
+  return <span class="unknown" data-tip={reason || undefined} aria-label={reason ? `unknown: ${reason}` : "unknown"}>—</span>;
+}
+
+function Numeric({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: number; mark: Mark | undefined }): JSX.Element {
+  const c = laid.column;
+  const tip = [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n");
+  const figure = <span class="num" data-tip={tip}><Marked mark={mark}>{inColumn(value, laid.scale)}</Marked></span>;
+  if (index < 0 && c.show !== "efficiency") return figure;
+  if (c.show === "bar") {
+    const member = (c.color_by && cell(s, c.color_by, index)) || c.color || "bar-ink";
+    return <div class="with-bar"><Bar parts={[[String(member), value]]} full={laid.full} />{figure}</div>;
+  }
+  if (c.show === "stack") {
+    const parts = (c.parts ?? []).map((p, i): [string, number] => [c.part_colors?.[i] ?? "other", Number(cell(s, p, index)) || 0]);
+    const label = (c.parts ?? []).map((p, i) => `${s.columns.find((k) => k.name === p)?.label ?? p}: ${human(parts[i]![1], c.unit)}`).join("\n");
+    return <div class="with-bar"><Bar parts={parts} full={laid.full} tip={label} />{figure}</div>;
+  }
+  if (c.show === "efficiency") {
+    return (
+      <div class="with-bar">
+        <div class="bar-room"><div class="eff"><span style={{ width: `${Math.min(100, Math.max(0, value * 100))}%` }} /></div></div>
+        {figure}
+      </div>
+    );
+  }
+  return figure;
+}
+
+function Bar({ parts, full, tip }: { parts: [string, number][]; full: number; tip?: string }): JSX.Element {
+  return (
+    <div class="bar-room" data-tip={tip}>
+      <div class="cellbar">
+        {parts.filter(([, v]) => v > 0).map(([member, v]) => (
+          <span class={PALE.has(member) ? "pale" : ""} style={{ width: full > 0 ? `max(1.5px, ${Math.min(100, (v / full) * 100)}%)` : "0", background: paint(member) }} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "triangle-up"], memory: ["bound-memory", "bar"] };
+
+export function Badge({ text }: { text: string }): JSX.Element {
+  const bound = BADGE[text];
+  const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : undefined;
+  const shape = bound?.[1] ?? MARKS[text];
+  return (
+    <span class={`badge ${bound ? "bound" : ""}`} style={bound ? { color, borderColor: `color-mix(in srgb, ${color} 42%, transparent)` } : undefined}>
+      {shape && color && <Shape shape={shape} color={color} />}
+      {text}
+    </span>
+  );
+}
+
+const SymbolName = ({ name, member }: { name: string; member: string }): JSX.Element => (
+  <span class="symbol" aria-label={`${name}, ${member}`}>
+    <Shape shape={MARKS[member] ?? "circle"} color={paint(member)} />
+    <span class="mono"><Middle text={name} tip={`${name}\n${member}`} /></span>
+  </span>
+);
+
+function TreeCell({ s, c, row, value, link, onToggle }: { s: TableSection; c: Column; row: Row; value: Scalar; link: Link | undefined; onToggle?: (row: Row) => void }): JSX.Element {
+  const text = String(value ?? "");
+  const merged = /^(.*?)\s+(\d+)×$/.exec(text);
+  const name = merged ? merged[1]! : text;
+  const self = text.startsWith("self:") || row.last;
+  return (
+    <div class="tree-cell">
+      {Array.from({ length: row.depth }, () => <span class="guide" />)}
+      {row.branch ? (
+        <button type="button" class={`caret ${row.open ? "open" : ""}`} tabIndex={-1} aria-label={row.open ? "Close" : "Open"} onClick={(e) => { e.stopPropagation(); onToggle?.(row); }}>
+          <Icon name="right" size={14} />
+        </button>
+      ) : <span class="caret" />}
+      <Linked link={link}><span class={self ? "quiet" : "mono"}>{c.color_by ? <SymbolName name={name} member={String(cell(s, c.color_by, row.index) ?? "other")} /> : <Middle text={name} />}</span></Linked>
+      {merged && <span class="badge">{merged[2]}×</span>}
+    </div>
+  );
+}

@@ -1,0 +1,94 @@
+// How the columns of a table are set: which are shown, one unit and one count of decimals each, the room they need.
+import type { Column, TableSection } from "../../api/types";
+import type { TableState } from "../../state/codec";
+import { columnScale, inColumn, type ColumnScale } from "../../units";
+import { cell, rowCount, textual } from "./model";
+
+export interface Laid {
+  column: Column;
+  scale: ColumnScale;
+  heading: string;
+  numeric: boolean;
+  /** the value at which an in-cell bar is full */
+  full: number;
+  width: number;
+}
+
+const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
+const SAMPLE = 400;
+const MONO = 7.25;
+const SANS = 6.9;
+
+export const hasBar = (c: Column): boolean => (c.show ?? "number") in BAR;
+
+/** Is the column shown at this width, with what the reader chose? */
+export function isShown(c: Column, state: TableState, narrow: boolean): boolean {
+  const own = state.columns[c.name];
+  if (own !== undefined) return own;
+  const rank = c.rank ?? 1;
+  return rank === 1 || (rank === 2 && !narrow);
+}
+
+const cache = new WeakMap<TableSection, Map<string, Laid>>();
+
+/** The layout of a section's columns; computed once per section. */
+export function laid(s: TableSection): Map<string, Laid> {
+  const known = cache.get(s);
+  if (known) return known;
+  const out = new Map(s.columns.map((c) => [c.name, lay(s, c)]));
+  cache.set(s, out);
+  return out;
+}
+
+function lay(s: TableSection, c: Column): Laid {
+  const values = s.data[c.name] ?? [];
+  const show = c.show ?? "number";
+  const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
+  const numbers = values.filter((v): v is number => typeof v === "number");
+  const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
+  const total = s.total?.[c.name];
+  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit);
+  let full = 0;
+  for (const v of numbers) if (v > full) full = v;
+  if (show === "stack" && c.parts?.length) {
+    for (let i = 0; i < rowCount(s); i++) {
+      const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
+      if (sum > full) full = sum;
+    }
+  }
+  const heading = scale.name && numeric ? `${c.label}, ${scale.name}` : c.label;
+  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, heading) };
+}
+
+/** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
+function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolean, heading: string): number {
+  const values = s.data[c.name] ?? [];
+  const show = c.show ?? "number";
+  const mono = ["code", "symbol", "tree", "shapes"].includes(show);
+  const stride = Math.max(1, Math.floor(values.length / SAMPLE));
+  const lengths: number[] = [];
+  for (let i = 0; i < values.length; i += stride) {
+    const v = values[i];
+    if (v === null || v === undefined) lengths.push(1);
+    else if (typeof v === "number" && numeric) lengths.push(inColumn(v, scale).length);
+    else lengths.push(show === "shapes" ? shapeText(String(v)).length : String(v).length);
+  }
+  const total = s.total?.[c.name];
+  if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
+  lengths.sort((a, b) => a - b);
+  const typical = lengths[Math.floor((lengths.length - 1) * 0.97)] ?? 1;
+  const head = heading.length * 6.4 + 24 + (hasBar(c) ? 0 : 4);
+  if (numeric) return Math.max(head, typical * SANS + 24 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
+  const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
+  const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
+  return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+}
+
+/** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */
+export function shapeText(text: string): string {
+  const trimmed = text.trim();
+  if (!/^[[(]/.test(trimmed)) return text;
+  const inner = /^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed;
+  const groups = [...inner.matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1]!.split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
+  return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
+}

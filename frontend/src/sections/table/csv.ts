@@ -1,0 +1,23 @@
+// The shown rows and columns as CSV in base units: the same numbers as on the page, every digit, no unit scaling.
+import type { Column, Scalar, TableSection } from "../../api/types";
+import { cell, type Row } from "./model";
+
+/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe. */
+export function csvField(value: Scalar): string {
+  if (value === null) return "";
+  if (typeof value !== "string") return String(value);
+  const text = /^[=+@\t\r-]/.test(value) ? `'${value}` : value;
+  return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}
+
+export function csvOf(s: TableSection, columns: readonly Column[], rows: readonly Row[]): string {
+  const lines = [columns.map((c) => csvField(c.name)).join(",")];
+  for (const row of rows) lines.push(columns.map((c) => csvField(cell(s, c.name, row.index))).join(","));
+  return lines.join("\r\n") + "\r\n";
+}
+
+/** One row for the clipboard: names and values in base units, tab separated, two lines. */
+export function rowText(s: TableSection, columns: readonly Column[], index: number): string {
+  const clean = (value: Scalar): string => String(value ?? "").replace(/[\t\n\r]+/g, " ");
+  return columns.map((c) => c.name).join("\t") + "\n" + columns.map((c) => clean(cell(s, c.name, index))).join("\t");
+}

@@ -1,0 +1,246 @@
+// Rows of a table section in the order and choice of a TableState: sorting, filters and trees by @tanstack/table-core, nothing drawn.
+import {
+  createTable, getCoreRowModel, getExpandedRowModel, getFilteredRowModel, getSortedRowModel,
+  type ColumnDef, type Row as EngineRow, type Table,
+} from "@tanstack/table-core";
+import type { Column, Scalar, TableSection } from "../../api/types";
+import type { TableState } from "../../state/codec";
+
+/** A row to draw: `index` into the section's data, `key` in links and figures, `id` in the tree. */
+export interface Row {
+  index: number;
+  key: string;
+  id: string;
+  depth: number;
+  branch: boolean;
+  open: boolean;
+  last: boolean;
+}
+
+export interface Shown {
+  rows: Row[];
+  /** rows that pass the filters, opened or not */
+  count: number;
+  /** all rows there are */
+  of: number;
+  filtered: boolean;
+}
+
+interface Engine {
+  table: Table<number>;
+  size: number;
+  roots: number[];
+  children: Map<number, number[]>;
+  last: number[];
+  defaultOpen: Set<string>;
+  words: string[] | null;
+}
+
+const TEXTUAL = new Set(["text", "code", "symbol", "tree", "shapes", "badge"]);
+const AUTO_OPEN = 24;
+const engines = new WeakMap<TableSection, Engine>();
+
+export const cell = (s: TableSection, column: string, index: number): Scalar => s.data[column]?.[index] ?? null;
+export const rowCount = (s: TableSection): number => Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+export const keyOf = (s: TableSection, index: number): string => (s.key ? String(cell(s, s.key, index) ?? "") : String(index));
+export const idOf = (s: TableSection, index: number): string => (s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index));
+export const textual = (c: Column): boolean => TEXTUAL.has(c.show ?? "number");
+
+/** The order a table is in: the reader's, else the section's. */
+export function sortOf(s: TableSection, state: TableState): { column: string; descending: boolean } | null {
+  if (state.sort && s.columns.some((c) => c.name === state.sort!.column)) return state.sort;
+  return s.sort ? { column: s.sort.column, descending: s.sort.descending ?? true } : null;
+}
+
+/** The rows to draw, in order, for a state and the text that filters. */
+export function shownRows(s: TableSection, state: TableState, find: string): Shown {
+  const engine = engineOf(s);
+  const needle = find.trim().toLowerCase();
+  const keep = Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]);
+  const filtered = needle !== "" || keep.length > 0;
+  const sort = sortOf(s, state);
+  engine.table.setOptions((before) => ({
+    ...before,
+    state: {
+      ...before.state,
+      sorting: sort ? [{ id: sort.column, desc: sort.descending }] : [],
+      globalFilter: needle,
+      columnFilters: keep.map(([id, value]) => ({ id, value })),
+      expanded: filtered && s.tree ? true : openedIds(s, engine, state),
+    },
+  }));
+  const model = engine.table.getExpandedRowModel().rows;
+  const rows = model.map((row) => drawn(s, row, false));
+  const passes = engine.last.filter((index) => matches(s, engine, index, needle) && keep.every(([c, values]) => values.includes(String(cell(s, c, index)))));
+  for (const index of passes) rows.push({ index, key: keyOf(s, index), id: idOf(s, index), depth: 0, branch: false, open: false, last: true });
+  const count = engine.table.getFilteredRowModel().flatRows.length + passes.length;
+  return { rows, count: Math.min(count, engine.size), of: engine.size + (s.truncated ?? 0), filtered };
+}
+
+/** Ids below and with `id`, for opening all of it. */
+export function below(s: TableSection, index: number): string[] {
+  const { children } = engineOf(s);
+  const out: string[] = [];
+  const todo = [index];
+  while (todo.length) {
+    const at = todo.pop()!;
+    const inner = children.get(at) ?? [];
+    if (inner.length) out.push(idOf(s, at));
+    todo.push(...inner);
+  }
+  return out;
+}
+
+/** The tree state after opening or closing `ids`. */
+export function withOpen(s: TableSection, state: TableState, ids: readonly string[], open: boolean): TableState["opened"] {
+  const engine = engineOf(s);
+  const base = state.opened.base;
+  const toggled = new Set(state.opened.ids);
+  for (const id of ids) {
+    const natural = base === "a" || (base === "d" && engine.defaultOpen.has(id));
+    if (natural === open) toggled.delete(id);
+    else toggled.add(id);
+  }
+  return { base, ids: [...toggled] };
+}
+
+/** Makes every ancestor of the row with that key visible; the ids to open, empty if it already is. */
+export function pathTo(s: TableSection, key: string): string[] {
+  if (!s.tree) return [];
+  const engine = engineOf(s);
+  const parent = new Map<number, number>();
+  for (const [p, inner] of engine.children) for (const c of inner) parent.set(c, p);
+  let at = -1;
+  for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) { at = i; break; }
+  const out: string[] = [];
+  while (at >= 0 && parent.has(at)) {
+    at = parent.get(at)!;
+    out.push(idOf(s, at));
+  }
+  return out;
+}
+
+/** The values of a column with how often each stands there, most frequent first. */
+export function valueCounts(s: TableSection, column: string): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const value of s.data[column] ?? []) if (value !== null) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+}
+
+function drawn(s: TableSection, row: EngineRow<number>, last: boolean): Row {
+  const branch = row.subRows.length > 0;
+  return { index: row.original, key: keyOf(s, row.original), id: row.id, depth: row.depth, branch, open: branch && row.getIsExpanded(), last };
+}
+
+function openedIds(s: TableSection, engine: Engine, state: TableState): Record<string, boolean> {
+  if (!s.tree) return {};
+  const { base, ids } = state.opened;
+  const toggled = new Set(ids);
+  const out: Record<string, boolean> = {};
+  for (const index of engine.children.keys()) {
+    const id = idOf(s, index);
+    const natural = base === "a" || (base === "d" && engine.defaultOpen.has(id));
+    if (natural !== toggled.has(id)) out[id] = true;
+  }
+  return out;
+}
+
+function matches(s: TableSection, engine: Engine, index: number, needle: string): boolean {
+  if (!needle) return true;
+  engine.words ??= Array.from({ length: engine.size }, () => "");
+  const known = engine.words[index];
+  const text = known || s.columns.filter(textual).map((c) => String(cell(s, c.name, index) ?? "")).join("\u0001").toLowerCase() + "\u0001";
+  if (!known) engine.words[index] = text;
+  return text.includes(needle) || needle.split(/\s+/).every((word) => text.includes(word));
+}
+
+function engineOf(s: TableSection): Engine {
+  const found = engines.get(s);
+  if (found) return found;
+  const size = rowCount(s);
+  const lastKeys = new Set(s.last ?? []);
+  const { roots, children } = family(s, size);
+  const last = lastKeys.size ? roots.filter((i) => lastKeys.has(keyOf(s, i))) : [];
+  const inside = last.length ? roots.filter((i) => !last.includes(i)) : roots;
+  const engine: Engine = { size, roots: inside, children, last, words: null, defaultOpen: autoOpen(s, inside, children), table: undefined as unknown as Table<number> };
+  const columns: ColumnDef<number>[] = s.columns.map((c) => ({
+    id: c.name,
+    accessorFn: (index: number) => cell(s, c.name, index) ?? undefined,
+    sortUndefined: "last",
+    sortingFn: textual(c) ? "alphanumeric" : "basic",
+    filterFn: (row, id, values: string[]) => values.includes(String(cell(s, id, row.original))),
+  }));
+  engine.table = createTable<number>({
+    data: inside,
+    columns,
+    getSubRows: (index) => children.get(index),
+    getRowId: (index) => idOf(s, index),
+    getCoreRowModel: getCoreRowModel(),
+    getFilteredRowModel: getFilteredRowModel(),
+    getSortedRowModel: getSortedRowModel(),
+    getExpandedRowModel: getExpandedRowModel(),
+    filterFromLeafRows: true,
+    globalFilterFn: (row, _id, needle: string) => matches(s, engine, row.original, needle),
+    getColumnCanGlobalFilter: (column) => column.id === s.columns[0]?.name,
+    onStateChange: () => undefined,
+    renderFallbackValue: null,
+    state: {},
+  });
+  engine.table.setOptions((before) => ({ ...before, state: { ...engine.table.initialState } }));
+  engines.set(s, engine);
+  return engine;
+}
+
+/** Roots and children in the order of the data. A parent that is not there makes its row a root; a cycle is cut the same way. */
+function family(s: TableSection, size: number): { roots: number[]; children: Map<number, number[]> } {
+  const children = new Map<number, number[]>();
+  if (!s.tree) return { roots: Array.from({ length: size }, (_, i) => i), children };
+  const at = new Map<string, number>();
+  for (let i = 0; i < size; i++) at.set(idOf(s, i), i);
+  const parents = Array.from({ length: size }, (_, i) => {
+    const parent = cell(s, s.tree!.parent, i);
+    const p = parent === null ? undefined : at.get(String(parent));
+    return p === undefined || p === i ? -1 : p;
+  });
+  const safe = new Uint8Array(size);
+  for (let i = 0; i < size; i++) {
+    const path: number[] = [];
+    const on = new Set<number>();
+    let k = i;
+    while (k >= 0 && !safe[k] && !on.has(k)) {
+      path.push(k);
+      on.add(k);
+      k = parents[k]!;
+    }
+    if (k >= 0 && on.has(k)) parents[k] = -1;
+    for (const p of path) safe[p] = 1;
+  }
+  const roots: number[] = [];
+  parents.forEach((p, i) => {
+    if (p < 0) roots.push(i);
+    else if (children.has(p)) children.get(p)!.push(i);
+    else children.set(p, [i]);
+  });
+  return { roots, children };
+}
+
+/** Opens the heaviest rows first while the table stays short enough to see at once. */
+function autoOpen(s: TableSection, roots: number[], children: Map<number, number[]>): Set<string> {
+  const open = new Set<string>();
+  if (!s.tree) return open;
+  const by = s.sort?.column ?? s.columns.find((c) => !textual(c))?.name ?? "";
+  const weight = (i: number): number => Number(cell(s, by, i) ?? 0) || 0;
+  let visible = roots.length;
+  const fringe = roots.filter((i) => children.has(i));
+  const heaviest = Math.max(0, ...roots.map(weight));
+  while (fringe.length) {
+    fringe.sort((a, b) => weight(a) - weight(b));
+    const at = fringe.pop()!;
+    const inner = children.get(at)!;
+    if (visible + inner.length > AUTO_OPEN || weight(at) < heaviest * 0.04) continue;
+    open.add(idOf(s, at));
+    visible += inner.length;
+    fringe.push(...inner.filter((i) => children.has(i)));
+  }
+  return open;
+}

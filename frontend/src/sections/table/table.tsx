@@ -1,0 +1,180 @@
+// A table: heading with units, total first, rows that scroll by themselves when there are many, the outside rows last.
+import type { JSX } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { TableSection } from "../../api/types";
+import { change, changeTable, go, linkView, tableOf, view } from "../../state/view";
+import { number } from "../../units";
+import { copyText } from "../../ui/copy";
+import { Icon } from "../../ui/icons";
+import { Text } from "../../ui/text";
+import { narrow } from "../../ui/width";
+import { Cell, TotalCell } from "./cells";
+import { hasBar, isShown, laid, type Laid } from "./columns";
+import { rowText } from "./csv";
+import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
+import { useRows } from "./virtual";
+
+const ROW = 30;
+const SCROLL_FROM = 60;
+
+/** The filter text of a table: the page's `find` belongs to its first table. */
+export const findOf = (s: TableSection, main: boolean): string => (main ? view.value.find : tableOf(s.id).find);
+
+export function setFind(s: TableSection, main: boolean, text: string): void {
+  if (main) change({ find: text }, "replace");
+  else changeTable(s.id, { find: text }, "replace");
+}
+
+export const shownColumns = (s: TableSection): Laid[] => {
+  const state = tableOf(s.id);
+  const all = laid(s);
+  return s.columns.filter((c, i) => i === 0 || isShown(c, state, narrow.value)).map((c) => all.get(c.name)!);
+};
+
+export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main));
+
+/** `32 of 74`, or the plain count. */
+export function countText(shown: Shown): string {
+  return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
+}
+
+export function TableView({ s, main, shown }: { s: TableSection; main: boolean; shown: Shown }): JSX.Element {
+  const state = tableOf(s.id);
+  const columns = shownColumns(s);
+  const scroller = useRef<HTMLDivElement>(null);
+  const [cursor, setCursor] = useState(-1);
+  const [copied, setCopied] = useState(false);
+  const chosenElsewhere = useRef(false);
+  const tree = !!s.tree;
+  const windowed = shown.rows.length > SCROLL_FROM;
+  const rows = useRows(shown.rows.length, ROW, windowed, scroller);
+  const sort = sortOf(s, state);
+  const at = Math.min(cursor, shown.rows.length - 1);
+
+  const selected = useMemo(() => (state.row ? shown.rows.findIndex((r) => r.key === state.row) : -1), [shown, state.row]);
+  useEffect(() => {
+    if (!state.row || chosenElsewhere.current) {
+      chosenElsewhere.current = false;
+      return;
+    }
+    if (selected >= 0) rows.scrollTo(selected);
+    else {
+      const path = pathTo(s, state.row);
+      if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
+    }
+  }, [state.row, selected >= 0]);
+  useLayoutEffect(() => { if (windowed && at >= 0) rows.scrollTo(at); else if (at >= 0) rows.scrollTo(at); }, [at]);
+
+  const select = (row: Row): void => {
+    chosenElsewhere.current = true;
+    changeTable(s.id, { row: row.key === state.row ? "" : row.key }, "quiet");
+  };
+  const toggle = (row: Row, open = !row.open): void => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
+  const order = (column: string): void => {
+    const descending = sort?.column === column ? !sort.descending : laid(s).get(column)!.numeric;
+    const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
+    changeTable(s.id, { sort: natural ? null : { column, descending } }, "quiet");
+  };
+  const keys = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const row = shown.rows[at];
+    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 600) / ROW) - 2);
+    const moves: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: shown.rows.length - 1, PageDown: at + page, PageUp: at - page };
+    const move = moves[event.key];
+    if (move !== undefined) setCursor(Math.max(0, Math.min(shown.rows.length - 1, move)));
+    else if (event.key === "ArrowRight" && tree && row) {
+      if (row.branch && !row.open) toggle(row, true);
+      else if (row.branch) setCursor(at + 1);
+      else return;
+    } else if (event.key === "ArrowLeft" && tree && row) {
+      if (row.open) toggle(row, false);
+      else {
+        let up = at - 1;
+        while (up >= 0 && shown.rows[up]!.depth >= row.depth) up--;
+        if (up < 0) return;
+        setCursor(up);
+      }
+    } else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, row.index), true) : { base: "a", ids: [] } }, "quiet");
+    else if (event.key === "Enter" && row) {
+      const link = s.row_links?.[String(row.index)];
+      if (link) go(linkView(link), "push");
+      else select(row);
+    } else if (event.key === "Escape" && (state.row || at >= 0)) {
+      setCursor(-1);
+      if (state.row) changeTable(s.id, { row: "" }, "quiet");
+    } else if (event.key === "c" && row) {
+      void copyText(rowText(s, columns.map((c) => c.column), row.index), "the row").then((ok) => {
+        setCopied(ok);
+        window.setTimeout(() => setCopied(false), 1500);
+      });
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const least = columns.reduce((sum, c) => sum + c.width, 0);
+  const id = (index: number): string => `${s.id}-row-${index}`;
+  return (
+    <>
+      <div
+        class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="region" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
+        onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
+      >
+        <table class="table" role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={{ minWidth: `${Math.round(least)}px` }}>
+          <colgroup>{columns.map((c) => <col style={{ width: `${Math.round(c.width)}px` }} />)}</colgroup>
+          <thead>
+            <tr>
+              {columns.map((c) => (
+                <th
+                  scope="col" class={`${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`}
+                  aria-sort={sort?.column === c.column.name ? (sort.descending ? "descending" : "ascending") : "none"}
+                >
+                  <button type="button" onClick={() => order(c.column.name)} data-tip={c.column.doc || undefined}>
+                    {c.heading}
+                    {sort?.column === c.column.name && <span class="arrow" aria-hidden="true">{sort.descending ? "↓" : "↑"}</span>}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {s.total && !shown.filtered && (
+              <tr class="total">{columns.map((c) => <td class={cellClass(c)}><TotalCell s={s} laid={c} /></td>)}</tr>
+            )}
+            {rows.before > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.before}px` }} /></tr>}
+            {rows.items.map(({ index }) => {
+              const row = shown.rows[index];
+              if (!row) return null;
+              return (
+                <tr
+                  key={row.id} id={id(index)} data-at={index} data-key={row.key} aria-rowindex={index + 2}
+                  class={`${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`}
+                  aria-selected={row.key === state.row} aria-level={tree ? row.depth + 1 : undefined} aria-expanded={tree && row.branch ? row.open : undefined}
+                  onClick={() => { if (!window.getSelection()?.toString()) { setCursor(index); select(row); } }}
+                  onDblClick={() => { const link = s.row_links?.[String(row.index)]; if (link) go(linkView(link), "push"); }}
+                >
+                  {columns.map((c) => <td class={cellClass(c)}><Cell s={s} laid={c} row={row} onToggle={toggle} /></td>)}
+                </tr>
+              );
+            })}
+            {rows.after > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.after}px` }} /></tr>}
+          </tbody>
+        </table>
+        {!shown.rows.length && (
+          <p class="section-empty">
+            {shown.filtered ? <>Nothing passes the filters. <button type="button" class="link" onClick={() => { setFind(s, main, ""); changeTable(s.id, { keep: {} }, "quiet"); }}>Clear them</button></> : <Text text={s.empty || "No rows."} />}
+          </p>
+        )}
+      </div>
+      {(s.footer || tree || s.row_links || shown.rows.length > 8) && (
+        <div class="table-foot">
+          <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? "→ open, ← close, * open all below, C copies the row" : `↑ ↓ move, Enter ${s.row_links ? "opens" : "selects"}, C copies the row`}</span>
+          {s.footer && <span class="definition"><Text text={s.footer} /></span>}
+          {!!s.truncated && <span class="definition">{number(s.truncated, 0)} more rows were left out.</span>}
+        </div>
+      )}
+    </>
+  );
+}
+
+const cellClass = (c: Laid): string => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;

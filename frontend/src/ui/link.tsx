@@ -1,0 +1,34 @@
+// A link is a view: a real address that opens in a new tab, and a push when clicked here.
+import type { ComponentChildren, JSX } from "preact";
+import type { View } from "../state/codec";
+import type { Link } from "../api/types";
+import { addressOf, go, linkView } from "../state/view";
+
+interface ToProps {
+  view: View;
+  class?: string;
+  tip?: string;
+  label?: string;
+  current?: boolean;
+  onGo?: () => void;
+  children: ComponentChildren;
+}
+
+export function To({ view, class: cls, tip, label, current, onGo, children }: ToProps): JSX.Element {
+  const click = (event: MouseEvent): void => {
+    event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    onGo?.();
+    go(view, "push");
+  };
+  return (
+    <a class={cls} href={addressOf(view)} target="_parent" onClick={click} data-tip={tip} aria-label={label} aria-current={current ? "page" : undefined}>
+      {children}
+    </a>
+  );
+}
+
+export const ReportLink = ({ link, fallback = "Open" }: { link: Link; fallback?: string }): JSX.Element => (
+  <To view={linkView(link)} class="link">{link.label || fallback}</To>
+);

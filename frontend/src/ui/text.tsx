@@ -1,0 +1,24 @@
+// Text of a report: two marks, everything else escaped by the DOM. And names cut in the middle.
+import type { JSX } from "preact";
+import { pieces } from "../markup";
+
+export function Text({ text }: { text: string }): JSX.Element {
+  return (
+    <>
+      {pieces(text).map((p) => (p.kind === "bold" ? <strong>{p.text}</strong> : p.kind === "code" ? <code>{p.text}</code> : p.text))}
+    </>
+  );
+}
+
+const TAIL = 12;
+
+/** A long name cut in its middle by the room it has; the whole of it on hover and for copying. */
+export function Middle({ text, tip = text }: { text: string; tip?: string }): JSX.Element {
+  if (text.length <= TAIL * 2) return <span class="mid" data-tip={tip}><span>{text}</span></span>;
+  return (
+    <span class="mid" data-tip={tip}>
+      <span class="mid-a">{text.slice(0, -TAIL)}</span>
+      <span class="mid-b">{text.slice(-TAIL)}</span>
+    </span>
+  );
+}

@@ -1,0 +1,48 @@
+// One floating hint for everything that carries `data-tip`: shown on hover and on focus, hidden by Esc.
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+
+const now = signal<{ text: string; box: DOMRect } | null>(null);
+let timer = 0;
+
+function owner(target: EventTarget | null): HTMLElement | null {
+  return target instanceof Element ? target.closest<HTMLElement>("[data-tip]") : null;
+}
+
+export function startTips(): void {
+  const show = (event: Event, wait: number): void => {
+    const at = owner(event.target);
+    window.clearTimeout(timer);
+    const text = at?.dataset["tip"];
+    if (!at || !text) {
+      now.value = null;
+      return;
+    }
+    timer = window.setTimeout(() => { if (at.isConnected) now.value = { text, box: at.getBoundingClientRect() }; }, wait);
+  };
+  document.addEventListener("mouseover", (e) => show(e, 280));
+  document.addEventListener("focusin", (e) => show(e, 500));
+  const hide = (): void => {
+    window.clearTimeout(timer);
+    now.value = null;
+  };
+  document.addEventListener("mousedown", hide);
+  document.addEventListener("focusout", hide);
+  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  document.addEventListener("keydown", (e) => { if (e.key === "Escape") hide(); });
+}
+
+export function Tip(): JSX.Element | null {
+  const ref = useRef<HTMLDivElement>(null);
+  const tip = now.value;
+  useLayoutEffect(() => {
+    const el = ref.current;
+    if (!el || !tip) return;
+    const { width, height } = el.getBoundingClientRect();
+    const below = tip.box.bottom + 6 + height < window.innerHeight;
+    el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
+    el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
+  }, [tip]);
+  return tip ? <div class="tip" role="tooltip" ref={ref}>{tip.text}</div> : null;
+}

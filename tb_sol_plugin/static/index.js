@@ -1,0 +1,10268 @@
+// node_modules/preact/dist/preact.mjs
+var n$1;
+var t$2;
+var r$2;
+var u$3;
+var i$2;
+var f$3;
+var o$3;
+var e$2;
+var l$2;
+var c$2;
+var a$3;
+var h$3 = Symbol.for("pv");
+var p$3 = {};
+var y$3 = [];
+var v$2 = /^m(i|n|o|s|text|space)$/;
+var w$3 = Array.isArray;
+var d$3 = y$3.slice;
+var _$2 = Object.assign;
+function g$3(n) {
+	n && n.parentNode && n.remove();
+}
+function k$2(n, t, r) {
+	var u, i, f, o = {}, e = arguments.length;
+	for (f in t) "key" == f ? u = t[f] : "ref" == f && "function" != typeof n ? i = t[f] : o[f] = t[f];
+	return e > 2 && (o.children = e > 3 ? d$3.call(arguments, 2) : r), m$3(n, o, u, i, null);
+}
+function m$3(r, u, i, f, o) {
+	var e = {
+		type: r,
+		props: u,
+		key: i,
+		ref: f,
+		__k: null,
+		__: null,
+		__b: 0,
+		__e: null,
+		__c: null,
+		constructor: h$3,
+		__v: o || ++t$2,
+		__i: -1,
+		__u: 0
+	};
+	return !o && n$1.vnode && n$1.vnode(e), e;
+}
+function $(n) {
+	return n.children;
+}
+function x$1(n, t) {
+	this.props = n, this.context = t, this.__g = 0;
+}
+function S$1(n, t) {
+	if (null == t) return n.__ && S$1(n.__, n.__i + 1);
+	for (var r; t < n.__k.length; t++) if ((r = n.__k[t]) && r.__e) return r.__e;
+	return "function" != typeof n.type || n.props.__P ? null : S$1(n);
+}
+function C$1(t) {
+	var r, u = t.__v, i = u.__e, f = [], o = [], e = t.__P;
+	e && ((r = _$2({ constructor: h$3 }, u)).__v = u.__v + 1, n$1.vnode && n$1.vnode(r), z$1(e, r, u, t.__n, e.namespaceURI, 32 & u.__u ? [i] : null, f, i || S$1(u), 32 & u.__u, o), r.__v = u.__v, r.__.__k[r.__i] = r, E$1(f, r, o), u.__ = u.__e = null, r.__e != i && j$1(r));
+}
+function j$1(n) {
+	if ((n = n.__) && n.__c && !n.props.__P) return n.__e = null, n.__k.some(function(t) {
+		return t && (n.__e = t.__e);
+	}), j$1(n);
+}
+function L(t) {
+	(8 & t.__g || (t.__g |= 8, u$3.push(t), f$3++)) && i$2 == n$1.debounceRendering || ((i$2 = n$1.debounceRendering) || queueMicrotask)(H);
+}
+function H() {
+	try {
+		for (var n, t = 1; u$3.length;) u$3.length > t && u$3.sort(o$3), n = u$3.shift(), t = u$3.length, 8 & n.__g && C$1(n);
+	} finally {
+		(f$3 = u$3.length) && (i$2 || queueMicrotask)(H);
+	}
+}
+function I(n, t, r, u, i, f, o, e, l, c, a) {
+	var s, h, v, w, d, _, g = u.__k || y$3, k = t.length;
+	for (l = q(r, t, g, l, k), s = 0; s < k; s++) null != (v = r.__k[s]) && (h = ~v.__i && g[v.__i] || p$3, v.__i = s, _ = z$1(n, v, h, i, f, o, e, l, c, a), w = v.__e, (h.ref != v.ref || 8 & h.__u) && (h.ref && G$1(h.ref, null, v, h), v.ref && a.push(v.ref, v.__c || w, v)), d = d || w, 4 & v.__u ? (l = A$2(v, l, n, !h.__v), h.__e && (h.__e = null)) : "function" == typeof v.type && void 0 !== _ ? l = _ : w && (l = w.nextSibling), v.__u &= -21);
+	return r.__e = d, l;
+}
+function q(n, t, r, u, i) {
+	var f, o, e, l, c, a, s, p, y, v = r.length, d = v, _ = 0, g = 0, k = n.__k = Array(i);
+	for (f = 0; f < i; f++) null != (o = t[f]) && "boolean" != typeof o && "function" != typeof o ? ("object" != typeof o || o.constructor === String ? o = k[f] = m$3(null, o) : w$3(o) ? o = k[f] = m$3($, { children: o }) : o.constructor === h$3 && o.__b ? o = k[f] = m$3(o.type, o.props, o.key, o.ref, o.__v) : k[f] = o, l = f + _, o.__ = n, o.__b = n.__b + 1, e = null, ~(c = o.__i = P(o, r, l, d)) && (d--, (e = r[c]) && (e.__u |= 2)), e && e.__v ? (o.__u |= 16, c == l - 1 ? _-- : c == l + 1 ? _++ : c != l && (c > l ? _-- : _++, g = 1)) : (~c || (i > v ? _-- : i < v && _++), "function" != typeof o.type && (o.__u |= 4))) : k[f] = null;
+	if (g) {
+		for (a = [], s = [], f = 0; f < i; f++) if ((o = k[f]) && 16 & o.__u) {
+			for (_ = 0, p = a.length; _ < p;) a[y = _ + p >> 1] < o.__i ? _ = y + 1 : p = y;
+			a[_] = o.__i, s[f] = _ + 1;
+		}
+		for (_ = a.length; f--;) s[f] && (s[f] == _ ? _-- : k[f].__u |= 4);
+	}
+	if (d) for (f = 0; f < v; f++) !(e = r[f]) || 2 & e.__u || (e.__e == u && (u = S$1(e)), J(e, e));
+	return u;
+}
+function A$2(n, t, r, u) {
+	var i, f, o, e;
+	if ("function" == typeof n.type) {
+		if (n.props.__P) return t;
+		if (i = n.__k) for (f = 0; f < i.length; f++) i[f] && (i[f].__ = n, t = A$2(i[f], t, r, !1));
+		return t;
+	}
+	for (t && !t.parentNode && (t = S$1(n)) && !t.parentNode && (t = null), o = n.__e, e = t; e && 8 == e.nodeType;) e = e.nextSibling;
+	for (o != e && (!u && r.moveBefore && o.parentNode ? r.moveBefore(o, t) : r.insertBefore(o, t || null)), t = o; (t = t && t.nextSibling) && 8 == t.nodeType && !t.data.startsWith("$s"););
+	return t;
+}
+function P(n, t, r, u) {
+	var i, f = n.key, o = n.type, e = t[r], l = e && !(2 & e.__u);
+	if (null === e && null == f || l && f == e.key && o == e.type) return r;
+	if (u > (l ? 1 : 0)) {
+		for (i = r - 1; i >= 0; i--) if ((e = t[i]) && !(2 & e.__u) && f == e.key && o == e.type) return i;
+		for (i = r + 1; i < t.length; i++) if ((e = t[i]) && !(2 & e.__u) && f == e.key && o == e.type) return i;
+	}
+	return -1;
+}
+function T$1(n, t, r) {
+	r ??= "", "-" == t[0] ? n.setProperty(t, r) : n[t] = r;
+}
+function N(n, t, r, u, i) {
+	var f, o;
+	if ("style" == t) if ("string" == typeof r) n.style.cssText = r;
+	else {
+		if ("string" == typeof u && (n.style.cssText = u = ""), u) for (t in u) r && t in r || T$1(n.style, t);
+		if (r) for (t in r) u && r[t] == u[t] || T$1(n.style, t, r[t]);
+	}
+	else if ("o" == t[0] && "n" == t[1]) "function" != typeof r && (r = null), "function" != typeof u && (u = null), (n.__e || (n.__e = {}))[t] = r, r && u || (o = a$3[t] || (a$3[t] = V(t)), (n.__a || (n.__a = {}))[t] = c$2, f = t != (t = t.replace(l$2, "$1")), (t = t.slice(2))[0] < "a" && (t = t.toLowerCase()), r ? n.addEventListener(t, o, f) : n.removeEventListener(t, o, f));
+	else {
+		if ("http://www.w3.org/2000/svg" == i) t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+		else if ("width" != t && "height" != t && "href" != t && "list" != t && "form" != t && "tabIndex" != t && "download" != t && "rowSpan" != t && "colSpan" != t && "role" != t && "popover" != t && t in n) try {
+			n[t] = null == r ? "" : r;
+			return;
+		} catch (n) {}
+		if ("function" == typeof r) return;
+		null == r || !1 === r && "-" != t[4] ? n.removeAttribute(t) : n.setAttribute(t, "popover" == t && 1 == r ? "" : r);
+	}
+}
+function V(t) {
+	return function(r) {
+		var u = this.__e;
+		if (u) {
+			if (u = u[t], null == r[e$2]) r[e$2] = c$2++;
+			else if (r[e$2] < this.__a[t]) return;
+			return u(n$1.event ? n$1.event(r) : r);
+		}
+	};
+}
+function z$1(t, r, u, i, f, o, e, l, c, a) {
+	var s, p, v, d, k, b, m, M, C, j, L, H, q, A, O, P, T, N, V = r.type;
+	if (r.constructor !== h$3) return null;
+	128 & u.__u && (c = 32 & u.__u, s = u.__c.__z) && (r.__u |= c, p = o = [], 8 == s.nodeType ? l = B$1(s, o) : o.push(s), l = o[0] || l), (s = n$1.__b) && s(r);
+	n: if ("function" == typeof V) {
+		v = e.length;
+		try {
+			if (M = r.props, C = (s = V.prototype) && s.render, j = (s = V.contextType) && i[s.__c], L = s ? j ? j.props.value : s.__ : i, (d = u.__c) ? (r.__c = d, 2 & d.__g && (d.__g |= 1)) : (C ? r.__c = d = new V(M, L) : (r.__c = d = new x$1(M, L), d.constructor = V, d.render = K), j && j.sub(d), d.state || (d.state = {}), d.__n = i, d.__g |= 8, d.__h = [], d.__k = []), C && (d.__s || (d.__s = d.state), V.getDerivedStateFromProps && (d.__s == d.state && (d.__s = _$2({}, d.__s)), _$2(d.__s, V.getDerivedStateFromProps(M, d.__s)))), k = d.props, b = d.state, d.__v = r, u.__c) {
+				if (M !== k && C && !V.getDerivedStateFromProps && d.componentWillReceiveProps && d.componentWillReceiveProps(M, L), r.__v == u.__v && !(8 & d.__g) || !(4 & d.__g) && d.shouldComponentUpdate && !1 === d.shouldComponentUpdate(M, d.__s, L)) {
+					r.__v != u.__v && (d.props = M, d.state = d.__s, d.__g &= -9), r.__e = u.__e, r.__k = u.__k, r.__k.some(function(n) {
+						n && (n.__ = r);
+					}), y$3.push.apply(d.__h, d.__k), d.__k = [], d.__h.length && e.push(d), l = S$1(u);
+					break n;
+				}
+				d.componentWillUpdate && d.componentWillUpdate(M, d.__s, L), C && d.componentDidUpdate && d.__h.push(function() {
+					d.componentDidUpdate(k, b, m);
+				});
+			} else C && !V.getDerivedStateFromProps && d.componentWillMount && d.componentWillMount(), C && d.componentDidMount && d.__h.push(d.componentDidMount);
+			d.context = L, d.props = M, d.__P = t, d.__g &= -5, H = n$1.__r, q = C ? 25 : 0;
+			do
+				d.__g &= -9, H && H(r), s = d.render(d.props, d.state = d.__s, d.context);
+			while (8 & d.__g && ++q < 25);
+			C && (y$3.push.apply(d.__h, d.__k), d.__k = []), d.state = d.__s, d.getChildContext && (i = _$2({}, i, d.getChildContext())), C && u.__c && d.getSnapshotBeforeUpdate && (m = d.getSnapshotBeforeUpdate(k, b)), A = s && s.type === $ && null == s.key ? s.props.children : s, M.__P && (s = l, f = (t = M.__P).namespaceURI, c = o = null, u.props && u.props.__P != t && (u.__k.some(function(n) {
+				n && J(n, n);
+			}), u.__k = null), l = u.__k ? S$1(u, 0) : null), l = I(t, w$3(A) ? A : [A], r, u, i, f, o, e, l, c, a), M.__P && (r.__e = null, l = s), r.__u &= -161, p && p.some(g$3), d.__h.length && e.push(d), 1 & d.__g && (d.__g &= -4);
+		} catch (t) {
+			if (e.length = v, r.__v = null, c || o) if (t && t.then) {
+				if (r.__u |= 128 | c, o) {
+					for (~(T = o.indexOf(l || void 0)) || (T = o.length); (N = o[T - 1]) && 8 == N.nodeType;) T--;
+					for (; T < o.length; T++) if (N = o[T]) if (o[T] = null, O) {
+						if (N == P) break;
+					} else {
+						if (8 != N.nodeType) break;
+						N.data.startsWith("$s") && (P = B$1(O = N));
+					}
+				}
+				if (!O) {
+					for (; l && 8 == l.nodeType && l.nextSibling;) l = l.nextSibling;
+					O = l;
+				}
+				(s = B$1(O = r.__c.__z || (r.__c.__z = O))) ? (r.__e = O, l = s) : r.__e = l, l = l && l.nextSibling;
+			} else o && o.some(g$3);
+			else r.__e = u.__e;
+			r.__k || (r.__k = u.__k || []), t && t.then || D$1(r), n$1.__e(t, r, u);
+		}
+	} else l = r.__e = F$2(u.__e, r, u, i, f, o, e, c, a, t);
+	return (s = n$1.diffed) && s(r), l;
+}
+function B$1(n, t) {
+	if (n && 8 == n.nodeType && n.data.startsWith("$s")) for (var r = 1; n = n.nextSibling;) {
+		if (8 == n.nodeType) {
+			if (n.data.startsWith("$s")) r++;
+			else if (n.data.startsWith("/$s") && !--r) return n;
+		}
+		t && t.push(n);
+	}
+}
+function D$1(n) {
+	n && (n.__c && (n.__c.__g |= 4), n.__k && n.__k.some(D$1));
+}
+function E$1(t, r, u) {
+	for (var i = 0; i < u.length;) G$1(u[i++], u[i++], u[i++]);
+	n$1.__c && n$1.__c(r, t), t.some(function(r) {
+		try {
+			t = r.__h, r.__h = [], t.some(function(n) {
+				n.call(r);
+			});
+		} catch (t) {
+			n$1.__e(t, r.__v);
+		}
+	});
+}
+function F$2(t, r, u, i, f, o, e, l, c, a) {
+	var s, h, y, _, k, b, m, M, $ = u.props || p$3, x = r.props, C = r.type;
+	if ("svg" == C ? f = "http://www.w3.org/2000/svg" : "math" == C ? f = "http://www.w3.org/1998/Math/MathML" : f || (f = "http://www.w3.org/1999/xhtml"), o) {
+		for (s = 0; s < o.length; s++) if ((k = o[s]) && (C ? k.localName == C : 3 == k.nodeType)) {
+			t = k, o[s] = null;
+			break;
+		}
+	}
+	if (!t) {
+		if (M = a.ownerDocument || document, !C) return M.createTextNode(x);
+		t = M.createElementNS(f, C, x.is ? x : a), l && (n$1.__m && n$1.__m(r, o), l = !1), o = null;
+	}
+	if (C) {
+		if (a = "template" == C && t.content || t, o = "textarea" == C && null != x.defaultValue ? null : o && d$3.call(a.childNodes), !l && o) for ($ = {}, s = 0; s < t.attributes.length; s++) $[(k = t.attributes[s]).name] = k.value;
+		for (s in $) k = $[s], "dangerouslySetInnerHTML" == s ? y = k : "children" == s || s in x || "value" == s && "defaultValue" in x || "checked" == s && "defaultChecked" in x || N(t, s, null, k, f);
+		for (s in x) k = x[s], "children" == s ? _ = k : "dangerouslySetInnerHTML" == s ? h = k : "value" == s ? b = k : "checked" == s ? m = k : l && "function" != typeof k || $[s] === k || N(t, s, k, $[s], f);
+		h ? (l || y && (h.__html == y.__html || h.__html == t.innerHTML) || (t.innerHTML = h.__html), r.__k = []) : (y && (t.textContent = ""), ("foreignObject" == C || "http://www.w3.org/1998/Math/MathML" == f && v$2.test(C)) && (f = "http://www.w3.org/1999/xhtml"), I(a, w$3(_) ? _ : [_], r, u, i, f, o, e, o ? o[0] : u.__k && S$1(u, 0), l, c), o && o.some(g$3)), l && "textarea" != C || (s = "value", "progress" == C && null == b ? t.removeAttribute(s) : null == b || b === t[s] && ("progress" != C || b) || N(t, s, b, $[s], f), s = "checked", null != m && m != t[s] && N(t, s, m, $[s], f));
+	} else $ === x || l && t.data == x || (t.data = x);
+	return t;
+}
+function G$1(t, r, u, i) {
+	try {
+		"function" == typeof t ? r ? r.__x = t(r) || 1 : i && (i = i.__c || i.__e) && (r = i.__x) && (i.__x = null, "function" == typeof r ? r() : t(null)) : t.current = r;
+	} catch (t) {
+		n$1.__e(t, u);
+	}
+}
+function J(t, r, u) {
+	var i, f, o, e;
+	if (n$1.unmount && n$1.unmount(t), !(i = t.ref) || i.current && i.current != t.__e || G$1(i, null, r, t), i = t.__c) {
+		if (i.componentWillUnmount) try {
+			i.componentWillUnmount();
+		} catch (t) {
+			n$1.__e(t, r);
+		}
+		i.__P = i.__n = null;
+	}
+	if (i = t.__k) for (e = 0; e < i.length; e++) i[e] && J(i[e], r, "function" != typeof t.type || u && !t.props.__P);
+	!u && (i = t.__c) && (i = i.__z) && (f = B$1(i, o = [])) && (i == t.__e && o.some(g$3), g$3(f), g$3(i)), u || g$3(t.__e), t.__e = t.__c = t.__ = null;
+}
+function K(n, t, r) {
+	return this.constructor(n, r);
+}
+function Q(t, r) {
+	var u, i, f, o;
+	n$1.__ && n$1.__(t, r), 9 == r.nodeType && (r = r.documentElement), i = (u = t && 32 & t.__u) ? null : r.__k, r.__k = m$3($, { children: [t] }), f = [], o = [], z$1(r, r.__k, i || p$3, p$3, r.namespaceURI, i ? null : r.firstChild ? d$3.call(r.childNodes) : null, f, i ? i.__e : r.firstChild, u, o), E$1(f, r.__k, o), r.__k.props.children = null;
+}
+n$1 = { __e: function(n, t, r, u) {
+	for (var i, o, e; t = t.__;) if ((i = t.__c) && !(1 & i.__g)) {
+		i.__g |= 4;
+		try {
+			if ((e = (o = i.constructor) && o.getDerivedStateFromError) && i.setState(o.getDerivedStateFromError(n)), i.componentDidCatch && (i.componentDidCatch(n, u || {}), e = 1), e && 8 & i.__g) return void (i.__g |= 2);
+		} catch (t) {
+			n = t;
+		}
+	}
+	throw f$3 = 0, n;
+} }, t$2 = 0, r$2 = function(n) {
+	return null != n && n.constructor === h$3;
+}, x$1.prototype.setState = function(n, t) {
+	var r = this.__s;
+	r && r != this.state || (r = this.__s = _$2({}, this.state)), "function" == typeof n && (n = n(_$2({}, r), this.props)), n && (_$2(r, n), this.__v && (t && this.__k.push(t), L(this)));
+}, x$1.prototype.forceUpdate = function(n) {
+	this.__v && (this.__g |= 4, n && this.__h.push(n), L(this));
+}, x$1.prototype.render = $, u$3 = [], f$3 = 0, o$3 = function(n, t) {
+	return n.__v.__b - t.__v.__b;
+}, e$2 = Symbol(), l$2 = /(PointerCapture)$|Capture$/i, c$2 = 0, a$3 = {};
+// node_modules/preact/hooks/dist/hooks.mjs
+var t$1;
+var r$1;
+var u$2;
+var i$1;
+var o$2 = Object.is;
+var f$2 = 0;
+var c$1 = [];
+var e$1 = [];
+var a$2 = n$1;
+var v$1 = a$2.__b;
+var l$1 = a$2.__r;
+var m$2 = a$2.diffed;
+var h$2 = a$2.__c;
+var s$1 = a$2.unmount;
+var p$2 = a$2.__;
+function y$2(n, t) {
+	a$2.__h && a$2.__h(r$1, n, f$2 || t), f$2 = 0;
+	var u = r$1.__H || (r$1.__H = {
+		__: [],
+		__h: []
+	});
+	return n >= u.__.length && u.__.push({}), u.__[n];
+}
+function d$2(n) {
+	return f$2 = 1, _$1(G, n);
+}
+function _$1(n, u, i) {
+	var f = y$2(t$1++, 2);
+	if (f.t = n, !f.__c && (f.__ = [i ? i(u) : G(void 0, u), function(n) {
+		var t = (f.__N || f.__)[0], r = f.t(t, n);
+		o$2(t, r) || (f.__N = [r, f.__[1]], f.__c.setState({}));
+	}], f.__c = r$1, !r$1.__f)) {
+		r$1.__f = !0;
+		var c = r$1.shouldComponentUpdate;
+		r$1.shouldComponentUpdate = function(n, t, r) {
+			var u = this.__H;
+			if (!u) return !0;
+			var i = !1, f = this.props != n;
+			if (u.__.some(function(n) {
+				n.__N && (i = !0, o$2(n.__[0], n.__N[0]) || (f = !0));
+			}), c) {
+				var e = c.call(this, n, t, r);
+				return i ? e || f : e;
+			}
+			return !i || f;
+		};
+	}
+	return f.__;
+}
+function A$1(n, u) {
+	var i = y$2(t$1++, 3);
+	!a$2.__s && E(i.__H, u) && (i.__P = !0, i.__ = n, i.u = u, r$1.__H.__h.push(i));
+}
+function F$1(n, u) {
+	var i = y$2(t$1++, 4);
+	!a$2.__s && E(i.__H, u) && (i.__P = !1, i.__ = n, i.u = u, r$1.__h.push(i));
+}
+function T(n) {
+	return f$2 = 5, w$2(function() {
+		return { current: n };
+	}, []);
+}
+function w$2(n, r) {
+	var u = y$2(t$1++, 7);
+	return E(u.__H, r) && (u.__ = n(), u.__H = r), u.__;
+}
+function g$2() {
+	var n;
+	do {
+		for (; n = e$1.shift();) try {
+			C(n);
+		} catch (t) {
+			a$2.__e(t, { __: (n = n.__P) && n.__v });
+		}
+		for (; n = c$1.shift();) {
+			var t = n.__H;
+			if (n.__P && t) try {
+				t.__h.some(C), t.__h.some(D), t.__h = [];
+			} catch (r) {
+				t.__h = [], a$2.__e(r, n.__v);
+			}
+		}
+	} while (e$1.length);
+}
+a$2.__b = function(n) {
+	r$1 = null, v$1 && v$1(n);
+}, a$2.__ = function(n, t) {
+	n && t.__k && t.__k.__m && (n.__m = t.__k.__m), p$2 && p$2(n, t);
+}, a$2.__r = function(n) {
+	l$1 && l$1(n), t$1 = 0;
+	var i = (r$1 = n.__c).__H;
+	i && (u$2 == r$1 ? r$1.__h = [] : (i.__h.some(C), i.__h.some(D), t$1 = 0), i.__h = [], i.__.some(function(n) {
+		n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
+	})), u$2 = r$1;
+}, a$2.diffed = function(n) {
+	m$2 && m$2(n);
+	var t = n.__c;
+	t && t.__H && (t.__H.__h.length && B(c$1.push(t)), t.__H.__.some(function(n) {
+		n.u && (n.__H = n.u);
+	})), u$2 = r$1 = null;
+}, a$2.__c = function(n, t) {
+	t.some(function(n) {
+		try {
+			n.__h.some(C), n.__h = n.__h.filter(function(n) {
+				return !n.__ || D(n);
+			});
+		} catch (t) {
+			n.__h = [function() {
+				throw t;
+			}];
+		}
+	}), h$2 && h$2(n, t);
+}, a$2.unmount = function(n) {
+	s$1 && s$1(n);
+	var t, r, u = n.__c;
+	u && u.__H && (u.__H.__.some(function(u) {
+		try {
+			if (u.__P && u.__c) {
+				if (void 0 === r) {
+					for (r = n.__; r && (!r.__c || !r.__c.__P);) r = r.__;
+					r = r && r.__c;
+				}
+				u.__P = r, B(e$1.push(u));
+			} else C(u);
+		} catch (n) {
+			t = n;
+		}
+	}), u.__H = void 0, t && a$2.__e(t, u.__v));
+};
+var k$1 = "function" == typeof requestAnimationFrame;
+function z(n) {
+	var t, r = function() {
+		clearTimeout(u), k$1 && cancelAnimationFrame(t), setTimeout(n);
+	}, u = setTimeout(r, 35);
+	k$1 && (t = requestAnimationFrame(r));
+}
+function B(n) {
+	1 != n && i$1 == a$2.requestAnimationFrame || ((i$1 = a$2.requestAnimationFrame) || z)(g$2);
+}
+function C(n) {
+	var t = r$1, u = n.__c;
+	"function" == typeof u && (n.__c = void 0, u()), r$1 = t;
+}
+function D(n) {
+	var t = r$1;
+	n.__c = n.__(), r$1 = t;
+}
+function E(n, t) {
+	return !n || n.length != t.length || t.some(function(t, r) {
+		return !o$2(t, n[r]);
+	});
+}
+function G(n, t) {
+	return "function" == typeof t ? t(n) : t;
+}
+// node_modules/@preact/signals-core/dist/signals-core.module.js
+var i = Symbol.for("preact-signals");
+function t() {
+	if (!(v > 1)) {
+		var i, t = !1;
+		(function() {
+			var i = c;
+			c = void 0;
+			while (void 0 !== i) {
+				var t = i.S;
+				if (t.v === i.v) {
+					for (var r = t.t; void 0 !== r; r = r.x) if (r.i === i.i) r.i = t.i;
+				}
+				i = i.o;
+			}
+		})();
+		while (void 0 !== h$1) {
+			var r = h$1;
+			h$1 = void 0;
+			s++;
+			while (void 0 !== r) {
+				var n = r.u;
+				r.u = void 0;
+				r.f &= -3;
+				if (!(8 & r.f) && w$1(r)) try {
+					r.c();
+				} catch (r) {
+					if (!t) {
+						i = r;
+						t = !0;
+					}
+				}
+				r = n;
+			}
+		}
+		s = 0;
+		v--;
+		if (t) throw i;
+	} else v--;
+}
+function r(i) {
+	if (v > 0) return i();
+	u$1 = ++e;
+	v++;
+	try {
+		return i();
+	} finally {
+		t();
+	}
+}
+var n;
+var o$1 = void 0;
+function f$1(i) {
+	var t = o$1, r = n;
+	o$1 = void 0;
+	n = void 0;
+	try {
+		return i();
+	} finally {
+		o$1 = t;
+		n = r;
+	}
+}
+var h$1 = void 0;
+var v = 0;
+var s = 0;
+var e = 0;
+var u$1 = 0;
+var c = void 0;
+var a$1 = 0;
+function d$1(i) {
+	if (void 0 !== o$1) {
+		var t = i.n;
+		if (void 0 === t || t.t !== o$1) {
+			t = {
+				i: 0,
+				S: i,
+				p: o$1.s,
+				n: void 0,
+				t: o$1,
+				e: void 0,
+				x: void 0,
+				r: t
+			};
+			if (void 0 !== o$1.s) o$1.s.n = t;
+			o$1.s = t;
+			i.n = t;
+			if (32 & o$1.f) i.S(t);
+			return t;
+		} else if (-1 === t.i) {
+			t.i = 0;
+			if (void 0 !== t.n) {
+				t.n.p = t.p;
+				if (void 0 !== t.p) t.p.n = t.n;
+				t.p = o$1.s;
+				t.n = void 0;
+				o$1.s.n = t;
+				o$1.s = t;
+			}
+			return t;
+		}
+	}
+}
+function l(i, t) {
+	this.v = i;
+	this.i = 0;
+	this.n = void 0;
+	this.t = void 0;
+	this.l = 0;
+	this.W = null == t ? void 0 : t.watched;
+	this.Z = null == t ? void 0 : t.unwatched;
+	this.name = null == t ? void 0 : t.name;
+}
+l.prototype.brand = i;
+l.prototype.h = function() {
+	return !0;
+};
+l.prototype.S = function(i) {
+	var t = this, r = this.t;
+	if (r !== i && void 0 === i.e) {
+		i.x = r;
+		this.t = i;
+		if (void 0 !== r) r.e = i;
+		else f$1(function() {
+			var i;
+			null == (i = t.W) || i.call(t);
+		});
+	}
+};
+l.prototype.U = function(i) {
+	var t = this;
+	if (void 0 !== this.t) {
+		var r = i.e, n = i.x;
+		if (void 0 !== r) {
+			r.x = n;
+			i.e = void 0;
+		}
+		if (void 0 !== n) {
+			n.e = r;
+			i.x = void 0;
+		}
+		if (i === this.t) {
+			this.t = n;
+			if (void 0 === n) f$1(function() {
+				var i;
+				null == (i = t.Z) || i.call(t);
+			});
+		}
+	}
+};
+l.prototype.subscribe = function(i) {
+	var t = this;
+	return x(function() {
+		var r = t.value;
+		f$1(function() {
+			return i(r);
+		});
+	}, { name: "sub" });
+};
+l.prototype.valueOf = function() {
+	return this.value;
+};
+l.prototype.toString = function() {
+	return this.value + "";
+};
+l.prototype.toJSON = function() {
+	return this.value;
+};
+l.prototype.peek = function() {
+	var i = this;
+	return f$1(function() {
+		return i.value;
+	});
+};
+Object.defineProperty(l.prototype, "value", {
+	get: function() {
+		var i = d$1(this);
+		if (void 0 !== i) i.i = this.i;
+		return this.v;
+	},
+	set: function(i) {
+		if (i !== this.v) {
+			if (s > 100) throw new Error("Cycle detected");
+			(function(i) {
+				if (0 !== v && 0 === s) {
+					if (i.l !== u$1) {
+						i.l = u$1;
+						c = {
+							S: i,
+							v: i.v,
+							i: i.i,
+							o: c
+						};
+					}
+				}
+			})(this);
+			this.v = i;
+			this.i++;
+			a$1++;
+			v++;
+			try {
+				for (var r = this.t; void 0 !== r; r = r.x) r.t.N();
+			} finally {
+				t();
+			}
+		}
+	}
+});
+function y$1(i, t) {
+	return new l(i, t);
+}
+function w$1(i) {
+	for (var t = i.s; void 0 !== t; t = t.n) if (t.S.i !== t.i || !t.S.h() || t.S.i !== t.i) return !0;
+	return !1;
+}
+function b$1(i) {
+	for (var t = i.s; void 0 !== t; t = t.n) {
+		var r = t.S.n;
+		if (void 0 !== r) t.r = r;
+		t.S.n = t;
+		t.i = -1;
+		if (void 0 === t.n) {
+			i.s = t;
+			break;
+		}
+	}
+}
+function _(i) {
+	var t = i.s, r = void 0;
+	while (void 0 !== t) {
+		var n = t.p;
+		if (-1 === t.i) {
+			t.S.U(t);
+			if (void 0 !== n) n.n = t.n;
+			if (void 0 !== t.n) t.n.p = n;
+		} else r = t;
+		t.S.n = t.r;
+		if (void 0 !== t.r) t.r = void 0;
+		t = n;
+	}
+	i.s = r;
+}
+function j(i, t) {
+	l.call(this, void 0, t);
+	this.x = i;
+	this.s = void 0;
+	this.g = a$1 - 1;
+	this.f = 4;
+}
+j.prototype = new l();
+j.prototype.h = function() {
+	this.f &= -3;
+	if (1 & this.f) return !1;
+	if (32 == (36 & this.f)) return !0;
+	this.f &= -5;
+	if (this.g === a$1) return !0;
+	this.g = a$1;
+	this.f |= 1;
+	if (this.i > 0 && !w$1(this)) {
+		this.f &= -2;
+		return !0;
+	}
+	var i = o$1;
+	try {
+		b$1(this);
+		o$1 = this;
+		var t = this.x();
+		if (16 & this.f || this.v !== t || 0 === this.i) {
+			this.v = t;
+			this.f &= -17;
+			this.i++;
+		}
+	} catch (i) {
+		this.v = i;
+		this.f |= 16;
+		this.i++;
+	}
+	o$1 = i;
+	_(this);
+	this.f &= -2;
+	return !0;
+};
+j.prototype.S = function(i) {
+	if (void 0 === this.t) {
+		this.f |= 36;
+		for (var t = this.s; void 0 !== t; t = t.n) t.S.S(t);
+	}
+	l.prototype.S.call(this, i);
+};
+j.prototype.U = function(i) {
+	if (void 0 !== this.t) {
+		l.prototype.U.call(this, i);
+		if (void 0 === this.t) {
+			this.f &= -33;
+			for (var t = this.s; void 0 !== t; t = t.n) t.S.U(t);
+		}
+	}
+};
+j.prototype.N = function() {
+	if (!(2 & this.f)) {
+		this.f |= 6;
+		for (var i = this.t; void 0 !== i; i = i.x) i.t.N();
+	}
+};
+Object.defineProperty(j.prototype, "value", { get: function() {
+	if (1 & this.f) throw new Error("Cycle detected");
+	var i = d$1(this);
+	this.h();
+	if (void 0 !== i) i.i = this.i;
+	if (16 & this.f) throw this.v;
+	return this.v;
+} });
+function O(i, t) {
+	return new j(i, t);
+}
+function p$1(i) {
+	var r = i.j;
+	i.j = void 0;
+	if ("function" == typeof r) {
+		v++;
+		var n = o$1;
+		o$1 = void 0;
+		try {
+			r();
+		} catch (t) {
+			i.f &= -2;
+			i.f |= 8;
+			g$1(i);
+			throw t;
+		} finally {
+			o$1 = n;
+			t();
+		}
+	}
+}
+function g$1(i) {
+	for (var t = i.s; void 0 !== t; t = t.n) t.S.U(t);
+	i.x = void 0;
+	i.s = void 0;
+	p$1(i);
+}
+function S(i) {
+	if (o$1 !== this) throw new Error("Out-of-order effect");
+	_(this);
+	o$1 = i;
+	this.f &= -2;
+	try {
+		if (8 & this.f) g$1(this);
+	} finally {
+		t();
+	}
+}
+function m$1(i, t) {
+	this.x = i;
+	this.j = void 0;
+	this.s = void 0;
+	this.u = void 0;
+	this.f = 32;
+	this.name = null == t ? void 0 : t.name;
+	if (n) n.push(this);
+}
+m$1.prototype.c = function() {
+	var i = this.S();
+	try {
+		if (8 & this.f) return;
+		if (void 0 === this.x) return;
+		var t = this.x();
+		if ("function" == typeof t) this.j = t;
+	} finally {
+		i();
+	}
+};
+m$1.prototype.S = function() {
+	if (1 & this.f) throw new Error("Cycle detected");
+	this.f |= 1;
+	this.f &= -9;
+	p$1(this);
+	b$1(this);
+	v++;
+	var i = o$1;
+	o$1 = this;
+	return S.bind(this, i);
+};
+m$1.prototype.N = function() {
+	if (!(2 & this.f)) {
+		this.f |= 2;
+		this.u = h$1;
+		h$1 = this;
+	}
+};
+m$1.prototype.d = function() {
+	this.f |= 8;
+	if (!(1 & this.f)) g$1(this);
+};
+m$1.prototype.dispose = function() {
+	this.d();
+};
+function x(i, t) {
+	var r = new m$1(i, t);
+	try {
+		r.c();
+	} catch (i) {
+		r.d();
+		throw i;
+	}
+	var n = r.d.bind(r);
+	n[Symbol.dispose] = n;
+	return n;
+}
+// node_modules/@preact/signals/dist/signals.module.js
+var h;
+var p;
+var m = "undefined" != typeof window && !!window.__PREACT_SIGNALS_DEVTOOLS__;
+var g = [];
+x(function() {
+	h = this.N;
+})();
+function b(i, n) {
+	n$1[i] = n.bind(null, n$1[i] || function() {});
+}
+function y(i) {
+	if (p) {
+		var n = p;
+		p = void 0;
+		n();
+	}
+	p = i && i.S();
+}
+function w(i) {
+	var n = this, r = i.data, t = useSignal(r);
+	t.name = "ReactiveDom";
+	t.value = r;
+	var e = w$2(function() {
+		var i = n, r = n.__v;
+		while (r = r.__) if (r.__c) {
+			r.__c.__$f |= 4;
+			break;
+		}
+		var o = O(function() {
+			var i = t.value.value;
+			return 0 === i ? 0 : !0 === i ? "" : i || "";
+		}), e = O(function() {
+			return !Array.isArray(o.value) && !r$2(o.value);
+		}), u = x(function() {
+			this.N = M;
+			if (e.value) {
+				var n = o.value;
+				if (i.__v && i.__v.__e && 3 === i.__v.__e.nodeType) i.__v.__e.data = n;
+			}
+		}), c = n.__$u.d;
+		n.__$u.d = function() {
+			u();
+			c.call(this);
+		};
+		return [e, o];
+	}, []), u = e[0], c = e[1];
+	return u.value ? c.peek() : c.value;
+}
+w.displayName = "ReactiveTextNode";
+Object.defineProperties(l.prototype, {
+	constructor: {
+		configurable: !0,
+		value: k$2($, null).constructor
+	},
+	type: {
+		configurable: !0,
+		value: w
+	},
+	props: {
+		configurable: !0,
+		get: function() {
+			var i = this;
+			return { data: { get value() {
+				return i.value;
+			} } };
+		}
+	},
+	__b: {
+		configurable: !0,
+		value: 1
+	}
+});
+b("__b", function(i, n) {
+	y();
+	if ("string" == typeof n.type) {
+		var r, t = n.props;
+		for (var f in t) if ("children" !== f) {
+			var o = t[f];
+			if (o instanceof l) {
+				if (!r) n.__np = r = {};
+				r[f] = o;
+				t[f] = o.peek();
+			}
+		}
+	}
+	i(n);
+});
+b("__r", function(i, r) {
+	i(r);
+	if (r.type !== $) {
+		y();
+		var t, f = r.__c;
+		if (f) {
+			f.__$f &= -2;
+			if (void 0 === (t = f.__$u)) f.__$u = t = function(i, n) {
+				var r;
+				x(function() {
+					r = this;
+				}, { name: n });
+				r.c = i;
+				return r;
+			}(function(i) {
+				return function() {
+					var n;
+					if (m) null == (n = this.y) || n.call(this);
+					i.__$f |= 1;
+					i.setState({});
+				};
+			}(f), "function" == typeof r.type ? r.type.displayName || r.type.name : "");
+		}
+		y(t);
+	}
+});
+b("__e", function(i, n, r, t) {
+	y();
+	i(n, r, t);
+});
+b("diffed", function(i, n) {
+	y();
+	var r;
+	if ("string" == typeof n.type && (r = n.__e)) {
+		var t = n.__np, f = n.props, o = r.U;
+		if (o) for (var e in o) {
+			var u = o[e];
+			if (!(void 0 === u || t && e in t)) {
+				u.d();
+				o[e] = void 0;
+			}
+		}
+		if (t) {
+			if (!o) {
+				o = {};
+				r.U = o;
+			}
+			for (var a in t) {
+				var c = o[a], v = t[a];
+				if (void 0 === c) {
+					c = k(r, a, v, f);
+					o[a] = c;
+				} else c.o(v, f);
+			}
+		}
+	}
+	i(n);
+});
+function k(i, n, r, t) {
+	var f = n in i && void 0 === i.ownerSVGElement, o = y$1(r);
+	return {
+		o: function(i, n) {
+			o.value = i;
+			t = n;
+		},
+		d: x(function() {
+			this.N = M;
+			var r = o.value.value;
+			if (t[n] !== r) {
+				t[n] = r;
+				if (f) i[n] = r;
+				else if (null != r && (!1 !== r || "-" === n[4])) i.setAttribute(n, r);
+				else i.removeAttribute(n);
+			}
+		})
+	};
+}
+b("unmount", function(i, n) {
+	if ("string" == typeof n.type) {
+		var r = n.__e;
+		if (r) {
+			var t = r.U;
+			if (t) {
+				r.U = void 0;
+				for (var f in t) {
+					var o = t[f];
+					if (o) o.d();
+				}
+			}
+		}
+		var e = n.__np;
+		if (e) {
+			var u = n.props;
+			for (var a in e) u[a] = e[a];
+		}
+		n.__np = void 0;
+	} else {
+		var c = n.__c;
+		if (c) {
+			c.__$f |= 8;
+			var v = c.__$u;
+			if (v) {
+				c.__$u = void 0;
+				v.d();
+			}
+		}
+	}
+	i(n);
+});
+b("__h", function(i, n, r, t) {
+	if (t < 3) n.__$f |= 2;
+	i(n, r, t);
+});
+x$1.prototype.shouldComponentUpdate = function(i, n) {
+	if (this.__R) return !0;
+	var r = this.__$u, t = r && void 0 !== r.s;
+	for (var f in n) return !0;
+	if (this.__f || "boolean" == typeof this.u && !0 === this.u) {
+		var o = 2 & this.__$f;
+		if (!(t || o || 4 & this.__$f)) return !0;
+		if (1 & this.__$f) return !0;
+	} else {
+		if (!(t || 4 & this.__$f)) return !0;
+		if (3 & this.__$f) return !0;
+	}
+	for (var e in i) if ("__source" !== e && i[e] !== this.props[e]) return !0;
+	for (var u in this.props) if (!(u in i)) return !0;
+	return !1;
+};
+function useSignal(i, n) {
+	return w$2(function() {
+		return y$1(i, n);
+	}, []);
+}
+var A = function(i) {
+	queueMicrotask(function() {
+		queueMicrotask(i);
+	});
+};
+function F() {
+	r(function() {
+		var i;
+		while (i = g.shift()) h.call(i);
+	});
+}
+function M() {
+	if (1 === g.push(this)) (n$1.requestAnimationFrame || A)(F);
+}
+// src/api/client.ts
+/** An answer that is not the one asked for: the server's error object, or the browser's word on the network. */
+var ApiError = class extends Error {
+	body;
+	status;
+	progress;
+	constructor(body, status, progress = null) {
+		super(body.message);
+		this.body = body;
+		this.status = status;
+		this.progress = progress;
+	}
+	/** The recording is being read: ask again. */
+	get loading() {
+		return this.status === 409 && this.body.code === "still_loading";
+	}
+};
+/** `path?name=value` with empty values left out. */
+function address(path, query) {
+	const text = Object.entries(query).filter(([, v]) => v !== void 0 && v !== "").map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v)}`).join("&");
+	return text ? `${path}?${text}` : path;
+}
+async function ask(url, init) {
+	let reply;
+	try {
+		reply = await fetch(url, init);
+	} catch (cause) {
+		if (init.signal?.aborted) throw cause;
+		throw new ApiError({
+			code: "unreachable",
+			message: "The server does not answer.",
+			hint: "Is it still running? The page tries again when asked."
+		}, 0);
+	}
+	const text = await reply.text();
+	let body;
+	try {
+		body = JSON.parse(text);
+	} catch {
+		throw new ApiError({
+			code: "not_json",
+			message: `The server answered ${reply.status} without JSON.`,
+			hint: text.slice(0, 200)
+		}, reply.status);
+	}
+	if (reply.ok) return body;
+	const failed = body;
+	throw new ApiError(failed.error ?? {
+		code: "error",
+		message: `The server answered ${reply.status}.`
+	}, reply.status, failed.progress ?? null);
+}
+var get = (url, signal) => ask(url, signal ? { signal } : {});
+var where$1 = (w) => ({
+	run: w.run,
+	worker: w.worker,
+	span: w.span
+});
+var getRuns = (signal) => get("api/v1/runs", signal);
+var getAnalyses = (w, signal) => get(address("api/v1/analyses", w ? where$1(w) : {}), signal);
+var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encodeURIComponent(name)}`, {
+	...where$1(w),
+	...query
+}), signal);
+var postCancel = (w) => ask(address("api/v1/cancel", where$1(w)), { method: "POST" });
+var postRescan = () => ask("api/v1/rescan", { method: "POST" });
+var traceAddress = (w) => address("api/v1/trace", where$1(w));
+// src/state/select.ts
+function choose(runs, view) {
+	if (!view.run && !runs.runs.length) return { state: "none" };
+	const run = view.run ? runs.runs.find((r) => r.name === view.run) : runs.runs[0];
+	if (!run) return {
+		state: "absent",
+		what: "run",
+		name: view.run,
+		near: nearest(view.run, runs.runs.map((r) => r.name)),
+		within: ""
+	};
+	const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers[0];
+	if (!worker) return {
+		state: "absent",
+		what: "worker",
+		name: view.worker,
+		near: nearest(view.worker, run.workers.map((w) => w.name)),
+		within: run.name
+	};
+	const span = view.span ? worker.spans.find((s) => s.name === view.span) : worker.spans.at(-1);
+	if (!span) return {
+		state: "absent",
+		what: "span",
+		name: view.span,
+		near: nearest(view.span, worker.spans.map((s) => s.name)),
+		within: run.name
+	};
+	return {
+		state: "chosen",
+		chosen: {
+			run,
+			worker,
+			span
+		}
+	};
+}
+/** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
+function nearest(name, names) {
+	const low = name.toLowerCase();
+	const last = low.split("/").at(-1);
+	const score = (other) => {
+		const o = other.toLowerCase();
+		const inside = o.includes(last) || low.includes(o.split("/").at(-1)) ? .4 : 0;
+		return edits(low.slice(0, 120), o.slice(0, 120)) / Math.max(low.length, o.length, 1) - inside;
+	};
+	return names.map((n) => [score(n), n]).sort((a, b) => a[0] - b[0]).slice(0, 8).map(([, n]) => n);
+}
+function edits(a, b) {
+	let before = Array.from({ length: b.length + 1 }, (_, i) => i);
+	for (let i = 1; i <= a.length; i++) {
+		const row = [i];
+		for (let j = 1; j <= b.length; j++) row.push(Math.min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+		before = row;
+	}
+	return before[b.length];
+}
+/** Steps named in the address: "" all, "12" one, "12-15" a range. */
+function parseSteps(text) {
+	const match = /^(\d+)(?:-(\d+))?$/.exec(text);
+	if (!match) return null;
+	const from = Number(match[1]);
+	return {
+		from,
+		to: match[2] === void 0 ? from : Number(match[2])
+	};
+}
+var PREFIX = `p.sol.`;
+/** Our pairs in `hash`; a malformed escape costs its own token only. */
+function readHash(hash) {
+	const out = {};
+	for (const token of tokens$1(hash)) {
+		const eq = token.indexOf("=");
+		if (eq < 0) continue;
+		try {
+			const key = decodeURIComponent(token.slice(0, eq));
+			if (key.startsWith(PREFIX)) out[key.slice(PREFIX.length)] = decodeURIComponent(token.slice(eq + 1));
+		} catch {
+			continue;
+		}
+	}
+	return out;
+}
+/** The hash with our pairs replaced, our tab active, and everyone else's tokens kept in place. */
+function writeHash(hash, pairs) {
+	const keep = tokens$1(hash).filter((token) => token.includes("=") && !isOurs(token));
+	const mine = Object.entries(pairs).map(([k, v]) => `${enc(PREFIX + k)}=${enc(v)}`);
+	return "#" + [
+		"sol",
+		...keep,
+		...mine
+	].join("&");
+}
+/** The active tab, "" where none is named yet. */
+var activeTab = (hash) => tokens$1(hash).find((token) => !token.includes("=")) ?? "";
+var tokens$1 = (hash) => hash.replace(/^#/, "").split("&").filter(Boolean);
+function isOurs(token) {
+	try {
+		return decodeURIComponent(token.slice(0, token.indexOf("="))).startsWith(PREFIX);
+	} catch {
+		return false;
+	}
+}
+/** Percent escapes for everything the hash grammar minds; lone surrogates become U+FFFD, the rest of ASCII stays readable. */
+function enc(text) {
+	const whole = text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "�");
+	return encodeURIComponent(whole).replace(/%(2C|2F|3A|2B)/g, (escape) => decodeURIComponent(escape));
+}
+// src/state/host.ts
+var parentWindow = () => {
+	try {
+		if (window.parent !== window && window.parent.location.hash !== void 0 && window.parent.document.body) return window.parent;
+	} catch {
+		return window;
+	}
+	return window;
+};
+var host = parentWindow();
+/** True inside TensorBoard's frame. */
+var hosted = host !== window;
+/** Is our tab the active one? Outside TensorBoard always. An address without a tab counts as ours: the first visit. */
+var active = () => !hosted || ["", "sol"].includes(activeTab(host.location.hash));
+var readAddress = () => readHash(host.location.hash);
+/** The full address that shows these pairs, for links and for copying. */
+var addressOf$1 = (pairs) => {
+	const { origin, pathname, search, hash } = host.location;
+	return origin + pathname + search + writeHash(hash, pairs);
+};
+var written = "";
+/** Writes our pairs. push adds a history entry; else the entry is replaced. False while another tab is active: the address is not ours then. */
+function writeAddress(pairs, push) {
+	if (hosted && activeTab(host.location.hash) !== "sol") return false;
+	const hash = writeHash(host.location.hash, pairs);
+	written = hash;
+	if (hash === host.location.hash) return true;
+	if (push) host.location.hash = hash;
+	else host.history.replaceState(host.history.state, "", hash);
+	return true;
+}
+/** Calls back when someone else changed the address while our tab is active, and when our tab becomes active. */
+function onAddress(callback) {
+	const listen = () => {
+		if (!active() || host.location.hash === written) return;
+		written = host.location.hash;
+		callback(readAddress());
+	};
+	host.addEventListener("hashchange", listen);
+	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", listen), { once: true });
+}
+/** Calls back with whether the page can be seen: own tab active and window not in the background. */
+function onVisible(callback) {
+	const tell = () => callback(active() && document.visibilityState === "visible");
+	host.addEventListener("hashchange", tell);
+	document.addEventListener("visibilitychange", tell);
+	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", tell), { once: true });
+	tell();
+}
+/** The host's theme, now and on every change: TensorBoard's body class, else the browser's preference. */
+function onDark(callback) {
+	if (hosted) {
+		const body = host.document.body;
+		const tell = () => callback(body.classList.contains("dark-mode"));
+		const watcher = new MutationObserver(tell);
+		watcher.observe(body, {
+			attributes: true,
+			attributeFilter: ["class"]
+		});
+		window.addEventListener("pagehide", () => watcher.disconnect(), { once: true });
+		tell();
+		return;
+	}
+	const query = window.matchMedia("(prefers-color-scheme: dark)");
+	query.addEventListener("change", () => callback(query.matches));
+	callback(query.matches);
+}
+/** TensorBoard's reload button and timer. Every pushed message is answered, as the host waits for it. */
+function onReload(callback) {
+	if (window.parent === window) return;
+	const { port1, port2 } = new MessageChannel();
+	port1.onmessage = ({ data }) => {
+		const { type, id, isReply } = JSON.parse(data);
+		if (isReply) return;
+		const reply = () => port1.postMessage(JSON.stringify({
+			type,
+			id,
+			payload: null,
+			error: null,
+			isReply: true
+		}));
+		if (type === "experimental.DataReloaded") callback().finally(reply);
+		else reply();
+	};
+	window.parent.postMessage("experimental.bootstrap", "*", [port2]);
+}
+// src/state/lists.ts
+/** One string for a list of strings; the empty list is "", a list of one empty string is `\`. */
+function joinList(items) {
+	if (items.length === 1 && items[0] === "") return "\\";
+	return items.map((item) => item.replace(/[\\,]/g, "\\$&")).join(",");
+}
+/** The list back from `joinList`; never throws. */
+function splitList(text) {
+	if (text === "") return [];
+	if (text === "\\") return [""];
+	const out = [];
+	let item = "";
+	for (let i = 0; i < text.length; i++) {
+		const c = text[i];
+		if (c === "\\" && i + 1 < text.length) item += text[++i];
+		else if (c === ",") {
+			out.push(item);
+			item = "";
+		} else item += c;
+	}
+	out.push(item);
+	return out;
+}
+/** Ids with runs of neighbouring whole numbers written as `3-7`: the short form of an opened tree. */
+function joinIds(ids) {
+	const whole = [...new Set(ids.filter((id) => /^(0|[1-9]\d{0,8})$/.test(id)))].map(Number).sort((a, b) => a - b);
+	const other = [...new Set(ids.filter((id) => !/^(0|[1-9]\d{0,8})$/.test(id)))].sort();
+	const parts = [];
+	for (let i = 0; i < whole.length;) {
+		let j = i;
+		while (j + 1 < whole.length && whole[j + 1] === whole[j] + 1) j++;
+		parts.push(j > i + 1 ? `${whole[i]}-${whole[j]}` : whole.slice(i, j + 1).join(","));
+		i = j + 1;
+	}
+	const named = other.map((id) => /^\d+-\d+$/.test(id) ? "\\" + id : id.replace(/[\\,]/g, "\\$&"));
+	return [...parts, ...named].join(",");
+}
+/** The ids back from `joinIds`; a run longer than 100 000 is not believed. */
+function splitIds(text) {
+	if (text === "") return [];
+	const out = [];
+	for (const raw of text.match(/(?:\\.|[^\\,])+/gs) ?? []) {
+		const run = /^(\d{1,9})-(\d{1,9})$/.exec(raw);
+		if (run && Number(run[2]) >= Number(run[1]) && Number(run[2]) - Number(run[1]) <= 1e5) for (let i = Number(run[1]); i <= Number(run[2]); i++) out.push(String(i));
+		else out.push(raw.replace(/\\(.)/gs, "$1"));
+	}
+	return out;
+}
+// src/state/codec.ts
+var HOME = "overview";
+var VERSION = "1";
+var ID = /^[A-Za-z0-9_-]{1,80}$/;
+var PLAIN = [
+	"page",
+	"run",
+	"worker",
+	"span",
+	"step",
+	"device",
+	"find"
+];
+var emptyTable = () => ({
+	sort: null,
+	find: "",
+	keep: {},
+	columns: {},
+	opened: {
+		base: "d",
+		ids: []
+	},
+	row: ""
+});
+var emptyView = () => ({
+	page: HOME,
+	run: "",
+	worker: "",
+	span: "",
+	step: "",
+	device: "",
+	find: "",
+	query: {},
+	tables: {},
+	figures: {}
+});
+/** The pairs of a view, in a fixed order, without what is at its default. */
+function encode(view) {
+	const out = {};
+	for (const name of PLAIN) if (view[name] !== "" && !(name === "page" && view.page === "overview")) out[name] = view[name];
+	for (const [name, value] of sorted(view.query)) if (value !== "") out[`q.${name}`] = value;
+	for (const [id, table] of sorted(view.tables)) Object.assign(out, encodeTable(id, table));
+	for (const [id, zoom] of sorted(view.figures)) if (zoom) out[`f.${id}`] = zoom;
+	return Object.keys(out).length ? {
+		v: VERSION,
+		...out
+	} : out;
+}
+/** The view of some pairs: unknown keys are ignored, bad values dropped one by one, never an error. */
+function decode(pairs) {
+	const view = emptyView();
+	if (pairs["v"] !== void 0 && pairs["v"] !== VERSION) return view;
+	for (const name of PLAIN) if (pairs[name]) view[name] = pairs[name];
+	if (!ID.test(view.page)) view.page = HOME;
+	for (const [key, value] of Object.entries(pairs)) {
+		const [head, id, field, ...rest] = key.split(".");
+		if (value === "" || id === void 0 || !ID.test(id)) continue;
+		if (head === "q" && field === void 0) view.query[id] = value;
+		else if (head === "f" && field === void 0) view.figures[id] = value;
+		else if (head === "t" && field !== void 0 && id !== "__proto__") {
+			if (!Object.hasOwn(view.tables, id)) view.tables[id] = emptyTable();
+			decodeTable(view.tables[id], field, rest.join("."), value);
+		}
+	}
+	for (const [id, table] of Object.entries(view.tables)) if (!Object.keys(encodeTable(id, table)).length) delete view.tables[id];
+	return view;
+}
+function encodeTable(id, table) {
+	const out = {};
+	const at = `t.${id}.`;
+	if (table.sort) out[`${at}s`] = (table.sort.descending ? "-" : "+") + table.sort.column;
+	if (table.find) out[`${at}f`] = table.find;
+	for (const [column, values] of sorted(table.keep)) if (values.length) out[`${at}c.${column}`] = joinList([...values].sort());
+	const columns = sorted(table.columns).map(([name, shown]) => (shown ? "+" : "-") + name);
+	if (columns.length) out[`${at}h`] = joinList(columns);
+	if (table.opened.base !== "d" || table.opened.ids.length) out[`${at}x`] = table.opened.base + joinIds(table.opened.ids);
+	if (table.row) out[`${at}k`] = table.row;
+	return out;
+}
+function decodeTable(table, field, rest, value) {
+	if (field === "c" && rest) table.keep[rest] = splitList(value);
+	else if (rest) return;
+	else if (field === "s" && /^[+-]./s.test(value)) table.sort = {
+		column: value.slice(1),
+		descending: value[0] === "-"
+	};
+	else if (field === "f") table.find = value;
+	else if (field === "k") table.row = value;
+	else if (field === "x" && /^[dan]/.test(value)) table.opened = {
+		base: value[0],
+		ids: splitIds(value.slice(1))
+	};
+	else if (field === "h") {
+		for (const item of splitList(value)) if (/^[+-]./s.test(item)) table.columns[item.slice(1)] = item[0] === "+";
+	}
+}
+var sorted = (record) => Object.entries(record).sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0);
+/** Two views are the same if their addresses are. */
+var sameView = (a, b) => JSON.stringify(encode(a)) === JSON.stringify(encode(b));
+// src/state/view.ts
+var view = y$1(decode(readAddress()));
+var page = O(() => view.value.page);
+var waiting = 0;
+var owed = false;
+/** Makes `next` the view and the address. */
+function go(next, how) {
+	if (sameView(next, view.value)) return;
+	if (how === "push") flush();
+	view.value = next;
+	window.clearTimeout(waiting);
+	if (how === "replace") waiting = window.setTimeout(flush, 300);
+	else write(how === "push");
+	owed = owed || how === "replace";
+}
+function flush() {
+	window.clearTimeout(waiting);
+	if (owed) write(false);
+}
+function write(push) {
+	owed = !writeAddress(encode(view.value), push);
+}
+var change = (part, how) => go({
+	...view.value,
+	...part
+}, how);
+/** Starts following the address: back, forward, edits by hand, links of other tabs. */
+function followAddress() {
+	onAddress((pairs) => {
+		if (owed && !Object.keys(pairs).length) return flush();
+		window.clearTimeout(waiting);
+		owed = false;
+		const next = decode(pairs);
+		if (!sameView(next, view.value)) view.value = next;
+	});
+}
+var tableOf = (id) => Object.hasOwn(view.value.tables, id) ? view.value.tables[id] : emptyTable();
+function changeTable(id, part, how) {
+	change({ tables: {
+		...view.value.tables,
+		[id]: {
+			...tableOf(id),
+			...part
+		}
+	} }, how);
+}
+function changeFigure(id, zoom) {
+	change({ figures: {
+		...view.value.figures,
+		[id]: zoom
+	} }, "replace");
+}
+/** Another page of the same selection. */
+function pageView(name) {
+	const { run, worker, span, step, device } = view.value;
+	return {
+		...emptyView(),
+		page: name,
+		run,
+		worker,
+		span,
+		step,
+		device
+	};
+}
+/** What a link of a report leads to. `find` filters the first table; step, device_limits, run, worker and span change the selection. */
+function linkView(link) {
+	const { find = "", step, device_limits: device, run, worker, span, ...query } = link.query ?? {};
+	const next = {
+		...pageView(link.analysis || "overview"),
+		find,
+		query
+	};
+	if (run !== void 0 && run !== next.run) Object.assign(next, {
+		run,
+		worker: "",
+		span: "",
+		step: ""
+	});
+	if (worker !== void 0) Object.assign(next, {
+		worker,
+		span: ""
+	});
+	if (span !== void 0) next.span = span;
+	if (step !== void 0) next.step = step;
+	if (device !== void 0) next.device = device;
+	return next;
+}
+var addressOf = (next) => addressOf$1(encode(next));
+var here = () => addressOf(view.value);
+// src/state/data.ts
+var idle = () => ({
+	key: "",
+	state: "idle",
+	value: null,
+	of: "",
+	error: null,
+	progress: null,
+	since: 0
+});
+var runs = y$1(idle());
+var pages = y$1(idle());
+var report = y$1(idle());
+var catalogue = y$1([]);
+var visible = y$1(true);
+var attempt = y$1(0);
+var choice = O(() => runs.value.value ? choose(runs.value.value, view.value) : null);
+var chosen = O(() => choice.value?.state === "chosen" ? choice.value.chosen : null);
+var where = O(() => {
+	const c = chosen.value;
+	return c ? {
+		run: c.run.name,
+		worker: c.worker.name,
+		span: c.span.name
+	} : null;
+});
+var whereKey = O(() => where.value ? JSON.stringify([
+	where.value.run,
+	where.value.worker,
+	where.value.span,
+	attempt.value
+]) : "");
+var query = O(() => ({
+	...view.value.query,
+	...view.value.step && { step: view.value.step },
+	...view.value.device && { device_limits: view.value.device }
+}));
+var reportKey = O(() => pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([
+	page.value,
+	whereKey.value,
+	query.value
+]) : "");
+var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? null);
+/** When the shown recording was read, and whether its file has changed since. */
+var stamp = y$1("");
+var stale = O(() => {
+	const span = chosen.value?.span;
+	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
+});
+/** Asks for everything about the shown recording again. */
+function readAgain() {
+	remembered.clear();
+	r(() => {
+		attempt.value++;
+		stamp.value = "";
+	});
+}
+var remembered = /* @__PURE__ */ new Map();
+function pause(ms, signal) {
+	return new Promise((done) => {
+		const timer = window.setTimeout(done, ms);
+		signal.addEventListener("abort", () => {
+			window.clearTimeout(timer);
+			done();
+		}, { once: true });
+	});
+}
+async function awake(signal) {
+	while (!visible.peek() && !signal.aborted) await pause(400, signal);
+}
+/** Asks until an answer that is not "still loading", telling the progress in between. */
+async function follow(slot, key, ask, stop) {
+	slot.value = {
+		...slot.peek(),
+		key,
+		state: "waiting",
+		error: null,
+		progress: null,
+		since: performance.now()
+	};
+	for (let wait = 250; !stop.aborted; wait = Math.min(wait * 1.3, 1e3)) {
+		await awake(stop);
+		try {
+			const value = await ask(stop);
+			if (stop.aborted) return null;
+			slot.value = {
+				...slot.peek(),
+				key,
+				of: key,
+				state: "ready",
+				value,
+				progress: null
+			};
+			return value;
+		} catch (error) {
+			if (stop.aborted) return null;
+			if (!(error instanceof ApiError)) throw error;
+			if (!error.loading) {
+				slot.value = {
+					...slot.peek(),
+					key,
+					state: "error",
+					error,
+					progress: null
+				};
+				return null;
+			}
+			slot.value = {
+				...slot.peek(),
+				key,
+				state: "loading",
+				error,
+				progress: error.progress
+			};
+			await pause(wait, stop);
+		}
+	}
+	return null;
+}
+/** Reads the list of runs once more; the page keeps what it shows. */
+async function refreshRuns() {
+	try {
+		const value = await getRuns();
+		runs.value = {
+			...runs.peek(),
+			key: "runs",
+			of: "runs",
+			state: "ready",
+			value,
+			error: null
+		};
+	} catch (error) {
+		if (!(error instanceof ApiError)) throw error;
+		runs.value = {
+			...runs.peek(),
+			key: "runs",
+			state: "error",
+			error
+		};
+	}
+}
+/** TensorBoard's reload, or the button: look for new files, then read the list. */
+async function rescan() {
+	try {
+		await postRescan();
+	} catch (error) {
+		if (!(error instanceof ApiError)) throw error;
+	}
+	for (let i = 0; i < 40; i++) {
+		await refreshRuns();
+		if (runs.peek().value?.scan.state !== "scanning") return;
+		await new Promise((done) => window.setTimeout(done, 250));
+	}
+}
+/** Stops reading the chosen recording. */
+async function cancel() {
+	if (where.peek()) await postCancel(where.peek()).catch(() => void 0);
+}
+async function watchRuns() {
+	const never = new AbortController().signal;
+	runs.value = {
+		...idle(),
+		key: "runs",
+		state: "waiting",
+		since: performance.now()
+	};
+	for (;;) {
+		await awake(never);
+		await refreshRuns();
+		const now = runs.peek();
+		if (now.state === "error") return;
+		const scanning = now.value.scan.state === "scanning";
+		const reading = pages.peek().state === "loading";
+		const empty = !now.value.runs.length;
+		await pause(scanning ? 500 : reading ? 1e3 : empty ? 4e3 : 15e3, never);
+	}
+}
+/** Starts asking. Called once. */
+function startData() {
+	onVisible((now) => {
+		visible.value = now;
+	});
+	watchRuns();
+	getAnalyses(null).then((all) => {
+		catalogue.value = all.analyses;
+	}, () => void 0);
+	let stopPages = new AbortController();
+	x(() => {
+		const key = whereKey.value;
+		stopPages.abort();
+		if (!key) return;
+		stopPages = new AbortController();
+		const w = where.peek();
+		const span = chosen.peek().span;
+		follow(pages, key, (s) => getAnalyses(w, s), stopPages.signal).then((value) => {
+			if (!value) return;
+			catalogue.value = value.analyses;
+			stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
+		});
+	});
+	let stopReport = new AbortController();
+	x(() => {
+		const key = reportKey.value;
+		stopReport.abort();
+		if (!key) return;
+		stopReport = new AbortController();
+		const known = remembered.get(key);
+		if (known) {
+			report.value = {
+				...idle(),
+				key,
+				of: key,
+				state: "ready",
+				value: known
+			};
+			return;
+		}
+		const [name, w, q] = [
+			page.peek(),
+			where.peek(),
+			query.peek()
+		];
+		follow(report, key, (s) => getReport(name, w, q, s), stopReport.signal).then((value) => {
+			if (!value) return;
+			remembered.set(key, value);
+			if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
+		});
+	});
+	x(() => {
+		const c = chosen.value;
+		if (!c) return;
+		const full = {
+			run: c.run.name,
+			worker: c.run.workers.length > 1 ? c.worker.name : view.peek().worker,
+			span: c.worker.spans.length > 1 ? c.span.name : view.peek().span
+		};
+		if (full.run !== view.peek().run || full.worker !== view.peek().worker || full.span !== view.peek().span) change(full, "quiet");
+	});
+}
+var palette_default = {
+	tokens: {
+		"bg": ["#F6F7F9", "#0F1216"],
+		"surface": ["#FFFFFF", "#161A20"],
+		"sunken": ["#F1F3F6", "#1C2128"],
+		"line": ["#E3E7ED", "#272D36"],
+		"line-strong": ["#CDD4DE", "#3A424E"],
+		"ink": ["#14181F", "#E8EBEF"],
+		"ink-2": ["#48525F", "#B4BCC8"],
+		"ink-3": ["#626D7C", "#939DAB"],
+		"bar-ink": ["#3C4A5E", "#A9B7CA"],
+		"accent": ["#4A3FC4", "#ABA5FF"],
+		"accent-bg": ["#EEEDFB", "#25243F"],
+		"accent-line": ["#C5C0F0", "#48458A"],
+		"warn": ["#8A5300", "#F0BC62"],
+		"error": ["#B3261E", "#FF8F85"],
+		"compute": ["#0E67C1", "#53A7F5"],
+		"communication": ["#E48330", "#F5A544"],
+		"memcpy": ["#8A1257", "#F04FB4"],
+		"memset": ["#DBA3BC", "#8B4E6C"],
+		"host": ["#7C838C", "#7F8792"],
+		"idle": ["#E2E6EA", "#2A3038"],
+		"idle-hatch": ["#CFD6DE", "#3A424D"],
+		"gemm": ["#0E67C1", "#53A7F5"],
+		"attention": ["#14A88C", "#4FC5B3"],
+		"conv": ["#6A3160", "#A766C4"],
+		"norm": ["#E3A70F", "#FECA55"],
+		"elementwise": ["#8BCFF6", "#B4E4F9"],
+		"other": ["#757B84", "#868E99"],
+		"HtoD": ["#8A1257", "#F04FB4"],
+		"DtoH": ["#D65A9A", "#F3A6D2"],
+		"DtoD": ["#3B7F96", "#5FB4CC"],
+		"Memset": ["#DBA3BC", "#8B4E6C"],
+		"bound-compute": ["#0B57A4", "#7DBCF7"],
+		"bound-memory": ["#8A5301", "#F0BC62"],
+		"eff-0": ["#B8471A", "#E4673A"],
+		"eff-25": ["#E08E4F", "#C9813F"],
+		"eff-50": ["#F3D3A8", "#8C7A5C"],
+		"eff-75": ["#C9DCEA", "#4D6A88"],
+		"eff-100": ["#7FB2DB", "#3F7FB8"]
+	},
+	marks: {
+		"gemm": "circle",
+		"attention": "diamond",
+		"conv": "square",
+		"norm": "triangle-up",
+		"elementwise": "cross",
+		"other": "x",
+		"HtoD": "triangle-up",
+		"DtoH": "triangle-down",
+		"DtoD": "circle",
+		"Memset": "square"
+	}
+};
+// src/ui/theme.ts
+var TOKENS = palette_default.tokens;
+var MARKS = palette_default.marks;
+/** Surfaces and shadows that only the page needs; figures never use them. */
+var MORE = {
+	raised: ["#FFFFFF", "#1F252D"],
+	"on-accent": ["#FFFFFF", "#14122B"],
+	"warn-bg": ["#FDF3E0", "#2B2415"],
+	"warn-line": ["#EFD3A0", "#57461F"],
+	"error-bg": ["#FCEDEB", "#2E1B1B"],
+	"error-line": ["#EDB9B5", "#5C2D2B"],
+	"card-shadow": ["0 1px 2px rgb(20 24 31 / 4%)", "none"],
+	float: ["0 8px 28px rgb(20 24 31 / 16%)", "0 8px 28px rgb(0 0 0 / 55%)"]
+};
+var STORE = "tb-sol.theme";
+var hostDark = y$1(false);
+var own = y$1(hosted ? "" : localStorage.getItem(STORE) ?? "");
+var dark = O(() => own.value ? own.value === "dark" : hostDark.value);
+/** Outside TensorBoard only: the reader's choice, kept for the next visit. */
+function toggleTheme() {
+	own.value = dark.value ? "light" : "dark";
+	localStorage.setItem(STORE, own.value);
+}
+var token = (name) => (TOKENS[name] ?? MORE[name] ?? TOKENS["other"])[dark.value ? 1 : 0];
+/** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */
+var paint = (name) => `var(--${name && Object.hasOwn(TOKENS, name) ? name : "other"})`;
+/** Fills too light for a 3:1 edge on a light surface; they get an outline. */
+var PALE = /* @__PURE__ */ new Set([
+	"memset",
+	"norm",
+	"elementwise",
+	"Memset",
+	"idle"
+]);
+var partner = /* @__PURE__ */ new Map();
+for (const [light, darkHex] of Object.values(TOKENS)) if (!partner.has(light.toUpperCase())) partner.set(light.toUpperCase(), darkHex);
+/** The colour to draw for a light hex of the palette in the present theme; anything else stays. */
+var themed = (value) => dark.value ? partner.get(value.toUpperCase()) ?? value : value;
+function rules(which) {
+	return [...Object.entries(TOKENS), ...Object.entries(MORE)].map(([name, pair]) => `--${name}:${pair[which]}`).join(";");
+}
+/** Writes the variables and keeps the theme attribute right. */
+function startTheme() {
+	const sheet = document.createElement("style");
+	sheet.textContent = `:root{${rules(0)};color-scheme:light}:root[data-theme="dark"]{${rules(1)};color-scheme:dark}`;
+	document.head.append(sheet);
+	onDark((now) => {
+		hostDark.value = now;
+	});
+	x(() => {
+		document.documentElement.dataset["theme"] = dark.value ? "dark" : "light";
+	});
+}
+// node_modules/preact/jsx-runtime/dist/jsxRuntime.mjs
+var f = Symbol.for("pv");
+var o = 0;
+Array.isArray;
+function a(t, e, n, u, a, i) {
+	e || (e = {});
+	var c, l, p = e;
+	if ("ref" in p && "function" != typeof t) for (l in p = {}, e) "ref" == l ? c = e[l] : p[l] = e[l];
+	var s = {
+		type: t,
+		props: p,
+		key: n,
+		ref: c,
+		__k: null,
+		__: null,
+		__b: 0,
+		__e: null,
+		__c: null,
+		constructor: f,
+		__v: --o,
+		__i: -1,
+		__u: 0
+	};
+	return (a || i) && (s.__source = a, s.__self = i), n$1.vnode && n$1.vnode(s), s;
+}
+// src/ui/tip.tsx
+var now = y$1(null);
+var timer = 0;
+function owner(target) {
+	return target instanceof Element ? target.closest("[data-tip]") : null;
+}
+function startTips() {
+	const show = (event, wait) => {
+		const at = owner(event.target);
+		window.clearTimeout(timer);
+		const text = at?.dataset["tip"];
+		if (!at || !text) {
+			now.value = null;
+			return;
+		}
+		timer = window.setTimeout(() => {
+			if (at.isConnected) now.value = {
+				text,
+				box: at.getBoundingClientRect()
+			};
+		}, wait);
+	};
+	document.addEventListener("mouseover", (e) => show(e, 280));
+	document.addEventListener("focusin", (e) => show(e, 500));
+	const hide = () => {
+		window.clearTimeout(timer);
+		now.value = null;
+	};
+	document.addEventListener("mousedown", hide);
+	document.addEventListener("focusout", hide);
+	document.addEventListener("scroll", hide, {
+		capture: true,
+		passive: true
+	});
+	document.addEventListener("keydown", (e) => {
+		if (e.key === "Escape") hide();
+	});
+}
+function Tip() {
+	const ref = T(null);
+	const tip = now.value;
+	F$1(() => {
+		const el = ref.current;
+		if (!el || !tip) return;
+		const { width, height } = el.getBoundingClientRect();
+		const below = tip.box.bottom + 6 + height < window.innerHeight;
+		el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
+		el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
+	}, [tip]);
+	return tip ? /* @__PURE__ */ a("div", {
+		class: "tip",
+		role: "tooltip",
+		ref,
+		children: tip.text
+	}) : null;
+}
+// src/ui/icons.tsx
+var PATHS = {
+	overview: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 12l2.6-3.4 M4.6 12h6.8",
+	timeline: "M2.5 3.5h5 M5.5 8h6 M9 12.5h4.5",
+	steps: "M2.5 13.5h3v-4h4v-3.5h4",
+	gpu_breakdown: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5H8z M10.5 2.5a5.5 5.5 0 0 1 3 3h-3z",
+	operators: "M2.5 2.5h4v4h-4z M9.5 2.5h4v4h-4z M2.5 9.5h4v4h-4z M11.5 9.5v4 M9.5 11.5h4",
+	kernels: "M4.5 4.5h7v7h-7z M6.5 2v2.5 M9.5 2v2.5 M6.5 11.5V14 M9.5 11.5V14 M2 6.5h2.5 M2 9.5h2.5 M11.5 6.5H14 M11.5 9.5H14",
+	modules: "M2.5 2.5h4v3h-4z M9.5 6.5h4v3h-4z M9.5 11h4v3h-4z M4.5 5.5v7h5 M4.5 8h5",
+	phases: "M2.5 3.5h11 M2.5 8h4 M9 8h4.5 M2.5 12.5h7 M12 12.5h1.5",
+	roofline: "M2.5 2.5v11h11 M4.5 11l4-5.5h5 M10.8 9.5h.01",
+	memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
+	communication: "M4 8l7-3.5 M4 8l7 3.5 M5.5 8a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 4a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 12a2 2 0 1 1-4 0 2 2 0 0 1 4 0z",
+	memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
+	scaling: "M3.5 13.5v-4 M8 13.5V6 M12.5 13.5v-11 M2 13.5h12",
+	compare: "M5.5 2.5v11 M10.5 2.5v11 M2.5 5.5h3 M2.5 10h3 M10.5 5.5h3 M10.5 10h3",
+	health: "M1.5 8h3l2-4.5 3 9 2-4.5h3",
+	links: "M6.5 9.5l3-3 M7 4.6l1.4-1.4a2.9 2.9 0 0 1 4.4 4.1L11.4 8.9 M9 11.4l-1.4 1.4a2.9 2.9 0 0 1-4.4-4.1L4.6 7.1",
+	help: "M14 8A6 6 0 1 1 2 8a6 6 0 0 1 12 0z M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.2 M8 11.3h.01",
+	page: "M4 2.5h5l3 3v8H4z M9 2.5v3h3",
+	link: "M6.5 9.5l3-3 M7 4.6l1.4-1.4a2.9 2.9 0 0 1 4.4 4.1L11.4 8.9 M9 11.4l-1.4 1.4a2.9 2.9 0 0 1-4.4-4.1L4.6 7.1",
+	download: "M8 2.5v7.5 M5 7.2l3 3 3-3 M2.5 13.5h11",
+	moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5z",
+	sun: "M8 5.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6z M8 1.5V3 M8 13v1.5 M1.5 8H3 M13 8h1.5 M3.4 3.4l1 1 M11.6 11.6l1 1 M12.6 3.4l-1 1 M4.4 11.6l-1 1",
+	down: "M5 6.5l3 3 3-3",
+	right: "M6.5 5l3 3-3 3",
+	close: "M4.5 4.5l7 7 M11.5 4.5l-7 7",
+	search: "M10.8 7a3.8 3.8 0 1 1-7.6 0 3.8 3.8 0 0 1 7.6 0z M9.8 9.8l3.7 3.7",
+	columns: "M2.5 3.5h11v9h-11z M6.2 3.5v9 M9.8 3.5v9",
+	warn: "M8 2.5l6 10.8H2z M8 6.5v3.2 M8 11.5h.01",
+	info: "M14 8A6 6 0 1 1 2 8a6 6 0 0 1 12 0z M8 7.3v3.7 M8 5.1h.01",
+	error: "M4 4l8 8 M12 4l-8 8",
+	menu: "M2.5 4.5h11 M2.5 8h11 M2.5 11.5h11",
+	check: "M3.5 8.5l3 3 6-7",
+	file: "M4 2h5l3 3v9H4z M9 2v3h3",
+	folder: "M2 4h4.5l1.5 1.5h6V13H2z",
+	again: "M3 8a5 5 0 1 0 1.5-3.6 M4.5 2v2.6h2.6",
+	image: "M2.5 3h11v10h-11z M2.5 11l3.2-3.2 2.3 2.3 2-2 3.5 3.4 M10.5 6h.01"
+};
+function Icon({ name, size = 16 }) {
+	return /* @__PURE__ */ a("svg", {
+		class: "icon",
+		width: size,
+		height: size,
+		viewBox: "0 0 16 16",
+		fill: "none",
+		stroke: "currentColor",
+		"stroke-width": "1.5",
+		"stroke-linecap": "round",
+		"stroke-linejoin": "round",
+		"aria-hidden": "true",
+		children: /* @__PURE__ */ a("path", { d: PATHS[name] ?? PATHS["page"] })
+	});
+}
+function Logo() {
+	return /* @__PURE__ */ a("svg", {
+		width: "24",
+		height: "24",
+		viewBox: "0 0 24 24",
+		"aria-hidden": "true",
+		children: [
+			/* @__PURE__ */ a("rect", {
+				width: "24",
+				height: "24",
+				rx: "6",
+				fill: "var(--accent)"
+			}),
+			/* @__PURE__ */ a("path", {
+				d: "M5 17 L11 8.5 H19.5",
+				fill: "none",
+				stroke: "var(--on-accent)",
+				"stroke-width": "2",
+				"stroke-linecap": "round",
+				"stroke-linejoin": "round"
+			}),
+			/* @__PURE__ */ a("circle", {
+				cx: "14",
+				cy: "13",
+				r: "1.7",
+				fill: "var(--on-accent)"
+			})
+		]
+	});
+}
+var SHAPES = {
+	circle: "M8 3.6a4.4 4.4 0 1 0 0 8.8 4.4 4.4 0 0 0 0-8.8z",
+	diamond: "M8 2.6L13.4 8 8 13.4 2.6 8z",
+	square: "M4 4h8v8H4z",
+	"triangle-up": "M8 3l5.4 9.6H2.6z",
+	"triangle-down": "M8 13L2.6 3.4h10.8z",
+	cross: "M6.2 2.8h3.6v3.4h3.4v3.6H9.8v3.4H6.2V9.8H2.8V6.2h3.4z",
+	x: "M4.2 2.6L8 6.4l3.8-3.8 1.6 1.6L9.6 8l3.8 3.8-1.6 1.6L8 9.6l-3.8 3.8-1.6-1.6L6.4 8 2.6 4.2z",
+	bar: "M2.5 6.2h11v3.6h-11z"
+};
+/** The shape that a kind or a direction has in charts, so that colour is never alone. */
+function Mark({ shape, color }) {
+	return /* @__PURE__ */ a("svg", {
+		class: "mark",
+		width: "10",
+		height: "10",
+		viewBox: "0 0 16 16",
+		"aria-hidden": "true",
+		children: /* @__PURE__ */ a("path", {
+			d: SHAPES[shape] ?? SHAPES["circle"],
+			fill: color
+		})
+	});
+}
+// src/ui/copy.tsx
+var field = y$1(null);
+/** True if the clipboard took it; else the field is open. */
+async function copyText(text, what) {
+	try {
+		if (!navigator.clipboard) throw new DOMException("no clipboard on this page", "NotAllowedError");
+		await navigator.clipboard.writeText(text);
+		return true;
+	} catch (error) {
+		if (!(error instanceof DOMException)) throw error;
+		field.value = {
+			text,
+			what
+		};
+		return false;
+	}
+}
+/** A button that answers "Copied" in its place for 1.5 s. */
+function Copy({ text, what, class: cls = "button", label, children }) {
+	const [done, setDone] = d$2(false);
+	A$1(() => {
+		if (!done) return;
+		const timer = window.setTimeout(() => setDone(false), 1500);
+		return () => window.clearTimeout(timer);
+	}, [done]);
+	return /* @__PURE__ */ a("button", {
+		type: "button",
+		class: cls,
+		"aria-label": label,
+		onClick: () => void copyText(text(), what).then((ok) => setDone(ok)),
+		children: done ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, { name: "check" }), /* @__PURE__ */ a("span", {
+			role: "status",
+			children: "Copied"
+		})] }) : children
+	});
+}
+/** The field for where there is no clipboard. */
+function CopyField() {
+	const input = T(null);
+	const now = field.value;
+	A$1(() => {
+		input.current?.focus();
+		input.current?.select();
+	}, [now]);
+	if (!now) return null;
+	const close = () => {
+		field.value = null;
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "veil",
+		onClick: (e) => {
+			if (e.target === e.currentTarget) close();
+		},
+		children: /* @__PURE__ */ a("div", {
+			class: "dialog",
+			role: "dialog",
+			"aria-modal": "true",
+			"aria-label": `Copy ${now.what}`,
+			onKeyDown: (e) => {
+				if (e.key === "Escape") {
+					e.stopPropagation();
+					close();
+				}
+			},
+			children: [
+				/* @__PURE__ */ a("div", {
+					class: "dialog-head",
+					children: [/* @__PURE__ */ a("h2", { children: ["Copy ", now.what] }), /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Close",
+						onClick: close,
+						children: /* @__PURE__ */ a(Icon, { name: "close" })
+					})]
+				}),
+				/* @__PURE__ */ a("p", {
+					class: "quiet",
+					children: "The browser does not let this page use the clipboard. The text is selected: press Ctrl+C, or ⌘C."
+				}),
+				/* @__PURE__ */ a("textarea", {
+					ref: input,
+					class: "copy-field",
+					readOnly: true,
+					rows: Math.min(10, Math.max(3, Math.ceil(now.text.length / 70))),
+					value: now.text
+				})
+			]
+		})
+	});
+}
+// src/ui/link.tsx
+function To({ view, class: cls, tip, label, current, onGo, children }) {
+	const click = (event) => {
+		event.stopPropagation();
+		if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+		event.preventDefault();
+		onGo?.();
+		go(view, "push");
+	};
+	return /* @__PURE__ */ a("a", {
+		class: cls,
+		href: addressOf(view),
+		target: "_parent",
+		onClick: click,
+		"data-tip": tip,
+		"aria-label": label,
+		"aria-current": current ? "page" : void 0,
+		children
+	});
+}
+var ReportLink = ({ link, fallback = "Open" }) => /* @__PURE__ */ a(To, {
+	view: linkView(link),
+	class: "link",
+	children: link.label || fallback
+});
+// src/markup.ts
+var MARK = /\*\*([^*\n]+?)\*\*|`([^`\n]+)`/g;
+/** `text` cut at its marks, in order; joining the pieces' text gives the text without the marks. */
+function pieces(text) {
+	const out = [];
+	let at = 0;
+	for (const match of text.matchAll(MARK)) {
+		if (match.index > at) out.push({
+			kind: "text",
+			text: text.slice(at, match.index)
+		});
+		out.push(match[1] !== void 0 ? {
+			kind: "bold",
+			text: match[1]
+		} : {
+			kind: "code",
+			text: match[2]
+		});
+		at = match.index + match[0].length;
+	}
+	if (at < text.length) out.push({
+		kind: "text",
+		text: text.slice(at)
+	});
+	return out;
+}
+// src/ui/text.tsx
+function Text({ text }) {
+	return /* @__PURE__ */ a($, { children: pieces(text).map((p) => p.kind === "bold" ? /* @__PURE__ */ a("strong", { children: p.text }) : p.kind === "code" ? /* @__PURE__ */ a("code", { children: p.text }) : p.text) });
+}
+/** A long name cut in its middle by the room it has; the whole of it on hover and for copying. */
+function Middle({ text, tip = text }) {
+	if (text.length <= 24) return /* @__PURE__ */ a("span", {
+		class: "mid",
+		"data-tip": tip,
+		children: /* @__PURE__ */ a("span", { children: text })
+	});
+	return /* @__PURE__ */ a("span", {
+		class: "mid",
+		"data-tip": tip,
+		children: [/* @__PURE__ */ a("span", {
+			class: "mid-a",
+			children: text.slice(0, -12)
+		}), /* @__PURE__ */ a("span", {
+			class: "mid-b",
+			children: text.slice(-12)
+		})]
+	});
+}
+// src/ui/controls.tsx
+/** One of a few: a row of joined buttons, arrow keys move. */
+function Switch({ label, tip, value, choices, onPick }) {
+	const move = (event) => {
+		const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+		if (!step) return;
+		event.preventDefault();
+		event.stopPropagation();
+		const next = choices[(choices.findIndex((c) => c.value === value) + step + choices.length) % choices.length];
+		onPick(next.value);
+		event.currentTarget.querySelectorAll("button")[choices.indexOf(next)]?.focus();
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "switch",
+		role: "radiogroup",
+		"aria-label": label,
+		"data-tip": tip,
+		onKeyDown: move,
+		children: choices.map((c) => /* @__PURE__ */ a("button", {
+			type: "button",
+			role: "radio",
+			"aria-checked": c.value === value,
+			tabIndex: c.value === value ? 0 : -1,
+			class: c.value === value ? "on" : "",
+			onClick: () => onPick(c.value),
+			children: c.text
+		}))
+	});
+}
+function Chip({ on, onToggle, count, mark, tip, children }) {
+	return /* @__PURE__ */ a("button", {
+		type: "button",
+		class: `chip ${on ? "on" : ""}`,
+		"aria-pressed": on,
+		"data-tip": tip,
+		onClick: onToggle,
+		children: [
+			mark,
+			/* @__PURE__ */ a("span", { children }),
+			count !== void 0 && /* @__PURE__ */ a("span", {
+				class: "chip-count",
+				children: count
+			}),
+			on && /* @__PURE__ */ a(Icon, {
+				name: "close",
+				size: 11
+			})
+		]
+	});
+}
+var GLYPH = {
+	info: "info",
+	warn: "warn",
+	error: "error"
+};
+function Notice({ notice, children }) {
+	const level = notice.level ?? "warn";
+	return /* @__PURE__ */ a("div", {
+		class: `notice ${level}`,
+		role: level === "error" ? "alert" : "status",
+		children: [
+			/* @__PURE__ */ a(Icon, { name: GLYPH[level] }),
+			/* @__PURE__ */ a("span", {
+				class: "notice-text",
+				children: /* @__PURE__ */ a(Text, { text: notice.text })
+			}),
+			notice.link && /* @__PURE__ */ a(To, {
+				view: linkView(notice.link),
+				class: "link",
+				children: notice.link.label || "More"
+			}),
+			children
+		]
+	});
+}
+var Block = ({ w, h }) => /* @__PURE__ */ a("div", {
+	class: "block",
+	style: {
+		width: w,
+		height: `${h}px`
+	}
+});
+/** The shape of a page to come. */
+function Skeleton() {
+	return /* @__PURE__ */ a("div", {
+		class: "grid",
+		"aria-hidden": "true",
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "card span-12 bones row",
+				children: [
+					/* @__PURE__ */ a(Block, {
+						w: "150px",
+						h: 48
+					}),
+					/* @__PURE__ */ a("div", {
+						class: "bones grow",
+						children: [/* @__PURE__ */ a(Block, {
+							w: "60%",
+							h: 12
+						}), /* @__PURE__ */ a(Block, {
+							w: "80%",
+							h: 12
+						})]
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "90px",
+						h: 36
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "90px",
+						h: 36
+					})
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "card span-7 bones",
+				children: [
+					/* @__PURE__ */ a(Block, {
+						w: "34%",
+						h: 14
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "92%",
+						h: 20
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "55%",
+						h: 20
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "29%",
+						h: 20
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "45%",
+						h: 20
+					})
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "card span-5 bones",
+				children: [
+					/* @__PURE__ */ a(Block, {
+						w: "32%",
+						h: 14
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "90%",
+						h: 14
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "70%",
+						h: 12
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "90%",
+						h: 14
+					}),
+					/* @__PURE__ */ a(Block, {
+						w: "60%",
+						h: 12
+					})
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "card span-12 bones",
+				children: [/* @__PURE__ */ a(Block, {
+					w: "22%",
+					h: 14
+				}), Array.from({ length: 6 }, (_, i) => /* @__PURE__ */ a(Block, {
+					w: `${96 - i * 3}%`,
+					h: 14
+				}))]
+			})
+		]
+	});
+}
+// src/ui/width.ts
+var rail = window.matchMedia("(max-width: 1180px)");
+var phone = window.matchMedia("(max-width: 760px)");
+/** 1180 px and less: icons for words, second-rank columns hidden. */
+var narrow = y$1(rail.matches);
+/** 760 px and less: page list behind a button. */
+var slim = y$1(phone.matches);
+rail.addEventListener("change", () => {
+	narrow.value = rail.matches;
+});
+phone.addEventListener("change", () => {
+	slim.value = phone.matches;
+});
+var SI = [
+	[1, ""],
+	[1e3, "k"],
+	[1e6, "M"],
+	[1e9, "G"],
+	[0xe8d4a51000, "T"],
+	[0x38d7ea4c68000, "P"],
+	[0xde0b6b3a7640000, "E"]
+];
+var TIME = [
+	[1, "ns"],
+	[1e3, "µs"],
+	[1e6, "ms"],
+	[1e9, "s"]
+];
+var SCALED = /* @__PURE__ */ new Set([
+	"ns",
+	"B",
+	"FLOP",
+	"B/s",
+	"FLOP/s"
+]);
+/** The divisor and the name of the unit a person would pick for `value` (base units). */
+function scaleOf(value, unit) {
+	if (!SCALED.has(unit)) return unit === "ratio" ? {
+		factor: .01,
+		name: "%"
+	} : {
+		factor: 1,
+		name: unit === "count" ? "" : unit
+	};
+	const steps = unit === "ns" ? TIME : SI.map(([f, p]) => [f, p + unit]);
+	const magnitude = Math.abs(value);
+	let best = steps[0];
+	for (const step of steps) if (magnitude >= step[0] * .9995) best = step;
+	return {
+		factor: best[0],
+		name: best[1]
+	};
+}
+/** Decimals for up to four significant digits: 0 from 1 000, 1 from 100, 2 from 1, 3 below. */
+function digits(value) {
+	const magnitude = Math.abs(value);
+	if (magnitude >= 999.95) return 0;
+	if (magnitude >= 99.995) return 1;
+	return magnitude >= .9995 ? 2 : 3;
+}
+/** A finite magnitude with `decimals` digits; an exact tie goes to the even digit, as Python's formatting does. */
+function fixed(magnitude, decimals) {
+	if (magnitude >= 0x38d7ea4c68000) return BigInt(Math.round(magnitude)).toString() + (decimals ? "." + "0".repeat(decimals) : "");
+	const text = magnitude.toFixed(decimals);
+	const exact = magnitude.toFixed(100);
+	const cut = exact.length - 100 + decimals;
+	if (!/^50*$/.test(exact.slice(cut))) return text;
+	const last = text.replace(".", "").at(-1);
+	if (Number(last) % 2 === 0) return text;
+	return exact.slice(0, decimals === 0 ? cut - 1 : cut);
+}
+/** `value` with thousands separated by a narrow space and a real minus sign. */
+function number(value, decimals) {
+	const [whole, part] = fixed(Math.abs(value), decimals).split(".");
+	const text = whole.replace(/\B(?=(\d{3})+$)/g, " ") + (part ? "." + part : "");
+	return (value < 0 && /[1-9]/.test(text) ? "−" : "") + text;
+}
+/** The number and its unit apart, so that the unit can be set in quieter ink. */
+function humanParts(value, unit = "") {
+	if (value === null || value === void 0 || !Number.isFinite(value)) return {
+		text: "—",
+		unit: ""
+	};
+	if (unit === "count") return {
+		text: number(value, 0),
+		unit: ""
+	};
+	if (unit === "ratio" || unit === "%") {
+		const percent = unit === "ratio" ? value * 100 : value;
+		if (Math.abs(percent) > 0 && Math.abs(percent) < .05) return {
+			text: "< 0.1",
+			unit: "%"
+		};
+		return {
+			text: number(percent, 1),
+			unit: "%"
+		};
+	}
+	if (value === 0) return {
+		text: "0",
+		unit
+	};
+	const { factor, name } = scaleOf(value, unit);
+	const scaled = value / factor;
+	return {
+		text: number(scaled, unit === "ns" && name === "ns" || unit === "B" && name === "B" ? 0 : digits(scaled)),
+		unit: name
+	};
+}
+/** `value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash. */
+function human(value, unit = "") {
+	const parts = humanParts(value, unit);
+	return parts.unit ? parts.text + " " + parts.unit : parts.text;
+}
+/** The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits. */
+function columnScale(values, unit) {
+	const known = [];
+	let top = 0;
+	for (const v of values) {
+		if (typeof v !== "number" || !Number.isFinite(v) || v === 0) continue;
+		const a = Math.abs(v);
+		if (a > top) top = a;
+		known.push(a);
+	}
+	if (unit === "count") return {
+		factor: 1,
+		name: "",
+		decimals: 0
+	};
+	if (unit === "ratio") return {
+		factor: .01,
+		name: "%",
+		decimals: 1
+	};
+	if (unit === "%") return {
+		factor: 1,
+		name: "%",
+		decimals: 1
+	};
+	if (!known.length) return {
+		...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit),
+		decimals: 0
+	};
+	const { factor, name } = scaleOf(top, unit);
+	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
+		factor,
+		name,
+		decimals: 0
+	};
+	if (unit === "" && known.every(Number.isInteger)) return {
+		factor,
+		name,
+		decimals: 0
+	};
+	known.sort((a, b) => a - b);
+	const middle = known[known.length >> 1] / factor;
+	const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
+	return {
+		factor,
+		name,
+		decimals: Math.max(0, Math.min(digits(middle), room, 3))
+	};
+}
+/** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */
+function inColumn(value, scale) {
+	if (value === 0) return "0";
+	const scaled = value / scale.factor;
+	const step = 10 ** -scale.decimals;
+	if (Math.abs(scaled) < step / 2) return (scaled < 0 ? "> −" : "< ") + number(step, scale.decimals);
+	return number(scaled, scale.decimals);
+}
+/** The value in base units, every digit: for tooltips and copying. */
+function exact(value, unit) {
+	if (unit === "ratio") return `${value * 100} %`;
+	const text = Number.isInteger(value) ? number(value, 0) : String(value).replace("-", "−");
+	return unit && unit !== "count" ? text + " " + unit : text;
+}
+// src/ui/popover.tsx
+function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, children }) {
+	const [open, setOpen] = d$2(false);
+	const root = T(null);
+	const trigger = T(null);
+	const card = T(null);
+	const close = () => {
+		setOpen(false);
+		trigger.current?.focus();
+	};
+	A$1(() => {
+		if (!open) return;
+		const away = (event) => {
+			if (!root.current?.contains(event.target)) setOpen(false);
+		};
+		document.addEventListener("mousedown", away);
+		document.addEventListener("focusin", away);
+		return () => {
+			document.removeEventListener("mousedown", away);
+			document.removeEventListener("focusin", away);
+		};
+	}, [open]);
+	F$1(() => {
+		const el = card.current;
+		if (!open || !el) return;
+		const box = el.getBoundingClientRect();
+		if (box.right > window.innerWidth - 8) el.style.transform = `translateX(${window.innerWidth - 8 - box.right}px)`;
+		else if (box.left < 8) el.style.transform = `translateX(${8 - box.left}px)`;
+		el.style.maxHeight = `${Math.max(160, window.innerHeight - box.top - 16)}px`;
+		(el.querySelector("[data-first]") ?? el.querySelector("input,button,a,[tabindex='0']"))?.focus();
+	}, [open]);
+	return /* @__PURE__ */ a("div", {
+		class: "popover",
+		ref: root,
+		onKeyDown: (e) => {
+			if (open && e.key === "Escape") {
+				e.stopPropagation();
+				close();
+			}
+		},
+		children: [/* @__PURE__ */ a("button", {
+			ref: trigger,
+			type: "button",
+			class: cls,
+			"aria-haspopup": "dialog",
+			"aria-expanded": open,
+			"aria-label": label,
+			"data-tip": open ? void 0 : tip,
+			disabled,
+			onClick: () => setOpen(!open),
+			children: button
+		}), open && /* @__PURE__ */ a("div", {
+			ref: card,
+			class: `float ${align} ${wide ? "wide" : ""}`,
+			role: "dialog",
+			"aria-label": label,
+			children: children(close)
+		})]
+	});
+}
+// src/ui/select.tsx
+var SEARCH_FROM = 8;
+var MOST = 400;
+function List({ options, value, label, onPick, marked, head, foot }) {
+	const [text, setText] = d$2("");
+	const list = T(null);
+	const found = w$2(() => {
+		const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+		return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""}`.toLowerCase().includes(w)));
+	}, [options, text]);
+	const move = (event) => {
+		const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+		if (!step) return;
+		event.preventDefault();
+		const items = [...list.current?.querySelectorAll("button.option") ?? []];
+		const at = items.indexOf(document.activeElement);
+		items[at < 0 ? step > 0 ? 0 : items.length - 1 : (at + step + items.length) % items.length]?.focus();
+	};
+	const long = options.length >= SEARCH_FROM;
+	return /* @__PURE__ */ a("div", {
+		class: "list",
+		onKeyDown: move,
+		children: [
+			long && /* @__PURE__ */ a("label", {
+				class: "search",
+				children: [/* @__PURE__ */ a(Icon, {
+					name: "search",
+					size: 14
+				}), /* @__PURE__ */ a("input", {
+					"data-first": true,
+					type: "text",
+					placeholder: `Search ${label.toLowerCase()}`,
+					"aria-label": `Search ${label.toLowerCase()}`,
+					value: text,
+					onInput: (e) => setText(e.currentTarget.value),
+					onKeyDown: (e) => {
+						if (e.key === "Enter" && found[0]) onPick(found[0].value, { shift: false });
+					}
+				})]
+			}),
+			head,
+			/* @__PURE__ */ a("div", {
+				class: "options",
+				ref: list,
+				role: "listbox",
+				"aria-label": label,
+				children: [
+					found.slice(0, MOST).map((o) => {
+						const on = marked ? marked(o.value) : o.value === value;
+						return /* @__PURE__ */ a("button", {
+							type: "button",
+							class: `option ${on ? "on" : ""}`,
+							role: "option",
+							"aria-selected": on,
+							disabled: o.disabled,
+							"data-first": !long && on ? true : void 0,
+							onClick: (e) => onPick(o.value, { shift: e.shiftKey }),
+							children: [/* @__PURE__ */ a(Middle, { text: o.text }), o.note && /* @__PURE__ */ a("span", {
+								class: "note",
+								children: o.note
+							})]
+						});
+					}),
+					!found.length && /* @__PURE__ */ a("div", {
+						class: "none",
+						children: [
+							"Nothing matches “",
+							text,
+							"”."
+						]
+					}),
+					found.length > MOST && /* @__PURE__ */ a("div", {
+						class: "none",
+						children: [found.length - MOST, " more; type to narrow."]
+					})
+				]
+			}),
+			foot
+		]
+	});
+}
+// src/ui/download.ts
+function download(name, text, type) {
+	const url = URL.createObjectURL(new Blob([text], { type }));
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
+	document.body.append(a);
+	a.click();
+	a.remove();
+	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+// src/sections/value.tsx
+var SIGN = {
+	estimated: "≈",
+	partial: "≈",
+	lower_bound: "≥"
+};
+var WORD = {
+	estimated: "Estimated",
+	partial: "Partly modelled",
+	unverified: "Unverified limit",
+	flagged: "Above its limit",
+	unknown: "Unknown",
+	lower_bound: "At least",
+	incomplete: "Incomplete"
+};
+/** Why a number looks as it does, for hover and focus. */
+function whyText(mark) {
+	return mark ? mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state] : "";
+}
+/** The signs of a mark around a number that is already formatted. */
+function Marked({ mark, children }) {
+	if (!mark) return /* @__PURE__ */ a($, { children });
+	const sign = SIGN[mark.state];
+	return /* @__PURE__ */ a("span", {
+		class: `marked ${mark.state}`,
+		children: [
+			sign && /* @__PURE__ */ a("span", {
+				class: "sign",
+				children: [sign, " "]
+			}),
+			children,
+			mark.state === "unverified" && /* @__PURE__ */ a("sup", { children: "?" }),
+			mark.state === "flagged" && /* @__PURE__ */ a("span", {
+				class: "flag",
+				role: "img",
+				"aria-label": "flagged",
+				children: "⚑"
+			}),
+			mark.state === "incomplete" && /* @__PURE__ */ a("span", {
+				class: "hatch",
+				role: "img",
+				"aria-label": "incomplete"
+			})
+		]
+	});
+}
+/** A value alone (in facts, tiles, hints): its own unit, the exact figure on hover. */
+function Value({ value, unit = "", mark, doc }) {
+	const why = whyText(mark);
+	if (value === null || value === void 0) {
+		const reason = why || "Not known from this recording.";
+		return /* @__PURE__ */ a("span", {
+			class: "unknown",
+			tabIndex: 0,
+			"data-tip": reason,
+			"aria-label": `unknown: ${reason}`,
+			children: "—"
+		});
+	}
+	if (typeof value !== "number") {
+		const text = typeof value === "boolean" ? value ? "yes" : "no" : value;
+		return /* @__PURE__ */ a("span", {
+			class: "value text-value",
+			"data-tip": [doc, why].filter(Boolean).join("\n") || void 0,
+			children: /* @__PURE__ */ a(Marked, {
+				mark,
+				children: /* @__PURE__ */ a(Text, { text })
+			})
+		});
+	}
+	const parts = unit === "" ? plainNumber(value) : humanParts(value, unit);
+	return /* @__PURE__ */ a("span", {
+		class: "value",
+		"data-tip": [
+			doc,
+			unit ? exact(value, unit) : "",
+			why
+		].filter(Boolean).join("\n") || void 0,
+		children: /* @__PURE__ */ a(Marked, {
+			mark,
+			children: [parts.text, parts.unit && /* @__PURE__ */ a("span", {
+				class: "unit",
+				children: [" ", parts.unit]
+			})]
+		})
+	});
+}
+/** A number without a unit is an id, a version or a count of something: whole ones stay whole. */
+var plainNumber = (value) => Number.isInteger(value) ? humanParts(value, "count") : humanParts(value, "");
+// src/sections/facts.tsx
+var names = (s) => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
+var labelOf = (s, name) => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
+function Fact({ s, name }) {
+	const value = /* @__PURE__ */ a(Value, {
+		value: s.values[name] ?? null,
+		unit: s.units?.[name] ?? "",
+		mark: s.marks?.[name],
+		doc: s.docs?.[name]
+	});
+	const link = s.value_links?.[name];
+	return link ? /* @__PURE__ */ a(To, {
+		view: linkView(link),
+		class: "link",
+		children: value
+	}) : value;
+}
+function Facts({ s, lead }) {
+	switch (s.style) {
+		case "tiles": return /* @__PURE__ */ a(Tiles, {
+			s,
+			list: names(s)
+		});
+		case "equation": return /* @__PURE__ */ a(Equation, {
+			s,
+			lead: lead ?? ""
+		});
+		case "split": return /* @__PURE__ */ a(Split, { s });
+		case "card": return /* @__PURE__ */ a(Small, { s });
+		default: return /* @__PURE__ */ a(FactList, {
+			s,
+			list: names(s)
+		});
+	}
+}
+function FactList({ s, list }) {
+	return /* @__PURE__ */ a($, { children: [s.text && /* @__PURE__ */ a("p", {
+		class: "facts-text",
+		children: /* @__PURE__ */ a(Text, { text: s.text })
+	}), /* @__PURE__ */ a("dl", {
+		class: "facts",
+		children: list.map((name) => /* @__PURE__ */ a("div", {
+			class: "fact",
+			children: [/* @__PURE__ */ a("dt", {
+				"data-tip": s.docs?.[name],
+				children: labelOf(s, name)
+			}), /* @__PURE__ */ a("dd", { children: [/* @__PURE__ */ a(Fact, {
+				s,
+				name
+			}), s.notes?.[name] && /* @__PURE__ */ a("span", {
+				class: "fact-note",
+				children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+			})] })]
+		}))
+	})] });
+}
+function Tiles({ s, list }) {
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
+		class: "tiles",
+		children: list.map((name) => /* @__PURE__ */ a("div", {
+			class: "tile",
+			children: [
+				/* @__PURE__ */ a("div", {
+					class: "tile-label",
+					"data-tip": s.docs?.[name],
+					children: [s.colors?.[name] && /* @__PURE__ */ a(Swatch, { name: s.colors[name] }), labelOf(s, name)]
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "tile-value",
+					children: /* @__PURE__ */ a(Fact, {
+						s,
+						name
+					})
+				}),
+				s.notes?.[name] && /* @__PURE__ */ a("div", {
+					class: "tile-note",
+					children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+				})
+			]
+		}))
+	}), s.text && /* @__PURE__ */ a("p", {
+		class: "facts-text below",
+		children: /* @__PURE__ */ a(Text, { text: s.text })
+	})] });
+}
+/** How many values after the first multiply to it: those up to where the product fits, else two. */
+function factorCount(values) {
+	const [whole, ...rest] = values;
+	if (typeof whole !== "number") return Math.min(2, rest.length);
+	let product = 1;
+	for (let i = 0; i < rest.length; i++) {
+		const v = rest[i];
+		if (typeof v !== "number") break;
+		product *= v;
+		if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * .01, 1e-6)) return i + 1;
+	}
+	return Math.min(2, rest.length);
+}
+function Equation({ s, lead }) {
+	const all = names(s);
+	const values = all.map((n) => typeof s.values[n] === "number" ? s.values[n] : null);
+	const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
+	const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
+	const [first, factors, rest] = [
+		all[0],
+		all.slice(1, 1 + count),
+		all.slice(1 + count)
+	];
+	const text = s.text || lead;
+	return /* @__PURE__ */ a("div", {
+		class: "equation",
+		children: [/* @__PURE__ */ a("div", {
+			class: "equation-main",
+			children: [
+				first && /* @__PURE__ */ a("div", {
+					class: "equation-total",
+					children: [/* @__PURE__ */ a("div", {
+						class: "headline-number",
+						children: /* @__PURE__ */ a(Fact, {
+							s,
+							name: first
+						})
+					}), /* @__PURE__ */ a("div", {
+						class: "equation-label",
+						"data-tip": s.docs?.[first],
+						children: labelOf(s, first)
+					})]
+				}),
+				factors.map((name, i) => {
+					const v = s.values[name];
+					return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+						class: "operator",
+						"aria-hidden": "true",
+						children: i === 0 ? "=" : "×"
+					}), /* @__PURE__ */ a("div", {
+						class: "factor",
+						children: [
+							/* @__PURE__ */ a("div", {
+								class: "tile-label",
+								"data-tip": s.docs?.[name],
+								children: labelOf(s, name)
+							}),
+							/* @__PURE__ */ a("div", {
+								class: "factor-value",
+								children: /* @__PURE__ */ a(Fact, {
+									s,
+									name
+								})
+							}),
+							typeof v === "number" && /* @__PURE__ */ a("div", {
+								class: "track",
+								children: /* @__PURE__ */ a("span", { style: {
+									width: `${Math.min(100, Math.max(0, v * 100))}%`,
+									background: paint(s.colors?.[name] ?? "bar-ink")
+								} })
+							}),
+							s.notes?.[name] && /* @__PURE__ */ a("div", {
+								class: "tile-note",
+								children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+							})
+						]
+					})] });
+				}),
+				text && /* @__PURE__ */ a("p", {
+					class: "equation-text",
+					children: /* @__PURE__ */ a(Text, { text })
+				})
+			]
+		}), rest.length > 0 && /* @__PURE__ */ a("div", {
+			class: "equation-tiles",
+			children: /* @__PURE__ */ a(Tiles, {
+				s: {
+					...s,
+					text: ""
+				},
+				list: rest
+			})
+		})]
+	});
+}
+function Split({ s }) {
+	const parts = names(s).map((name) => ({
+		name,
+		value: s.values[name],
+		unit: s.units?.[name] ?? ""
+	}));
+	const whole = parts.reduce((sum, p) => sum + (typeof p.value === "number" ? Math.max(0, p.value) : 0), 0);
+	const share = (v) => typeof v === "number" && whole > 0 ? Math.max(0, v) / whole : 0;
+	return /* @__PURE__ */ a($, { children: [
+		/* @__PURE__ */ a("div", {
+			class: "split",
+			role: "img",
+			"aria-label": parts.map((p) => `${labelOf(s, p.name)} ${human(p.value, p.unit)}`).join(", "),
+			children: parts.filter((p) => share(p.value) > 0).map((p) => /* @__PURE__ */ a("span", {
+				class: s.colors?.[p.name] === "idle" ? "idle" : "",
+				style: {
+					flexGrow: share(p.value),
+					background: s.colors?.[p.name] === "idle" ? void 0 : paint(s.colors?.[p.name])
+				},
+				"data-tip": `${labelOf(s, p.name)}  ${human(p.value, p.unit)}, ${human(share(p.value), "ratio")}`
+			}))
+		}),
+		/* @__PURE__ */ a("div", {
+			class: "legend",
+			children: parts.map((p) => /* @__PURE__ */ a("div", {
+				class: "legend-item",
+				"data-tip": s.docs?.[p.name],
+				children: [
+					/* @__PURE__ */ a(Swatch, { name: s.colors?.[p.name] ?? "other" }),
+					/* @__PURE__ */ a("span", {
+						class: "legend-label",
+						children: labelOf(s, p.name)
+					}),
+					/* @__PURE__ */ a("span", {
+						class: "legend-value",
+						children: /* @__PURE__ */ a(Fact, {
+							s,
+							name: p.name
+						})
+					}),
+					typeof p.value === "number" && whole > 0 && /* @__PURE__ */ a("span", {
+						class: "legend-share",
+						children: human(share(p.value), "ratio")
+					})
+				]
+			}))
+		}),
+		s.text && /* @__PURE__ */ a("p", {
+			class: "facts-text below",
+			children: /* @__PURE__ */ a(Text, { text: s.text })
+		})
+	] });
+}
+var Swatch = ({ name }) => /* @__PURE__ */ a("span", {
+	class: `swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`,
+	style: name === "idle" ? void 0 : { background: paint(name) }
+});
+/** Two large values, then the rest as short lines; ratios with a bar. */
+function Small({ s }) {
+	const list = names(s);
+	const member = Object.values(s.colors ?? {})[0];
+	const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
+	const rest = list.filter((n) => !large.includes(n));
+	const bar = (name) => {
+		const v = s.values[name];
+		return s.units?.[name] === "ratio" && typeof v === "number" ? /* @__PURE__ */ a("div", {
+			class: "track small",
+			children: /* @__PURE__ */ a("span", { style: {
+				width: `${Math.min(100, Math.max(0, v * 100))}%`,
+				background: paint(s.colors?.[name] ?? member ?? "bar-ink")
+			} })
+		}) : null;
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "small-card",
+		children: [
+			large.length > 0 && /* @__PURE__ */ a("div", {
+				class: "small-large",
+				children: large.map((n) => /* @__PURE__ */ a("span", {
+					"data-tip": labelOf(s, n),
+					children: /* @__PURE__ */ a(Fact, {
+						s,
+						name: n
+					})
+				}))
+			}),
+			rest.map((name) => /* @__PURE__ */ a("div", {
+				class: "small-row",
+				children: [
+					/* @__PURE__ */ a("div", {
+						class: "small-line",
+						children: [/* @__PURE__ */ a("span", {
+							"data-tip": s.docs?.[name],
+							children: labelOf(s, name)
+						}), /* @__PURE__ */ a(Fact, {
+							s,
+							name
+						})]
+					}),
+					bar(name),
+					s.notes?.[name] && /* @__PURE__ */ a("div", {
+						class: "tile-note",
+						children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+					})
+				]
+			})),
+			s.text && /* @__PURE__ */ a("p", {
+				class: "facts-text below",
+				children: /* @__PURE__ */ a(Text, { text: s.text })
+			})
+		]
+	});
+}
+/** The mark of a small card's title: the shape of what it is about. */
+function CardMark({ s }) {
+	const member = s.style === "card" ? Object.values(s.colors ?? {})[0] : void 0;
+	return member && MARKS[member] ? /* @__PURE__ */ a(Mark, {
+		shape: MARKS[member],
+		color: paint(member)
+	}) : null;
+}
+// src/sections/findings.tsx
+var findingsSubtitle = (s) => s.subtitle ?? (typeof s.combined_ns === "number" && s.findings.length > 1 ? `at most; savings overlap, ${human(s.combined_ns, "ns")} together` : s.findings.length ? "saving per step, at most; savings can overlap" : "");
+function Findings({ s }) {
+	const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
+	if (!s.findings.length) return /* @__PURE__ */ a("p", {
+		class: "section-empty",
+		children: /* @__PURE__ */ a(Text, { text: s.empty || "Nothing stands out here." })
+	});
+	return /* @__PURE__ */ a("ol", {
+		class: "findings",
+		children: s.findings.map((f) => /* @__PURE__ */ a(One, {
+			f,
+			largest
+		}))
+	});
+}
+function One({ f, largest }) {
+	const saving = f.saving_ns ?? null;
+	const parts = humanParts(saving, "ns");
+	return /* @__PURE__ */ a("li", {
+		class: "finding",
+		"data-rule": f.rule,
+		children: [/* @__PURE__ */ a("div", {
+			class: "finding-left",
+			children: [
+				/* @__PURE__ */ a("div", {
+					class: "saving",
+					"data-tip": saving === null ? "What this saves cannot be said from this recording." : "at most, per step",
+					children: saving === null ? "—" : /* @__PURE__ */ a($, { children: [
+						"−",
+						parts.text,
+						/* @__PURE__ */ a("span", {
+							class: "unit",
+							children: [" ", parts.unit]
+						})
+					] })
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "track thin",
+					children: /* @__PURE__ */ a("span", { style: {
+						width: saving === null ? "0" : `max(1.5px, ${saving / largest * 100}%)`,
+						background: paint(f.color)
+					} })
+				}),
+				typeof f.share === "number" && /* @__PURE__ */ a("div", {
+					class: "tile-note",
+					children: [human(f.share, "ratio"), " of step"]
+				})
+			]
+		}), /* @__PURE__ */ a("div", {
+			class: "finding-right",
+			children: [
+				/* @__PURE__ */ a("h3", { children: [f.candidate && /* @__PURE__ */ a("span", {
+					class: "tag",
+					children: "Candidate"
+				}), /* @__PURE__ */ a(Text, { text: f.title })] }),
+				/* @__PURE__ */ a("p", { children: /* @__PURE__ */ a(Text, { text: f.evidence }) }),
+				/* @__PURE__ */ a("div", {
+					class: "finding-foot",
+					children: [f.fix && /* @__PURE__ */ a(Copy, {
+						class: "fix",
+						what: "the fix",
+						text: () => f.fix,
+						label: `Copy: ${f.fix}`,
+						children: /* @__PURE__ */ a("code", { children: f.fix })
+					}), f.link && /* @__PURE__ */ a(ReportLink, {
+						link: f.link,
+						fallback: "Evidence"
+					})]
+				})
+			]
+		})]
+	});
+}
+// node_modules/@tanstack/table-core/build/lib/index.mjs
+/**
+* table-core
+*
+* Copyright (c) TanStack
+*
+* This source code is licensed under the MIT license found in the
+* LICENSE.md file in the root directory of this source tree.
+*
+* @license MIT
+*/
+function functionalUpdate(updater, input) {
+	return typeof updater === "function" ? updater(input) : updater;
+}
+function makeStateUpdater(key, instance) {
+	return (updater) => {
+		instance.setState((old) => {
+			return {
+				...old,
+				[key]: functionalUpdate(updater, old[key])
+			};
+		});
+	};
+}
+function isFunction(d) {
+	return d instanceof Function;
+}
+function isNumberArray(d) {
+	return Array.isArray(d) && d.every((val) => typeof val === "number");
+}
+function flattenBy(arr, getChildren) {
+	const flat = [];
+	const recurse = (subArr) => {
+		subArr.forEach((item) => {
+			flat.push(item);
+			const children = getChildren(item);
+			if (children != null && children.length) recurse(children);
+		});
+	};
+	recurse(arr);
+	return flat;
+}
+function memo$1(getDeps, fn, opts) {
+	let deps = [];
+	let result;
+	return (depArgs) => {
+		let depTime;
+		if (opts.key && opts.debug) depTime = Date.now();
+		const newDeps = getDeps(depArgs);
+		if (!(newDeps.length !== deps.length || newDeps.some((dep, index) => deps[index] !== dep))) return result;
+		deps = newDeps;
+		let resultTime;
+		if (opts.key && opts.debug) resultTime = Date.now();
+		result = fn(...newDeps);
+		opts == null || opts.onChange == null || opts.onChange(result);
+		if (opts.key && opts.debug) {
+			if (opts != null && opts.debug()) {
+				const depEndTime = Math.round((Date.now() - depTime) * 100) / 100;
+				const resultEndTime = Math.round((Date.now() - resultTime) * 100) / 100;
+				const resultFpsPercentage = resultEndTime / 16;
+				const pad = (str, num) => {
+					str = String(str);
+					while (str.length < num) str = " " + str;
+					return str;
+				};
+				console.info(`%c⏱ ${pad(resultEndTime, 5)} /${pad(depEndTime, 5)} ms`, `
+            font-size: .6rem;
+            font-weight: bold;
+            color: hsl(${Math.max(0, Math.min(120 - 120 * resultFpsPercentage, 120))}deg 100% 31%);`, opts == null ? void 0 : opts.key);
+			}
+		}
+		return result;
+	};
+}
+function getMemoOptions(tableOptions, debugLevel, key, onChange) {
+	return {
+		debug: () => {
+			var _tableOptions$debugAl;
+			return (_tableOptions$debugAl = tableOptions == null ? void 0 : tableOptions.debugAll) != null ? _tableOptions$debugAl : tableOptions[debugLevel];
+		},
+		key: false,
+		onChange
+	};
+}
+function createCell(table, row, column, columnId) {
+	const getRenderValue = () => {
+		var _cell$getValue;
+		return (_cell$getValue = cell.getValue()) != null ? _cell$getValue : table.options.renderFallbackValue;
+	};
+	const cell = {
+		id: `${row.id}_${column.id}`,
+		row,
+		column,
+		getValue: () => row.getValue(columnId),
+		renderValue: getRenderValue,
+		getContext: memo$1(() => [
+			table,
+			column,
+			row,
+			cell
+		], (table, column, row, cell) => ({
+			table,
+			column,
+			row,
+			cell,
+			getValue: cell.getValue,
+			renderValue: cell.renderValue
+		}), getMemoOptions(table.options, "debugCells", "cell.getContext"))
+	};
+	table._features.forEach((feature) => {
+		feature.createCell == null || feature.createCell(cell, column, row, table);
+	}, {});
+	return cell;
+}
+function createColumn(table, columnDef, depth, parent) {
+	var _ref, _resolvedColumnDef$id;
+	const resolvedColumnDef = {
+		...table._getDefaultColumnDef(),
+		...columnDef
+	};
+	const accessorKey = resolvedColumnDef.accessorKey;
+	let id = (_ref = (_resolvedColumnDef$id = resolvedColumnDef.id) != null ? _resolvedColumnDef$id : accessorKey ? typeof String.prototype.replaceAll === "function" ? accessorKey.replaceAll(".", "_") : accessorKey.replace(/\./g, "_") : void 0) != null ? _ref : typeof resolvedColumnDef.header === "string" ? resolvedColumnDef.header : void 0;
+	let accessorFn;
+	if (resolvedColumnDef.accessorFn) accessorFn = resolvedColumnDef.accessorFn;
+	else if (accessorKey) {
+		if (accessorKey.includes(".")) accessorFn = (originalRow) => {
+			let result = originalRow;
+			for (const key of accessorKey.split(".")) {
+				var _result;
+				result = (_result = result) == null ? void 0 : _result[key];
+			}
+			return result;
+		};
+		else accessorFn = (originalRow) => originalRow[resolvedColumnDef.accessorKey];
+	}
+	if (!id) throw new Error();
+	let column = {
+		id: `${String(id)}`,
+		accessorFn,
+		parent,
+		depth,
+		columnDef: resolvedColumnDef,
+		columns: [],
+		getFlatColumns: memo$1(() => [true], () => {
+			var _column$columns;
+			return [column, ...(_column$columns = column.columns) == null ? void 0 : _column$columns.flatMap((d) => d.getFlatColumns())];
+		}, getMemoOptions(table.options, "debugColumns", "column.getFlatColumns")),
+		getLeafColumns: memo$1(() => [table._getOrderColumnsFn()], (orderColumns) => {
+			var _column$columns2;
+			if ((_column$columns2 = column.columns) != null && _column$columns2.length) return orderColumns(column.columns.flatMap((column) => column.getLeafColumns()));
+			return [column];
+		}, getMemoOptions(table.options, "debugColumns", "column.getLeafColumns"))
+	};
+	for (const feature of table._features) feature.createColumn == null || feature.createColumn(column, table);
+	return column;
+}
+var debug = "debugHeaders";
+function createHeader(table, column, options) {
+	var _options$id;
+	let header = {
+		id: (_options$id = options.id) != null ? _options$id : column.id,
+		column,
+		index: options.index,
+		isPlaceholder: !!options.isPlaceholder,
+		placeholderId: options.placeholderId,
+		depth: options.depth,
+		subHeaders: [],
+		colSpan: 0,
+		rowSpan: 0,
+		headerGroup: null,
+		getLeafHeaders: () => {
+			const leafHeaders = [];
+			const recurseHeader = (h) => {
+				if (h.subHeaders && h.subHeaders.length) h.subHeaders.map(recurseHeader);
+				leafHeaders.push(h);
+			};
+			recurseHeader(header);
+			return leafHeaders;
+		},
+		getContext: () => ({
+			table,
+			header,
+			column
+		})
+	};
+	table._features.forEach((feature) => {
+		feature.createHeader == null || feature.createHeader(header, table);
+	});
+	return header;
+}
+var Headers = { createTable: (table) => {
+	table.getHeaderGroups = memo$1(() => [
+		table.getAllColumns(),
+		table.getVisibleLeafColumns(),
+		table.getState().columnPinning.left,
+		table.getState().columnPinning.right
+	], (allColumns, leafColumns, left, right) => {
+		var _left$map$filter, _right$map$filter;
+		const leftColumns = (_left$map$filter = left == null ? void 0 : left.map((columnId) => leafColumns.find((d) => d.id === columnId)).filter(Boolean)) != null ? _left$map$filter : [];
+		const rightColumns = (_right$map$filter = right == null ? void 0 : right.map((columnId) => leafColumns.find((d) => d.id === columnId)).filter(Boolean)) != null ? _right$map$filter : [];
+		const centerColumns = leafColumns.filter((column) => !(left != null && left.includes(column.id)) && !(right != null && right.includes(column.id)));
+		return buildHeaderGroups(allColumns, [
+			...leftColumns,
+			...centerColumns,
+			...rightColumns
+		], table);
+	}, getMemoOptions(table.options, debug, "getHeaderGroups"));
+	table.getCenterHeaderGroups = memo$1(() => [
+		table.getAllColumns(),
+		table.getVisibleLeafColumns(),
+		table.getState().columnPinning.left,
+		table.getState().columnPinning.right
+	], (allColumns, leafColumns, left, right) => {
+		leafColumns = leafColumns.filter((column) => !(left != null && left.includes(column.id)) && !(right != null && right.includes(column.id)));
+		return buildHeaderGroups(allColumns, leafColumns, table, "center");
+	}, getMemoOptions(table.options, debug, "getCenterHeaderGroups"));
+	table.getLeftHeaderGroups = memo$1(() => [
+		table.getAllColumns(),
+		table.getVisibleLeafColumns(),
+		table.getState().columnPinning.left
+	], (allColumns, leafColumns, left) => {
+		var _left$map$filter2;
+		return buildHeaderGroups(allColumns, (_left$map$filter2 = left == null ? void 0 : left.map((columnId) => leafColumns.find((d) => d.id === columnId)).filter(Boolean)) != null ? _left$map$filter2 : [], table, "left");
+	}, getMemoOptions(table.options, debug, "getLeftHeaderGroups"));
+	table.getRightHeaderGroups = memo$1(() => [
+		table.getAllColumns(),
+		table.getVisibleLeafColumns(),
+		table.getState().columnPinning.right
+	], (allColumns, leafColumns, right) => {
+		var _right$map$filter2;
+		return buildHeaderGroups(allColumns, (_right$map$filter2 = right == null ? void 0 : right.map((columnId) => leafColumns.find((d) => d.id === columnId)).filter(Boolean)) != null ? _right$map$filter2 : [], table, "right");
+	}, getMemoOptions(table.options, debug, "getRightHeaderGroups"));
+	table.getFooterGroups = memo$1(() => [table.getHeaderGroups()], (headerGroups) => {
+		return [...headerGroups].reverse();
+	}, getMemoOptions(table.options, debug, "getFooterGroups"));
+	table.getLeftFooterGroups = memo$1(() => [table.getLeftHeaderGroups()], (headerGroups) => {
+		return [...headerGroups].reverse();
+	}, getMemoOptions(table.options, debug, "getLeftFooterGroups"));
+	table.getCenterFooterGroups = memo$1(() => [table.getCenterHeaderGroups()], (headerGroups) => {
+		return [...headerGroups].reverse();
+	}, getMemoOptions(table.options, debug, "getCenterFooterGroups"));
+	table.getRightFooterGroups = memo$1(() => [table.getRightHeaderGroups()], (headerGroups) => {
+		return [...headerGroups].reverse();
+	}, getMemoOptions(table.options, debug, "getRightFooterGroups"));
+	table.getFlatHeaders = memo$1(() => [table.getHeaderGroups()], (headerGroups) => {
+		return headerGroups.map((headerGroup) => {
+			return headerGroup.headers;
+		}).flat();
+	}, getMemoOptions(table.options, debug, "getFlatHeaders"));
+	table.getLeftFlatHeaders = memo$1(() => [table.getLeftHeaderGroups()], (left) => {
+		return left.map((headerGroup) => {
+			return headerGroup.headers;
+		}).flat();
+	}, getMemoOptions(table.options, debug, "getLeftFlatHeaders"));
+	table.getCenterFlatHeaders = memo$1(() => [table.getCenterHeaderGroups()], (left) => {
+		return left.map((headerGroup) => {
+			return headerGroup.headers;
+		}).flat();
+	}, getMemoOptions(table.options, debug, "getCenterFlatHeaders"));
+	table.getRightFlatHeaders = memo$1(() => [table.getRightHeaderGroups()], (left) => {
+		return left.map((headerGroup) => {
+			return headerGroup.headers;
+		}).flat();
+	}, getMemoOptions(table.options, debug, "getRightFlatHeaders"));
+	table.getCenterLeafHeaders = memo$1(() => [table.getCenterFlatHeaders()], (flatHeaders) => {
+		return flatHeaders.filter((header) => {
+			var _header$subHeaders;
+			return !((_header$subHeaders = header.subHeaders) != null && _header$subHeaders.length);
+		});
+	}, getMemoOptions(table.options, debug, "getCenterLeafHeaders"));
+	table.getLeftLeafHeaders = memo$1(() => [table.getLeftFlatHeaders()], (flatHeaders) => {
+		return flatHeaders.filter((header) => {
+			var _header$subHeaders2;
+			return !((_header$subHeaders2 = header.subHeaders) != null && _header$subHeaders2.length);
+		});
+	}, getMemoOptions(table.options, debug, "getLeftLeafHeaders"));
+	table.getRightLeafHeaders = memo$1(() => [table.getRightFlatHeaders()], (flatHeaders) => {
+		return flatHeaders.filter((header) => {
+			var _header$subHeaders3;
+			return !((_header$subHeaders3 = header.subHeaders) != null && _header$subHeaders3.length);
+		});
+	}, getMemoOptions(table.options, debug, "getRightLeafHeaders"));
+	table.getLeafHeaders = memo$1(() => [
+		table.getLeftHeaderGroups(),
+		table.getCenterHeaderGroups(),
+		table.getRightHeaderGroups()
+	], (left, center, right) => {
+		var _left$0$headers, _left$, _center$0$headers, _center$, _right$0$headers, _right$;
+		return [
+			...(_left$0$headers = (_left$ = left[0]) == null ? void 0 : _left$.headers) != null ? _left$0$headers : [],
+			...(_center$0$headers = (_center$ = center[0]) == null ? void 0 : _center$.headers) != null ? _center$0$headers : [],
+			...(_right$0$headers = (_right$ = right[0]) == null ? void 0 : _right$.headers) != null ? _right$0$headers : []
+		].map((header) => {
+			return header.getLeafHeaders();
+		}).flat();
+	}, getMemoOptions(table.options, debug, "getLeafHeaders"));
+} };
+function buildHeaderGroups(allColumns, columnsToGroup, table, headerFamily) {
+	var _headerGroups$0$heade, _headerGroups$;
+	let maxDepth = 0;
+	const findMaxDepth = function(columns, depth) {
+		if (depth === void 0) depth = 1;
+		maxDepth = Math.max(maxDepth, depth);
+		columns.filter((column) => column.getIsVisible()).forEach((column) => {
+			var _column$columns;
+			if ((_column$columns = column.columns) != null && _column$columns.length) findMaxDepth(column.columns, depth + 1);
+		}, 0);
+	};
+	findMaxDepth(allColumns);
+	let headerGroups = [];
+	const createHeaderGroup = (headersToGroup, depth) => {
+		const headerGroup = {
+			depth,
+			id: [headerFamily, `${depth}`].filter(Boolean).join("_"),
+			headers: []
+		};
+		const pendingParentHeaders = [];
+		headersToGroup.forEach((headerToGroup) => {
+			const latestPendingParentHeader = [...pendingParentHeaders].reverse()[0];
+			const isLeafHeader = headerToGroup.column.depth === headerGroup.depth;
+			let column;
+			let isPlaceholder = false;
+			if (isLeafHeader && headerToGroup.column.parent) column = headerToGroup.column.parent;
+			else {
+				column = headerToGroup.column;
+				isPlaceholder = true;
+			}
+			if (latestPendingParentHeader && (latestPendingParentHeader == null ? void 0 : latestPendingParentHeader.column) === column) latestPendingParentHeader.subHeaders.push(headerToGroup);
+			else {
+				const header = createHeader(table, column, {
+					id: [
+						headerFamily,
+						depth,
+						column.id,
+						headerToGroup == null ? void 0 : headerToGroup.id
+					].filter(Boolean).join("_"),
+					isPlaceholder,
+					placeholderId: isPlaceholder ? `${pendingParentHeaders.filter((d) => d.column === column).length}` : void 0,
+					depth,
+					index: pendingParentHeaders.length
+				});
+				header.subHeaders.push(headerToGroup);
+				pendingParentHeaders.push(header);
+			}
+			headerGroup.headers.push(headerToGroup);
+			headerToGroup.headerGroup = headerGroup;
+		});
+		headerGroups.push(headerGroup);
+		if (depth > 0) createHeaderGroup(pendingParentHeaders, depth - 1);
+	};
+	createHeaderGroup(columnsToGroup.map((column, index) => createHeader(table, column, {
+		depth: maxDepth,
+		index
+	})), maxDepth - 1);
+	headerGroups.reverse();
+	const recurseHeadersForSpans = (headers) => {
+		return headers.filter((header) => header.column.getIsVisible()).map((header) => {
+			let colSpan = 0;
+			let rowSpan = 0;
+			let childRowSpans = [0];
+			if (header.subHeaders && header.subHeaders.length) {
+				childRowSpans = [];
+				recurseHeadersForSpans(header.subHeaders).forEach((_ref) => {
+					let { colSpan: childColSpan, rowSpan: childRowSpan } = _ref;
+					colSpan += childColSpan;
+					childRowSpans.push(childRowSpan);
+				});
+			} else colSpan = 1;
+			const minChildRowSpan = Math.min(...childRowSpans);
+			rowSpan = rowSpan + minChildRowSpan;
+			header.colSpan = colSpan;
+			header.rowSpan = rowSpan;
+			return {
+				colSpan,
+				rowSpan
+			};
+		});
+	};
+	recurseHeadersForSpans((_headerGroups$0$heade = (_headerGroups$ = headerGroups[0]) == null ? void 0 : _headerGroups$.headers) != null ? _headerGroups$0$heade : []);
+	return headerGroups;
+}
+var createRow = (table, id, original, rowIndex, depth, subRows, parentId) => {
+	let row = {
+		id,
+		index: rowIndex,
+		original,
+		depth,
+		parentId,
+		_valuesCache: {},
+		_uniqueValuesCache: {},
+		getValue: (columnId) => {
+			if (row._valuesCache.hasOwnProperty(columnId)) return row._valuesCache[columnId];
+			const column = table.getColumn(columnId);
+			if (!(column != null && column.accessorFn)) return;
+			row._valuesCache[columnId] = column.accessorFn(row.original, rowIndex);
+			return row._valuesCache[columnId];
+		},
+		getUniqueValues: (columnId) => {
+			if (row._uniqueValuesCache.hasOwnProperty(columnId)) return row._uniqueValuesCache[columnId];
+			const column = table.getColumn(columnId);
+			if (!(column != null && column.accessorFn)) return;
+			if (!column.columnDef.getUniqueValues) {
+				row._uniqueValuesCache[columnId] = [row.getValue(columnId)];
+				return row._uniqueValuesCache[columnId];
+			}
+			row._uniqueValuesCache[columnId] = column.columnDef.getUniqueValues(row.original, rowIndex);
+			return row._uniqueValuesCache[columnId];
+		},
+		renderValue: (columnId) => {
+			var _row$getValue;
+			return (_row$getValue = row.getValue(columnId)) != null ? _row$getValue : table.options.renderFallbackValue;
+		},
+		subRows: subRows != null ? subRows : [],
+		getLeafRows: () => flattenBy(row.subRows, (d) => d.subRows),
+		getParentRow: () => row.parentId ? table.getRow(row.parentId, true) : void 0,
+		getParentRows: () => {
+			let parentRows = [];
+			let currentRow = row;
+			while (true) {
+				const parentRow = currentRow.getParentRow();
+				if (!parentRow) break;
+				parentRows.push(parentRow);
+				currentRow = parentRow;
+			}
+			return parentRows.reverse();
+		},
+		getAllCells: memo$1(() => [table.getAllLeafColumns()], (leafColumns) => {
+			return leafColumns.map((column) => {
+				return createCell(table, row, column, column.id);
+			});
+		}, getMemoOptions(table.options, "debugRows", "getAllCells")),
+		_getAllCellsByColumnId: memo$1(() => [row.getAllCells()], (allCells) => {
+			return allCells.reduce((acc, cell) => {
+				acc[cell.column.id] = cell;
+				return acc;
+			}, {});
+		}, getMemoOptions(table.options, "debugRows", "getAllCellsByColumnId"))
+	};
+	for (let i = 0; i < table._features.length; i++) {
+		const feature = table._features[i];
+		feature == null || feature.createRow == null || feature.createRow(row, table);
+	}
+	return row;
+};
+var ColumnFaceting = { createColumn: (column, table) => {
+	column._getFacetedRowModel = table.options.getFacetedRowModel && table.options.getFacetedRowModel(table, column.id);
+	column.getFacetedRowModel = () => {
+		if (!column._getFacetedRowModel) return table.getPreFilteredRowModel();
+		return column._getFacetedRowModel();
+	};
+	column._getFacetedUniqueValues = table.options.getFacetedUniqueValues && table.options.getFacetedUniqueValues(table, column.id);
+	column.getFacetedUniqueValues = () => {
+		if (!column._getFacetedUniqueValues) return /* @__PURE__ */ new Map();
+		return column._getFacetedUniqueValues();
+	};
+	column._getFacetedMinMaxValues = table.options.getFacetedMinMaxValues && table.options.getFacetedMinMaxValues(table, column.id);
+	column.getFacetedMinMaxValues = () => {
+		if (!column._getFacetedMinMaxValues) return;
+		return column._getFacetedMinMaxValues();
+	};
+} };
+var includesString = (row, columnId, filterValue) => {
+	var _filterValue$toString, _row$getValue;
+	const search = filterValue == null || (_filterValue$toString = filterValue.toString()) == null ? void 0 : _filterValue$toString.toLowerCase();
+	return Boolean((_row$getValue = row.getValue(columnId)) == null || (_row$getValue = _row$getValue.toString()) == null || (_row$getValue = _row$getValue.toLowerCase()) == null ? void 0 : _row$getValue.includes(search));
+};
+includesString.autoRemove = (val) => testFalsey(val);
+var includesStringSensitive = (row, columnId, filterValue) => {
+	var _row$getValue2;
+	return Boolean((_row$getValue2 = row.getValue(columnId)) == null || (_row$getValue2 = _row$getValue2.toString()) == null ? void 0 : _row$getValue2.includes(filterValue));
+};
+includesStringSensitive.autoRemove = (val) => testFalsey(val);
+var equalsString = (row, columnId, filterValue) => {
+	var _row$getValue3;
+	return ((_row$getValue3 = row.getValue(columnId)) == null || (_row$getValue3 = _row$getValue3.toString()) == null ? void 0 : _row$getValue3.toLowerCase()) === (filterValue == null ? void 0 : filterValue.toLowerCase());
+};
+equalsString.autoRemove = (val) => testFalsey(val);
+var arrIncludes = (row, columnId, filterValue) => {
+	var _row$getValue4;
+	return (_row$getValue4 = row.getValue(columnId)) == null ? void 0 : _row$getValue4.includes(filterValue);
+};
+arrIncludes.autoRemove = (val) => testFalsey(val);
+var arrIncludesAll = (row, columnId, filterValue) => {
+	return !filterValue.some((val) => {
+		var _row$getValue5;
+		return !((_row$getValue5 = row.getValue(columnId)) != null && _row$getValue5.includes(val));
+	});
+};
+arrIncludesAll.autoRemove = (val) => testFalsey(val) || !(val != null && val.length);
+var arrIncludesSome = (row, columnId, filterValue) => {
+	return filterValue.some((val) => {
+		var _row$getValue6;
+		return (_row$getValue6 = row.getValue(columnId)) == null ? void 0 : _row$getValue6.includes(val);
+	});
+};
+arrIncludesSome.autoRemove = (val) => testFalsey(val) || !(val != null && val.length);
+var equals = (row, columnId, filterValue) => {
+	return row.getValue(columnId) === filterValue;
+};
+equals.autoRemove = (val) => testFalsey(val);
+var weakEquals = (row, columnId, filterValue) => {
+	return row.getValue(columnId) == filterValue;
+};
+weakEquals.autoRemove = (val) => testFalsey(val);
+var inNumberRange = (row, columnId, filterValue) => {
+	let [min, max] = filterValue;
+	const rowValue = row.getValue(columnId);
+	return rowValue >= min && rowValue <= max;
+};
+inNumberRange.resolveFilterValue = (val) => {
+	let [unsafeMin, unsafeMax] = val;
+	let parsedMin = typeof unsafeMin !== "number" ? parseFloat(unsafeMin) : unsafeMin;
+	let parsedMax = typeof unsafeMax !== "number" ? parseFloat(unsafeMax) : unsafeMax;
+	let min = unsafeMin === null || Number.isNaN(parsedMin) ? -Infinity : parsedMin;
+	let max = unsafeMax === null || Number.isNaN(parsedMax) ? Infinity : parsedMax;
+	if (min > max) {
+		const temp = min;
+		min = max;
+		max = temp;
+	}
+	return [min, max];
+};
+inNumberRange.autoRemove = (val) => testFalsey(val) || testFalsey(val[0]) && testFalsey(val[1]);
+var filterFns = {
+	includesString,
+	includesStringSensitive,
+	equalsString,
+	arrIncludes,
+	arrIncludesAll,
+	arrIncludesSome,
+	equals,
+	weakEquals,
+	inNumberRange
+};
+function testFalsey(val) {
+	return val === void 0 || val === null || val === "";
+}
+var ColumnFiltering = {
+	getDefaultColumnDef: () => {
+		return { filterFn: "auto" };
+	},
+	getInitialState: (state) => {
+		return {
+			columnFilters: [],
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			onColumnFiltersChange: makeStateUpdater("columnFilters", table),
+			filterFromLeafRows: false,
+			maxLeafRowFilterDepth: 100
+		};
+	},
+	createColumn: (column, table) => {
+		column.getAutoFilterFn = () => {
+			const firstRow = table.getCoreRowModel().flatRows[0];
+			const value = firstRow == null ? void 0 : firstRow.getValue(column.id);
+			if (typeof value === "string") return filterFns.includesString;
+			if (typeof value === "number") return filterFns.inNumberRange;
+			if (typeof value === "boolean") return filterFns.equals;
+			if (value !== null && typeof value === "object") return filterFns.equals;
+			if (Array.isArray(value)) return filterFns.arrIncludes;
+			return filterFns.weakEquals;
+		};
+		column.getFilterFn = () => {
+			var _table$options$filter, _table$options$filter2;
+			return isFunction(column.columnDef.filterFn) ? column.columnDef.filterFn : column.columnDef.filterFn === "auto" ? column.getAutoFilterFn() : (_table$options$filter = (_table$options$filter2 = table.options.filterFns) == null ? void 0 : _table$options$filter2[column.columnDef.filterFn]) != null ? _table$options$filter : filterFns[column.columnDef.filterFn];
+		};
+		column.getCanFilter = () => {
+			var _column$columnDef$ena, _table$options$enable, _table$options$enable2;
+			return ((_column$columnDef$ena = column.columnDef.enableColumnFilter) != null ? _column$columnDef$ena : true) && ((_table$options$enable = table.options.enableColumnFilters) != null ? _table$options$enable : true) && ((_table$options$enable2 = table.options.enableFilters) != null ? _table$options$enable2 : true) && !!column.accessorFn;
+		};
+		column.getIsFiltered = () => column.getFilterIndex() > -1;
+		column.getFilterValue = () => {
+			var _table$getState$colum;
+			return (_table$getState$colum = table.getState().columnFilters) == null || (_table$getState$colum = _table$getState$colum.find((d) => d.id === column.id)) == null ? void 0 : _table$getState$colum.value;
+		};
+		column.getFilterIndex = () => {
+			var _table$getState$colum2, _table$getState$colum3;
+			return (_table$getState$colum2 = (_table$getState$colum3 = table.getState().columnFilters) == null ? void 0 : _table$getState$colum3.findIndex((d) => d.id === column.id)) != null ? _table$getState$colum2 : -1;
+		};
+		column.setFilterValue = (value) => {
+			table.setColumnFilters((old) => {
+				const filterFn = column.getFilterFn();
+				const previousFilter = old == null ? void 0 : old.find((d) => d.id === column.id);
+				const newFilter = functionalUpdate(value, previousFilter ? previousFilter.value : void 0);
+				if (shouldAutoRemoveFilter(filterFn, newFilter, column)) {
+					var _old$filter;
+					return (_old$filter = old == null ? void 0 : old.filter((d) => d.id !== column.id)) != null ? _old$filter : [];
+				}
+				const newFilterObj = {
+					id: column.id,
+					value: newFilter
+				};
+				if (previousFilter) {
+					var _old$map;
+					return (_old$map = old == null ? void 0 : old.map((d) => {
+						if (d.id === column.id) return newFilterObj;
+						return d;
+					})) != null ? _old$map : [];
+				}
+				if (old != null && old.length) return [...old, newFilterObj];
+				return [newFilterObj];
+			});
+		};
+	},
+	createRow: (row, _table) => {
+		row.columnFilters = {};
+		row.columnFiltersMeta = {};
+	},
+	createTable: (table) => {
+		table.setColumnFilters = (updater) => {
+			const leafColumns = table.getAllLeafColumns();
+			const updateFn = (old) => {
+				var _functionalUpdate;
+				return (_functionalUpdate = functionalUpdate(updater, old)) == null ? void 0 : _functionalUpdate.filter((filter) => {
+					const column = leafColumns.find((d) => d.id === filter.id);
+					if (column) {
+						if (shouldAutoRemoveFilter(column.getFilterFn(), filter.value, column)) return false;
+					}
+					return true;
+				});
+			};
+			table.options.onColumnFiltersChange == null || table.options.onColumnFiltersChange(updateFn);
+		};
+		table.resetColumnFilters = (defaultState) => {
+			var _table$initialState$c, _table$initialState;
+			table.setColumnFilters(defaultState ? [] : (_table$initialState$c = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.columnFilters) != null ? _table$initialState$c : []);
+		};
+		table.getPreFilteredRowModel = () => table.getCoreRowModel();
+		table.getFilteredRowModel = () => {
+			if (!table._getFilteredRowModel && table.options.getFilteredRowModel) table._getFilteredRowModel = table.options.getFilteredRowModel(table);
+			if (table.options.manualFiltering || !table._getFilteredRowModel) return table.getPreFilteredRowModel();
+			return table._getFilteredRowModel();
+		};
+	}
+};
+function shouldAutoRemoveFilter(filterFn, value, column) {
+	return (filterFn && filterFn.autoRemove ? filterFn.autoRemove(value, column) : false) || typeof value === "undefined" || typeof value === "string" && !value;
+}
+var sum = (columnId, _leafRows, childRows) => {
+	return childRows.reduce((sum, next) => {
+		const nextValue = next.getValue(columnId);
+		return sum + (typeof nextValue === "number" ? nextValue : 0);
+	}, 0);
+};
+var min = (columnId, _leafRows, childRows) => {
+	let min;
+	childRows.forEach((row) => {
+		const value = row.getValue(columnId);
+		if (value != null && (min > value || min === void 0 && value >= value)) min = value;
+	});
+	return min;
+};
+var max = (columnId, _leafRows, childRows) => {
+	let max;
+	childRows.forEach((row) => {
+		const value = row.getValue(columnId);
+		if (value != null && (max < value || max === void 0 && value >= value)) max = value;
+	});
+	return max;
+};
+var extent = (columnId, _leafRows, childRows) => {
+	let min;
+	let max;
+	childRows.forEach((row) => {
+		const value = row.getValue(columnId);
+		if (value != null) {
+			if (min === void 0) {
+				if (value >= value) min = max = value;
+			} else {
+				if (min > value) min = value;
+				if (max < value) max = value;
+			}
+		}
+	});
+	return [min, max];
+};
+var mean = (columnId, leafRows) => {
+	let count = 0;
+	let sum = 0;
+	leafRows.forEach((row) => {
+		let value = row.getValue(columnId);
+		if (value != null && (value = +value) >= value) ++count, sum += value;
+	});
+	if (count) return sum / count;
+};
+var median = (columnId, leafRows) => {
+	if (!leafRows.length) return;
+	const values = leafRows.map((row) => row.getValue(columnId));
+	if (!isNumberArray(values)) return;
+	if (values.length === 1) return values[0];
+	const mid = Math.floor(values.length / 2);
+	const nums = values.sort((a, b) => a - b);
+	return values.length % 2 !== 0 ? nums[mid] : (nums[mid - 1] + nums[mid]) / 2;
+};
+var unique = (columnId, leafRows) => {
+	return Array.from(new Set(leafRows.map((d) => d.getValue(columnId))).values());
+};
+var uniqueCount = (columnId, leafRows) => {
+	return new Set(leafRows.map((d) => d.getValue(columnId))).size;
+};
+var count = (_columnId, leafRows) => {
+	return leafRows.length;
+};
+var aggregationFns = {
+	sum,
+	min,
+	max,
+	extent,
+	mean,
+	median,
+	unique,
+	uniqueCount,
+	count
+};
+var ColumnGrouping = {
+	getDefaultColumnDef: () => {
+		return {
+			aggregatedCell: (props) => {
+				var _toString, _props$getValue;
+				return (_toString = (_props$getValue = props.getValue()) == null || _props$getValue.toString == null ? void 0 : _props$getValue.toString()) != null ? _toString : null;
+			},
+			aggregationFn: "auto"
+		};
+	},
+	getInitialState: (state) => {
+		return {
+			grouping: [],
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			onGroupingChange: makeStateUpdater("grouping", table),
+			groupedColumnMode: "reorder"
+		};
+	},
+	createColumn: (column, table) => {
+		column.toggleGrouping = () => {
+			table.setGrouping((old) => {
+				if (old != null && old.includes(column.id)) return old.filter((d) => d !== column.id);
+				return [...old != null ? old : [], column.id];
+			});
+		};
+		column.getCanGroup = () => {
+			var _column$columnDef$ena, _table$options$enable;
+			return ((_column$columnDef$ena = column.columnDef.enableGrouping) != null ? _column$columnDef$ena : true) && ((_table$options$enable = table.options.enableGrouping) != null ? _table$options$enable : true) && (!!column.accessorFn || !!column.columnDef.getGroupingValue);
+		};
+		column.getIsGrouped = () => {
+			var _table$getState$group;
+			return (_table$getState$group = table.getState().grouping) == null ? void 0 : _table$getState$group.includes(column.id);
+		};
+		column.getGroupedIndex = () => {
+			var _table$getState$group2;
+			return (_table$getState$group2 = table.getState().grouping) == null ? void 0 : _table$getState$group2.indexOf(column.id);
+		};
+		column.getToggleGroupingHandler = () => {
+			const canGroup = column.getCanGroup();
+			return () => {
+				if (!canGroup) return;
+				column.toggleGrouping();
+			};
+		};
+		column.getAutoAggregationFn = () => {
+			const firstRow = table.getCoreRowModel().flatRows[0];
+			const value = firstRow == null ? void 0 : firstRow.getValue(column.id);
+			if (typeof value === "number") return aggregationFns.sum;
+			if (Object.prototype.toString.call(value) === "[object Date]") return aggregationFns.extent;
+		};
+		column.getAggregationFn = () => {
+			var _table$options$aggreg, _table$options$aggreg2;
+			if (!column) throw new Error();
+			return isFunction(column.columnDef.aggregationFn) ? column.columnDef.aggregationFn : column.columnDef.aggregationFn === "auto" ? column.getAutoAggregationFn() : (_table$options$aggreg = (_table$options$aggreg2 = table.options.aggregationFns) == null ? void 0 : _table$options$aggreg2[column.columnDef.aggregationFn]) != null ? _table$options$aggreg : aggregationFns[column.columnDef.aggregationFn];
+		};
+	},
+	createTable: (table) => {
+		table.setGrouping = (updater) => table.options.onGroupingChange == null ? void 0 : table.options.onGroupingChange(updater);
+		table.resetGrouping = (defaultState) => {
+			var _table$initialState$g, _table$initialState;
+			table.setGrouping(defaultState ? [] : (_table$initialState$g = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.grouping) != null ? _table$initialState$g : []);
+		};
+		table.getPreGroupedRowModel = () => table.getFilteredRowModel();
+		table.getGroupedRowModel = () => {
+			if (!table._getGroupedRowModel && table.options.getGroupedRowModel) table._getGroupedRowModel = table.options.getGroupedRowModel(table);
+			if (table.options.manualGrouping || !table._getGroupedRowModel) return table.getPreGroupedRowModel();
+			return table._getGroupedRowModel();
+		};
+	},
+	createRow: (row, table) => {
+		row.getIsGrouped = () => !!row.groupingColumnId;
+		row.getGroupingValue = (columnId) => {
+			if (row._groupingValuesCache.hasOwnProperty(columnId)) return row._groupingValuesCache[columnId];
+			const column = table.getColumn(columnId);
+			if (!(column != null && column.columnDef.getGroupingValue)) return row.getValue(columnId);
+			row._groupingValuesCache[columnId] = column.columnDef.getGroupingValue(row.original);
+			return row._groupingValuesCache[columnId];
+		};
+		row._groupingValuesCache = {};
+	},
+	createCell: (cell, column, row, table) => {
+		cell.getIsGrouped = () => column.getIsGrouped() && column.id === row.groupingColumnId;
+		cell.getIsPlaceholder = () => !cell.getIsGrouped() && column.getIsGrouped();
+		cell.getIsAggregated = () => {
+			var _row$subRows;
+			return !cell.getIsGrouped() && !cell.getIsPlaceholder() && !!((_row$subRows = row.subRows) != null && _row$subRows.length);
+		};
+	}
+};
+function orderColumns(leafColumns, grouping, groupedColumnMode) {
+	if (!(grouping != null && grouping.length) || !groupedColumnMode) return leafColumns;
+	const nonGroupingColumns = leafColumns.filter((col) => !grouping.includes(col.id));
+	if (groupedColumnMode === "remove") return nonGroupingColumns;
+	return [...grouping.map((g) => leafColumns.find((col) => col.id === g)).filter(Boolean), ...nonGroupingColumns];
+}
+var ColumnOrdering = {
+	getInitialState: (state) => {
+		return {
+			columnOrder: [],
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return { onColumnOrderChange: makeStateUpdater("columnOrder", table) };
+	},
+	createColumn: (column, table) => {
+		column.getIndex = memo$1((position) => [_getVisibleLeafColumns(table, position)], (columns) => columns.findIndex((d) => d.id === column.id), getMemoOptions(table.options, "debugColumns", "getIndex"));
+		column.getIsFirstColumn = (position) => {
+			var _columns$;
+			return ((_columns$ = _getVisibleLeafColumns(table, position)[0]) == null ? void 0 : _columns$.id) === column.id;
+		};
+		column.getIsLastColumn = (position) => {
+			var _columns;
+			const columns = _getVisibleLeafColumns(table, position);
+			return ((_columns = columns[columns.length - 1]) == null ? void 0 : _columns.id) === column.id;
+		};
+	},
+	createTable: (table) => {
+		table.setColumnOrder = (updater) => table.options.onColumnOrderChange == null ? void 0 : table.options.onColumnOrderChange(updater);
+		table.resetColumnOrder = (defaultState) => {
+			var _table$initialState$c;
+			table.setColumnOrder(defaultState ? [] : (_table$initialState$c = table.initialState.columnOrder) != null ? _table$initialState$c : []);
+		};
+		table._getOrderColumnsFn = memo$1(() => [
+			table.getState().columnOrder,
+			table.getState().grouping,
+			table.options.groupedColumnMode
+		], (columnOrder, grouping, groupedColumnMode) => (columns) => {
+			let orderedColumns = [];
+			if (!(columnOrder != null && columnOrder.length)) orderedColumns = columns;
+			else {
+				const columnOrderCopy = [...columnOrder];
+				const columnsCopy = [...columns];
+				while (columnsCopy.length && columnOrderCopy.length) {
+					const targetColumnId = columnOrderCopy.shift();
+					const foundIndex = columnsCopy.findIndex((d) => d.id === targetColumnId);
+					if (foundIndex > -1) orderedColumns.push(columnsCopy.splice(foundIndex, 1)[0]);
+				}
+				orderedColumns = [...orderedColumns, ...columnsCopy];
+			}
+			return orderColumns(orderedColumns, grouping, groupedColumnMode);
+		}, getMemoOptions(table.options, "debugTable", "_getOrderColumnsFn"));
+	}
+};
+var getDefaultColumnPinningState = () => ({
+	left: [],
+	right: []
+});
+var ColumnPinning = {
+	getInitialState: (state) => {
+		return {
+			columnPinning: getDefaultColumnPinningState(),
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return { onColumnPinningChange: makeStateUpdater("columnPinning", table) };
+	},
+	createColumn: (column, table) => {
+		column.pin = (position) => {
+			const columnIds = column.getLeafColumns().map((d) => d.id).filter(Boolean);
+			table.setColumnPinning((old) => {
+				var _old$left3, _old$right3;
+				if (position === "right") {
+					var _old$left, _old$right;
+					return {
+						left: ((_old$left = old == null ? void 0 : old.left) != null ? _old$left : []).filter((d) => !(columnIds != null && columnIds.includes(d))),
+						right: [...((_old$right = old == null ? void 0 : old.right) != null ? _old$right : []).filter((d) => !(columnIds != null && columnIds.includes(d))), ...columnIds]
+					};
+				}
+				if (position === "left") {
+					var _old$left2, _old$right2;
+					return {
+						left: [...((_old$left2 = old == null ? void 0 : old.left) != null ? _old$left2 : []).filter((d) => !(columnIds != null && columnIds.includes(d))), ...columnIds],
+						right: ((_old$right2 = old == null ? void 0 : old.right) != null ? _old$right2 : []).filter((d) => !(columnIds != null && columnIds.includes(d)))
+					};
+				}
+				return {
+					left: ((_old$left3 = old == null ? void 0 : old.left) != null ? _old$left3 : []).filter((d) => !(columnIds != null && columnIds.includes(d))),
+					right: ((_old$right3 = old == null ? void 0 : old.right) != null ? _old$right3 : []).filter((d) => !(columnIds != null && columnIds.includes(d)))
+				};
+			});
+		};
+		column.getCanPin = () => {
+			return column.getLeafColumns().some((d) => {
+				var _d$columnDef$enablePi, _ref, _table$options$enable;
+				return ((_d$columnDef$enablePi = d.columnDef.enablePinning) != null ? _d$columnDef$enablePi : true) && ((_ref = (_table$options$enable = table.options.enableColumnPinning) != null ? _table$options$enable : table.options.enablePinning) != null ? _ref : true);
+			});
+		};
+		column.getIsPinned = () => {
+			const leafColumnIds = column.getLeafColumns().map((d) => d.id);
+			const { left, right } = table.getState().columnPinning;
+			const isLeft = leafColumnIds.some((d) => left == null ? void 0 : left.includes(d));
+			const isRight = leafColumnIds.some((d) => right == null ? void 0 : right.includes(d));
+			return isLeft ? "left" : isRight ? "right" : false;
+		};
+		column.getPinnedIndex = () => {
+			var _table$getState$colum, _table$getState$colum2;
+			const position = column.getIsPinned();
+			return position ? (_table$getState$colum = (_table$getState$colum2 = table.getState().columnPinning) == null || (_table$getState$colum2 = _table$getState$colum2[position]) == null ? void 0 : _table$getState$colum2.indexOf(column.id)) != null ? _table$getState$colum : -1 : 0;
+		};
+	},
+	createRow: (row, table) => {
+		row.getCenterVisibleCells = memo$1(() => [
+			row._getAllVisibleCells(),
+			table.getState().columnPinning.left,
+			table.getState().columnPinning.right
+		], (allCells, left, right) => {
+			const leftAndRight = [...left != null ? left : [], ...right != null ? right : []];
+			return allCells.filter((d) => !leftAndRight.includes(d.column.id));
+		}, getMemoOptions(table.options, "debugRows", "getCenterVisibleCells"));
+		row.getLeftVisibleCells = memo$1(() => [row._getAllVisibleCells(), table.getState().columnPinning.left], (allCells, left) => {
+			return (left != null ? left : []).map((columnId) => allCells.find((cell) => cell.column.id === columnId)).filter(Boolean).map((d) => ({
+				...d,
+				position: "left"
+			}));
+		}, getMemoOptions(table.options, "debugRows", "getLeftVisibleCells"));
+		row.getRightVisibleCells = memo$1(() => [row._getAllVisibleCells(), table.getState().columnPinning.right], (allCells, right) => {
+			return (right != null ? right : []).map((columnId) => allCells.find((cell) => cell.column.id === columnId)).filter(Boolean).map((d) => ({
+				...d,
+				position: "right"
+			}));
+		}, getMemoOptions(table.options, "debugRows", "getRightVisibleCells"));
+	},
+	createTable: (table) => {
+		table.setColumnPinning = (updater) => table.options.onColumnPinningChange == null ? void 0 : table.options.onColumnPinningChange(updater);
+		table.resetColumnPinning = (defaultState) => {
+			var _table$initialState$c, _table$initialState;
+			return table.setColumnPinning(defaultState ? getDefaultColumnPinningState() : (_table$initialState$c = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.columnPinning) != null ? _table$initialState$c : getDefaultColumnPinningState());
+		};
+		table.getIsSomeColumnsPinned = (position) => {
+			var _pinningState$positio;
+			const pinningState = table.getState().columnPinning;
+			if (!position) {
+				var _pinningState$left, _pinningState$right;
+				return Boolean(((_pinningState$left = pinningState.left) == null ? void 0 : _pinningState$left.length) || ((_pinningState$right = pinningState.right) == null ? void 0 : _pinningState$right.length));
+			}
+			return Boolean((_pinningState$positio = pinningState[position]) == null ? void 0 : _pinningState$positio.length);
+		};
+		table.getLeftLeafColumns = memo$1(() => [table.getAllLeafColumns(), table.getState().columnPinning.left], (allColumns, left) => {
+			return (left != null ? left : []).map((columnId) => allColumns.find((column) => column.id === columnId)).filter(Boolean);
+		}, getMemoOptions(table.options, "debugColumns", "getLeftLeafColumns"));
+		table.getRightLeafColumns = memo$1(() => [table.getAllLeafColumns(), table.getState().columnPinning.right], (allColumns, right) => {
+			return (right != null ? right : []).map((columnId) => allColumns.find((column) => column.id === columnId)).filter(Boolean);
+		}, getMemoOptions(table.options, "debugColumns", "getRightLeafColumns"));
+		table.getCenterLeafColumns = memo$1(() => [
+			table.getAllLeafColumns(),
+			table.getState().columnPinning.left,
+			table.getState().columnPinning.right
+		], (allColumns, left, right) => {
+			const leftAndRight = [...left != null ? left : [], ...right != null ? right : []];
+			return allColumns.filter((d) => !leftAndRight.includes(d.id));
+		}, getMemoOptions(table.options, "debugColumns", "getCenterLeafColumns"));
+	}
+};
+function safelyAccessDocument(_document) {
+	return _document || (typeof document !== "undefined" ? document : null);
+}
+var defaultColumnSizing = {
+	size: 150,
+	minSize: 20,
+	maxSize: Number.MAX_SAFE_INTEGER
+};
+var getDefaultColumnSizingInfoState = () => ({
+	startOffset: null,
+	startSize: null,
+	deltaOffset: null,
+	deltaPercentage: null,
+	isResizingColumn: false,
+	columnSizingStart: []
+});
+var ColumnSizing = {
+	getDefaultColumnDef: () => {
+		return defaultColumnSizing;
+	},
+	getInitialState: (state) => {
+		return {
+			columnSizing: {},
+			columnSizingInfo: getDefaultColumnSizingInfoState(),
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			columnResizeMode: "onEnd",
+			columnResizeDirection: "ltr",
+			onColumnSizingChange: makeStateUpdater("columnSizing", table),
+			onColumnSizingInfoChange: makeStateUpdater("columnSizingInfo", table)
+		};
+	},
+	createColumn: (column, table) => {
+		column.getSize = () => {
+			var _column$columnDef$min, _ref, _column$columnDef$max;
+			const columnSize = table.getState().columnSizing[column.id];
+			return Math.min(Math.max((_column$columnDef$min = column.columnDef.minSize) != null ? _column$columnDef$min : defaultColumnSizing.minSize, (_ref = columnSize != null ? columnSize : column.columnDef.size) != null ? _ref : defaultColumnSizing.size), (_column$columnDef$max = column.columnDef.maxSize) != null ? _column$columnDef$max : defaultColumnSizing.maxSize);
+		};
+		column.getStart = memo$1((position) => [
+			position,
+			_getVisibleLeafColumns(table, position),
+			table.getState().columnSizing
+		], (position, columns) => columns.slice(0, column.getIndex(position)).reduce((sum, column) => sum + column.getSize(), 0), getMemoOptions(table.options, "debugColumns", "getStart"));
+		column.getAfter = memo$1((position) => [
+			position,
+			_getVisibleLeafColumns(table, position),
+			table.getState().columnSizing
+		], (position, columns) => columns.slice(column.getIndex(position) + 1).reduce((sum, column) => sum + column.getSize(), 0), getMemoOptions(table.options, "debugColumns", "getAfter"));
+		column.resetSize = () => {
+			table.setColumnSizing((_ref2) => {
+				let { [column.id]: _, ...rest } = _ref2;
+				return rest;
+			});
+		};
+		column.getCanResize = () => {
+			var _column$columnDef$ena, _table$options$enable;
+			return ((_column$columnDef$ena = column.columnDef.enableResizing) != null ? _column$columnDef$ena : true) && ((_table$options$enable = table.options.enableColumnResizing) != null ? _table$options$enable : true);
+		};
+		column.getIsResizing = () => {
+			return table.getState().columnSizingInfo.isResizingColumn === column.id;
+		};
+	},
+	createHeader: (header, table) => {
+		header.getSize = () => {
+			let sum = 0;
+			const recurse = (header) => {
+				if (header.subHeaders.length) header.subHeaders.forEach(recurse);
+				else {
+					var _header$column$getSiz;
+					sum += (_header$column$getSiz = header.column.getSize()) != null ? _header$column$getSiz : 0;
+				}
+			};
+			recurse(header);
+			return sum;
+		};
+		header.getStart = () => {
+			if (header.index > 0) {
+				const prevSiblingHeader = header.headerGroup.headers[header.index - 1];
+				return prevSiblingHeader.getStart() + prevSiblingHeader.getSize();
+			}
+			return 0;
+		};
+		header.getResizeHandler = (_contextDocument) => {
+			const column = table.getColumn(header.column.id);
+			const canResize = column == null ? void 0 : column.getCanResize();
+			return (e) => {
+				if (!column || !canResize) return;
+				e.persist == null || e.persist();
+				if (isTouchStartEvent(e)) {
+					if (e.touches && e.touches.length > 1) return;
+				}
+				const startSize = header.getSize();
+				const columnSizingStart = header ? header.getLeafHeaders().map((d) => [d.column.id, d.column.getSize()]) : [[column.id, column.getSize()]];
+				const clientX = isTouchStartEvent(e) ? Math.round(e.touches[0].clientX) : e.clientX;
+				const newColumnSizing = {};
+				const updateOffset = (eventType, clientXPos) => {
+					if (typeof clientXPos !== "number") return;
+					table.setColumnSizingInfo((old) => {
+						var _old$startOffset, _old$startSize;
+						const deltaDirection = table.options.columnResizeDirection === "rtl" ? -1 : 1;
+						const deltaOffset = (clientXPos - ((_old$startOffset = old == null ? void 0 : old.startOffset) != null ? _old$startOffset : 0)) * deltaDirection;
+						const deltaPercentage = Math.max(deltaOffset / ((_old$startSize = old == null ? void 0 : old.startSize) != null ? _old$startSize : 0), -.999999);
+						old.columnSizingStart.forEach((_ref3) => {
+							let [columnId, headerSize] = _ref3;
+							newColumnSizing[columnId] = Math.round(Math.max(headerSize + headerSize * deltaPercentage, 0) * 100) / 100;
+						});
+						return {
+							...old,
+							deltaOffset,
+							deltaPercentage
+						};
+					});
+					if (table.options.columnResizeMode === "onChange" || eventType === "end") table.setColumnSizing((old) => ({
+						...old,
+						...newColumnSizing
+					}));
+				};
+				const onMove = (clientXPos) => updateOffset("move", clientXPos);
+				const onEnd = (clientXPos) => {
+					updateOffset("end", clientXPos);
+					table.setColumnSizingInfo((old) => ({
+						...old,
+						isResizingColumn: false,
+						startOffset: null,
+						startSize: null,
+						deltaOffset: null,
+						deltaPercentage: null,
+						columnSizingStart: []
+					}));
+				};
+				const contextDocument = safelyAccessDocument(_contextDocument);
+				const mouseEvents = {
+					moveHandler: (e) => onMove(e.clientX),
+					upHandler: (e) => {
+						contextDocument?.removeEventListener("mousemove", mouseEvents.moveHandler);
+						contextDocument?.removeEventListener("mouseup", mouseEvents.upHandler);
+						onEnd(e.clientX);
+					}
+				};
+				const touchEvents = {
+					moveHandler: (e) => {
+						if (e.cancelable) {
+							e.preventDefault();
+							e.stopPropagation();
+						}
+						onMove(e.touches[0].clientX);
+						return false;
+					},
+					upHandler: (e) => {
+						var _e$touches$;
+						contextDocument?.removeEventListener("touchmove", touchEvents.moveHandler);
+						contextDocument?.removeEventListener("touchend", touchEvents.upHandler);
+						if (e.cancelable) {
+							e.preventDefault();
+							e.stopPropagation();
+						}
+						onEnd((_e$touches$ = e.touches[0]) == null ? void 0 : _e$touches$.clientX);
+					}
+				};
+				const passiveIfSupported = passiveEventSupported() ? { passive: false } : false;
+				if (isTouchStartEvent(e)) {
+					contextDocument?.addEventListener("touchmove", touchEvents.moveHandler, passiveIfSupported);
+					contextDocument?.addEventListener("touchend", touchEvents.upHandler, passiveIfSupported);
+				} else {
+					contextDocument?.addEventListener("mousemove", mouseEvents.moveHandler, passiveIfSupported);
+					contextDocument?.addEventListener("mouseup", mouseEvents.upHandler, passiveIfSupported);
+				}
+				table.setColumnSizingInfo((old) => ({
+					...old,
+					startOffset: clientX,
+					startSize,
+					deltaOffset: 0,
+					deltaPercentage: 0,
+					columnSizingStart,
+					isResizingColumn: column.id
+				}));
+			};
+		};
+	},
+	createTable: (table) => {
+		table.setColumnSizing = (updater) => table.options.onColumnSizingChange == null ? void 0 : table.options.onColumnSizingChange(updater);
+		table.setColumnSizingInfo = (updater) => table.options.onColumnSizingInfoChange == null ? void 0 : table.options.onColumnSizingInfoChange(updater);
+		table.resetColumnSizing = (defaultState) => {
+			var _table$initialState$c;
+			table.setColumnSizing(defaultState ? {} : (_table$initialState$c = table.initialState.columnSizing) != null ? _table$initialState$c : {});
+		};
+		table.resetHeaderSizeInfo = (defaultState) => {
+			var _table$initialState$c2;
+			table.setColumnSizingInfo(defaultState ? getDefaultColumnSizingInfoState() : (_table$initialState$c2 = table.initialState.columnSizingInfo) != null ? _table$initialState$c2 : getDefaultColumnSizingInfoState());
+		};
+		table.getTotalSize = () => {
+			var _table$getHeaderGroup, _table$getHeaderGroup2;
+			return (_table$getHeaderGroup = (_table$getHeaderGroup2 = table.getHeaderGroups()[0]) == null ? void 0 : _table$getHeaderGroup2.headers.reduce((sum, header) => {
+				return sum + header.getSize();
+			}, 0)) != null ? _table$getHeaderGroup : 0;
+		};
+		table.getLeftTotalSize = () => {
+			var _table$getLeftHeaderG, _table$getLeftHeaderG2;
+			return (_table$getLeftHeaderG = (_table$getLeftHeaderG2 = table.getLeftHeaderGroups()[0]) == null ? void 0 : _table$getLeftHeaderG2.headers.reduce((sum, header) => {
+				return sum + header.getSize();
+			}, 0)) != null ? _table$getLeftHeaderG : 0;
+		};
+		table.getCenterTotalSize = () => {
+			var _table$getCenterHeade, _table$getCenterHeade2;
+			return (_table$getCenterHeade = (_table$getCenterHeade2 = table.getCenterHeaderGroups()[0]) == null ? void 0 : _table$getCenterHeade2.headers.reduce((sum, header) => {
+				return sum + header.getSize();
+			}, 0)) != null ? _table$getCenterHeade : 0;
+		};
+		table.getRightTotalSize = () => {
+			var _table$getRightHeader, _table$getRightHeader2;
+			return (_table$getRightHeader = (_table$getRightHeader2 = table.getRightHeaderGroups()[0]) == null ? void 0 : _table$getRightHeader2.headers.reduce((sum, header) => {
+				return sum + header.getSize();
+			}, 0)) != null ? _table$getRightHeader : 0;
+		};
+	}
+};
+var passiveSupported = null;
+function passiveEventSupported() {
+	if (typeof passiveSupported === "boolean") return passiveSupported;
+	let supported = false;
+	try {
+		const options = { get passive() {
+			supported = true;
+			return false;
+		} };
+		const noop = () => {};
+		window.addEventListener("test", noop, options);
+		window.removeEventListener("test", noop);
+	} catch (err) {
+		supported = false;
+	}
+	passiveSupported = supported;
+	return passiveSupported;
+}
+function isTouchStartEvent(e) {
+	return e.type === "touchstart";
+}
+var ColumnVisibility = {
+	getInitialState: (state) => {
+		return {
+			columnVisibility: {},
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return { onColumnVisibilityChange: makeStateUpdater("columnVisibility", table) };
+	},
+	createColumn: (column, table) => {
+		column.toggleVisibility = (value) => {
+			if (column.getCanHide()) table.setColumnVisibility((old) => ({
+				...old,
+				[column.id]: value != null ? value : !column.getIsVisible()
+			}));
+		};
+		column.getIsVisible = () => {
+			var _ref, _table$getState$colum;
+			const childColumns = column.columns;
+			return (_ref = childColumns.length ? childColumns.some((c) => c.getIsVisible()) : (_table$getState$colum = table.getState().columnVisibility) == null ? void 0 : _table$getState$colum[column.id]) != null ? _ref : true;
+		};
+		column.getCanHide = () => {
+			var _column$columnDef$ena, _table$options$enable;
+			return ((_column$columnDef$ena = column.columnDef.enableHiding) != null ? _column$columnDef$ena : true) && ((_table$options$enable = table.options.enableHiding) != null ? _table$options$enable : true);
+		};
+		column.getToggleVisibilityHandler = () => {
+			return (e) => {
+				column.toggleVisibility == null || column.toggleVisibility(e.target.checked);
+			};
+		};
+	},
+	createRow: (row, table) => {
+		row._getAllVisibleCells = memo$1(() => [row.getAllCells(), table.getState().columnVisibility], (cells) => {
+			return cells.filter((cell) => cell.column.getIsVisible());
+		}, getMemoOptions(table.options, "debugRows", "_getAllVisibleCells"));
+		row.getVisibleCells = memo$1(() => [
+			row.getLeftVisibleCells(),
+			row.getCenterVisibleCells(),
+			row.getRightVisibleCells()
+		], (left, center, right) => [
+			...left,
+			...center,
+			...right
+		], getMemoOptions(table.options, "debugRows", "getVisibleCells"));
+	},
+	createTable: (table) => {
+		const makeVisibleColumnsMethod = (key, getColumns) => {
+			return memo$1(() => [getColumns(), getColumns().filter((d) => d.getIsVisible()).map((d) => d.id).join("_")], (columns) => {
+				return columns.filter((d) => d.getIsVisible == null ? void 0 : d.getIsVisible());
+			}, getMemoOptions(table.options, "debugColumns", key));
+		};
+		table.getVisibleFlatColumns = makeVisibleColumnsMethod("getVisibleFlatColumns", () => table.getAllFlatColumns());
+		table.getVisibleLeafColumns = makeVisibleColumnsMethod("getVisibleLeafColumns", () => table.getAllLeafColumns());
+		table.getLeftVisibleLeafColumns = makeVisibleColumnsMethod("getLeftVisibleLeafColumns", () => table.getLeftLeafColumns());
+		table.getRightVisibleLeafColumns = makeVisibleColumnsMethod("getRightVisibleLeafColumns", () => table.getRightLeafColumns());
+		table.getCenterVisibleLeafColumns = makeVisibleColumnsMethod("getCenterVisibleLeafColumns", () => table.getCenterLeafColumns());
+		table.setColumnVisibility = (updater) => table.options.onColumnVisibilityChange == null ? void 0 : table.options.onColumnVisibilityChange(updater);
+		table.resetColumnVisibility = (defaultState) => {
+			var _table$initialState$c;
+			table.setColumnVisibility(defaultState ? {} : (_table$initialState$c = table.initialState.columnVisibility) != null ? _table$initialState$c : {});
+		};
+		table.toggleAllColumnsVisible = (value) => {
+			var _value;
+			value = (_value = value) != null ? _value : !table.getIsAllColumnsVisible();
+			table.setColumnVisibility(table.getAllLeafColumns().reduce((obj, column) => ({
+				...obj,
+				[column.id]: !value ? !(column.getCanHide != null && column.getCanHide()) : value
+			}), {}));
+		};
+		table.getIsAllColumnsVisible = () => !table.getAllLeafColumns().some((column) => !(column.getIsVisible != null && column.getIsVisible()));
+		table.getIsSomeColumnsVisible = () => table.getAllLeafColumns().some((column) => column.getIsVisible == null ? void 0 : column.getIsVisible());
+		table.getToggleAllColumnsVisibilityHandler = () => {
+			return (e) => {
+				var _target;
+				table.toggleAllColumnsVisible((_target = e.target) == null ? void 0 : _target.checked);
+			};
+		};
+	}
+};
+function _getVisibleLeafColumns(table, position) {
+	return !position ? table.getVisibleLeafColumns() : position === "center" ? table.getCenterVisibleLeafColumns() : position === "left" ? table.getLeftVisibleLeafColumns() : table.getRightVisibleLeafColumns();
+}
+var GlobalFaceting = { createTable: (table) => {
+	table._getGlobalFacetedRowModel = table.options.getFacetedRowModel && table.options.getFacetedRowModel(table, "__global__");
+	table.getGlobalFacetedRowModel = () => {
+		if (table.options.manualFiltering || !table._getGlobalFacetedRowModel) return table.getPreFilteredRowModel();
+		return table._getGlobalFacetedRowModel();
+	};
+	table._getGlobalFacetedUniqueValues = table.options.getFacetedUniqueValues && table.options.getFacetedUniqueValues(table, "__global__");
+	table.getGlobalFacetedUniqueValues = () => {
+		if (!table._getGlobalFacetedUniqueValues) return /* @__PURE__ */ new Map();
+		return table._getGlobalFacetedUniqueValues();
+	};
+	table._getGlobalFacetedMinMaxValues = table.options.getFacetedMinMaxValues && table.options.getFacetedMinMaxValues(table, "__global__");
+	table.getGlobalFacetedMinMaxValues = () => {
+		if (!table._getGlobalFacetedMinMaxValues) return;
+		return table._getGlobalFacetedMinMaxValues();
+	};
+} };
+var GlobalFiltering = {
+	getInitialState: (state) => {
+		return {
+			globalFilter: void 0,
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			onGlobalFilterChange: makeStateUpdater("globalFilter", table),
+			globalFilterFn: "auto",
+			getColumnCanGlobalFilter: (column) => {
+				var _table$getCoreRowMode;
+				const value = (_table$getCoreRowMode = table.getCoreRowModel().flatRows[0]) == null || (_table$getCoreRowMode = _table$getCoreRowMode._getAllCellsByColumnId()[column.id]) == null ? void 0 : _table$getCoreRowMode.getValue();
+				return typeof value === "string" || typeof value === "number";
+			}
+		};
+	},
+	createColumn: (column, table) => {
+		column.getCanGlobalFilter = () => {
+			var _column$columnDef$ena, _table$options$enable, _table$options$enable2, _table$options$getCol;
+			return ((_column$columnDef$ena = column.columnDef.enableGlobalFilter) != null ? _column$columnDef$ena : true) && ((_table$options$enable = table.options.enableGlobalFilter) != null ? _table$options$enable : true) && ((_table$options$enable2 = table.options.enableFilters) != null ? _table$options$enable2 : true) && ((_table$options$getCol = table.options.getColumnCanGlobalFilter == null ? void 0 : table.options.getColumnCanGlobalFilter(column)) != null ? _table$options$getCol : true) && !!column.accessorFn;
+		};
+	},
+	createTable: (table) => {
+		table.getGlobalAutoFilterFn = () => {
+			return filterFns.includesString;
+		};
+		table.getGlobalFilterFn = () => {
+			var _table$options$filter, _table$options$filter2;
+			const { globalFilterFn } = table.options;
+			return isFunction(globalFilterFn) ? globalFilterFn : globalFilterFn === "auto" ? table.getGlobalAutoFilterFn() : (_table$options$filter = (_table$options$filter2 = table.options.filterFns) == null ? void 0 : _table$options$filter2[globalFilterFn]) != null ? _table$options$filter : filterFns[globalFilterFn];
+		};
+		table.setGlobalFilter = (updater) => {
+			table.options.onGlobalFilterChange == null || table.options.onGlobalFilterChange(updater);
+		};
+		table.resetGlobalFilter = (defaultState) => {
+			table.setGlobalFilter(defaultState ? void 0 : table.initialState.globalFilter);
+		};
+	}
+};
+var RowExpanding = {
+	getInitialState: (state) => {
+		return {
+			expanded: {},
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			onExpandedChange: makeStateUpdater("expanded", table),
+			paginateExpandedRows: true
+		};
+	},
+	createTable: (table) => {
+		let registered = false;
+		let queued = false;
+		table._autoResetExpanded = () => {
+			var _ref, _table$options$autoRe;
+			if (!registered) {
+				table._queue(() => {
+					registered = true;
+				});
+				return;
+			}
+			if ((_ref = (_table$options$autoRe = table.options.autoResetAll) != null ? _table$options$autoRe : table.options.autoResetExpanded) != null ? _ref : !table.options.manualExpanding) {
+				if (queued) return;
+				queued = true;
+				table._queue(() => {
+					table.resetExpanded();
+					queued = false;
+				});
+			}
+		};
+		table.setExpanded = (updater) => table.options.onExpandedChange == null ? void 0 : table.options.onExpandedChange(updater);
+		table.toggleAllRowsExpanded = (expanded) => {
+			if (expanded != null ? expanded : !table.getIsAllRowsExpanded()) table.setExpanded(true);
+			else table.setExpanded({});
+		};
+		table.resetExpanded = (defaultState) => {
+			var _table$initialState$e, _table$initialState;
+			table.setExpanded(defaultState ? {} : (_table$initialState$e = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.expanded) != null ? _table$initialState$e : {});
+		};
+		table.getCanSomeRowsExpand = () => {
+			return table.getPrePaginationRowModel().flatRows.some((row) => row.getCanExpand());
+		};
+		table.getToggleAllRowsExpandedHandler = () => {
+			return (e) => {
+				e.persist == null || e.persist();
+				table.toggleAllRowsExpanded();
+			};
+		};
+		table.getIsSomeRowsExpanded = () => {
+			const expanded = table.getState().expanded;
+			return expanded === true || Object.values(expanded).some(Boolean);
+		};
+		table.getIsAllRowsExpanded = () => {
+			const expanded = table.getState().expanded;
+			if (typeof expanded === "boolean") return expanded === true;
+			if (!Object.keys(expanded).length) return false;
+			if (table.getRowModel().flatRows.some((row) => !row.getIsExpanded())) return false;
+			return true;
+		};
+		table.getExpandedDepth = () => {
+			let maxDepth = 0;
+			(table.getState().expanded === true ? Object.keys(table.getRowModel().rowsById) : Object.keys(table.getState().expanded)).forEach((id) => {
+				const splitId = id.split(".");
+				maxDepth = Math.max(maxDepth, splitId.length);
+			});
+			return maxDepth;
+		};
+		table.getPreExpandedRowModel = () => table.getSortedRowModel();
+		table.getExpandedRowModel = () => {
+			if (!table._getExpandedRowModel && table.options.getExpandedRowModel) table._getExpandedRowModel = table.options.getExpandedRowModel(table);
+			if (table.options.manualExpanding || !table._getExpandedRowModel) return table.getPreExpandedRowModel();
+			return table._getExpandedRowModel();
+		};
+	},
+	createRow: (row, table) => {
+		row.toggleExpanded = (expanded) => {
+			table.setExpanded((old) => {
+				var _expanded;
+				const exists = old === true ? true : !!(old != null && old[row.id]);
+				let oldExpanded = {};
+				if (old === true) Object.keys(table.getRowModel().rowsById).forEach((rowId) => {
+					oldExpanded[rowId] = true;
+				});
+				else oldExpanded = old;
+				expanded = (_expanded = expanded) != null ? _expanded : !exists;
+				if (!exists && expanded) return {
+					...oldExpanded,
+					[row.id]: true
+				};
+				if (exists && !expanded) {
+					const { [row.id]: _, ...rest } = oldExpanded;
+					return rest;
+				}
+				return old;
+			});
+		};
+		row.getIsExpanded = () => {
+			var _table$options$getIsR;
+			const expanded = table.getState().expanded;
+			return !!((_table$options$getIsR = table.options.getIsRowExpanded == null ? void 0 : table.options.getIsRowExpanded(row)) != null ? _table$options$getIsR : expanded === true || (expanded == null ? void 0 : expanded[row.id]));
+		};
+		row.getCanExpand = () => {
+			var _table$options$getRow, _table$options$enable, _row$subRows;
+			return (_table$options$getRow = table.options.getRowCanExpand == null ? void 0 : table.options.getRowCanExpand(row)) != null ? _table$options$getRow : ((_table$options$enable = table.options.enableExpanding) != null ? _table$options$enable : true) && !!((_row$subRows = row.subRows) != null && _row$subRows.length);
+		};
+		row.getIsAllParentsExpanded = () => {
+			let isFullyExpanded = true;
+			let currentRow = row;
+			while (isFullyExpanded && currentRow.parentId) {
+				currentRow = table.getRow(currentRow.parentId, true);
+				isFullyExpanded = currentRow.getIsExpanded();
+			}
+			return isFullyExpanded;
+		};
+		row.getToggleExpandedHandler = () => {
+			const canExpand = row.getCanExpand();
+			return () => {
+				if (!canExpand) return;
+				row.toggleExpanded();
+			};
+		};
+	}
+};
+var defaultPageIndex = 0;
+var defaultPageSize = 10;
+var getDefaultPaginationState = () => ({
+	pageIndex: defaultPageIndex,
+	pageSize: defaultPageSize
+});
+var RowPagination = {
+	getInitialState: (state) => {
+		return {
+			...state,
+			pagination: {
+				...getDefaultPaginationState(),
+				...state == null ? void 0 : state.pagination
+			}
+		};
+	},
+	getDefaultOptions: (table) => {
+		return { onPaginationChange: makeStateUpdater("pagination", table) };
+	},
+	createTable: (table) => {
+		let registered = false;
+		let queued = false;
+		table._autoResetPageIndex = () => {
+			var _ref, _table$options$autoRe;
+			if (!registered) {
+				table._queue(() => {
+					registered = true;
+				});
+				return;
+			}
+			if ((_ref = (_table$options$autoRe = table.options.autoResetAll) != null ? _table$options$autoRe : table.options.autoResetPageIndex) != null ? _ref : !table.options.manualPagination) {
+				if (queued) return;
+				queued = true;
+				table._queue(() => {
+					table.resetPageIndex();
+					queued = false;
+				});
+			}
+		};
+		table.setPagination = (updater) => {
+			const safeUpdater = (old) => {
+				return functionalUpdate(updater, old);
+			};
+			return table.options.onPaginationChange == null ? void 0 : table.options.onPaginationChange(safeUpdater);
+		};
+		table.resetPagination = (defaultState) => {
+			var _table$initialState$p;
+			table.setPagination(defaultState ? getDefaultPaginationState() : (_table$initialState$p = table.initialState.pagination) != null ? _table$initialState$p : getDefaultPaginationState());
+		};
+		table.setPageIndex = (updater) => {
+			table.setPagination((old) => {
+				let pageIndex = functionalUpdate(updater, old.pageIndex);
+				const maxPageIndex = typeof table.options.pageCount === "undefined" || table.options.pageCount === -1 ? Number.MAX_SAFE_INTEGER : table.options.pageCount - 1;
+				pageIndex = Math.max(0, Math.min(pageIndex, maxPageIndex));
+				return {
+					...old,
+					pageIndex
+				};
+			});
+		};
+		table.resetPageIndex = (defaultState) => {
+			var _table$initialState$p2, _table$initialState;
+			table.setPageIndex(defaultState ? defaultPageIndex : (_table$initialState$p2 = (_table$initialState = table.initialState) == null || (_table$initialState = _table$initialState.pagination) == null ? void 0 : _table$initialState.pageIndex) != null ? _table$initialState$p2 : defaultPageIndex);
+		};
+		table.resetPageSize = (defaultState) => {
+			var _table$initialState$p3, _table$initialState2;
+			table.setPageSize(defaultState ? defaultPageSize : (_table$initialState$p3 = (_table$initialState2 = table.initialState) == null || (_table$initialState2 = _table$initialState2.pagination) == null ? void 0 : _table$initialState2.pageSize) != null ? _table$initialState$p3 : defaultPageSize);
+		};
+		table.setPageSize = (updater) => {
+			table.setPagination((old) => {
+				const pageSize = Math.max(1, functionalUpdate(updater, old.pageSize));
+				const topRowIndex = old.pageSize * old.pageIndex;
+				const pageIndex = Math.floor(topRowIndex / pageSize);
+				return {
+					...old,
+					pageIndex,
+					pageSize
+				};
+			});
+		};
+		table.setPageCount = (updater) => table.setPagination((old) => {
+			var _table$options$pageCo;
+			let newPageCount = functionalUpdate(updater, (_table$options$pageCo = table.options.pageCount) != null ? _table$options$pageCo : -1);
+			if (typeof newPageCount === "number") newPageCount = Math.max(-1, newPageCount);
+			return {
+				...old,
+				pageCount: newPageCount
+			};
+		});
+		table.getPageOptions = memo$1(() => [table.getPageCount()], (pageCount) => {
+			let pageOptions = [];
+			if (pageCount && pageCount > 0) pageOptions = [...new Array(pageCount)].fill(null).map((_, i) => i);
+			return pageOptions;
+		}, getMemoOptions(table.options, "debugTable", "getPageOptions"));
+		table.getCanPreviousPage = () => table.getState().pagination.pageIndex > 0;
+		table.getCanNextPage = () => {
+			const { pageIndex } = table.getState().pagination;
+			const pageCount = table.getPageCount();
+			if (pageCount === -1) return true;
+			if (pageCount === 0) return false;
+			return pageIndex < pageCount - 1;
+		};
+		table.previousPage = () => {
+			return table.setPageIndex((old) => old - 1);
+		};
+		table.nextPage = () => {
+			return table.setPageIndex((old) => {
+				return old + 1;
+			});
+		};
+		table.firstPage = () => {
+			return table.setPageIndex(0);
+		};
+		table.lastPage = () => {
+			return table.setPageIndex(table.getPageCount() - 1);
+		};
+		table.getPrePaginationRowModel = () => table.getExpandedRowModel();
+		table.getPaginationRowModel = () => {
+			if (!table._getPaginationRowModel && table.options.getPaginationRowModel) table._getPaginationRowModel = table.options.getPaginationRowModel(table);
+			if (table.options.manualPagination || !table._getPaginationRowModel) return table.getPrePaginationRowModel();
+			return table._getPaginationRowModel();
+		};
+		table.getPageCount = () => {
+			var _table$options$pageCo2;
+			return (_table$options$pageCo2 = table.options.pageCount) != null ? _table$options$pageCo2 : Math.ceil(table.getRowCount() / table.getState().pagination.pageSize);
+		};
+		table.getRowCount = () => {
+			var _table$options$rowCou;
+			return (_table$options$rowCou = table.options.rowCount) != null ? _table$options$rowCou : table.getPrePaginationRowModel().rows.length;
+		};
+	}
+};
+var getDefaultRowPinningState = () => ({
+	top: [],
+	bottom: []
+});
+var RowPinning = {
+	getInitialState: (state) => {
+		return {
+			rowPinning: getDefaultRowPinningState(),
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return { onRowPinningChange: makeStateUpdater("rowPinning", table) };
+	},
+	createRow: (row, table) => {
+		row.pin = (position, includeLeafRows, includeParentRows) => {
+			const leafRowIds = includeLeafRows ? row.getLeafRows().map((_ref) => {
+				let { id } = _ref;
+				return id;
+			}) : [];
+			const parentRowIds = includeParentRows ? row.getParentRows().map((_ref2) => {
+				let { id } = _ref2;
+				return id;
+			}) : [];
+			const rowIds = /* @__PURE__ */ new Set([
+				...parentRowIds,
+				row.id,
+				...leafRowIds
+			]);
+			table.setRowPinning((old) => {
+				var _old$top3, _old$bottom3;
+				if (position === "bottom") {
+					var _old$top, _old$bottom;
+					return {
+						top: ((_old$top = old == null ? void 0 : old.top) != null ? _old$top : []).filter((d) => !(rowIds != null && rowIds.has(d))),
+						bottom: [...((_old$bottom = old == null ? void 0 : old.bottom) != null ? _old$bottom : []).filter((d) => !(rowIds != null && rowIds.has(d))), ...Array.from(rowIds)]
+					};
+				}
+				if (position === "top") {
+					var _old$top2, _old$bottom2;
+					return {
+						top: [...((_old$top2 = old == null ? void 0 : old.top) != null ? _old$top2 : []).filter((d) => !(rowIds != null && rowIds.has(d))), ...Array.from(rowIds)],
+						bottom: ((_old$bottom2 = old == null ? void 0 : old.bottom) != null ? _old$bottom2 : []).filter((d) => !(rowIds != null && rowIds.has(d)))
+					};
+				}
+				return {
+					top: ((_old$top3 = old == null ? void 0 : old.top) != null ? _old$top3 : []).filter((d) => !(rowIds != null && rowIds.has(d))),
+					bottom: ((_old$bottom3 = old == null ? void 0 : old.bottom) != null ? _old$bottom3 : []).filter((d) => !(rowIds != null && rowIds.has(d)))
+				};
+			});
+		};
+		row.getCanPin = () => {
+			var _ref3;
+			const { enableRowPinning, enablePinning } = table.options;
+			if (typeof enableRowPinning === "function") return enableRowPinning(row);
+			return (_ref3 = enableRowPinning != null ? enableRowPinning : enablePinning) != null ? _ref3 : true;
+		};
+		row.getIsPinned = () => {
+			const rowIds = [row.id];
+			const { top, bottom } = table.getState().rowPinning;
+			const isTop = rowIds.some((d) => top == null ? void 0 : top.includes(d));
+			const isBottom = rowIds.some((d) => bottom == null ? void 0 : bottom.includes(d));
+			return isTop ? "top" : isBottom ? "bottom" : false;
+		};
+		row.getPinnedIndex = () => {
+			var _ref4, _visiblePinnedRowIds$;
+			const position = row.getIsPinned();
+			if (!position) return -1;
+			const visiblePinnedRowIds = (_ref4 = position === "top" ? table.getTopRows() : table.getBottomRows()) == null ? void 0 : _ref4.map((_ref5) => {
+				let { id } = _ref5;
+				return id;
+			});
+			return (_visiblePinnedRowIds$ = visiblePinnedRowIds == null ? void 0 : visiblePinnedRowIds.indexOf(row.id)) != null ? _visiblePinnedRowIds$ : -1;
+		};
+	},
+	createTable: (table) => {
+		table.setRowPinning = (updater) => table.options.onRowPinningChange == null ? void 0 : table.options.onRowPinningChange(updater);
+		table.resetRowPinning = (defaultState) => {
+			var _table$initialState$r, _table$initialState;
+			return table.setRowPinning(defaultState ? getDefaultRowPinningState() : (_table$initialState$r = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.rowPinning) != null ? _table$initialState$r : getDefaultRowPinningState());
+		};
+		table.getIsSomeRowsPinned = (position) => {
+			var _pinningState$positio;
+			const pinningState = table.getState().rowPinning;
+			if (!position) {
+				var _pinningState$top, _pinningState$bottom;
+				return Boolean(((_pinningState$top = pinningState.top) == null ? void 0 : _pinningState$top.length) || ((_pinningState$bottom = pinningState.bottom) == null ? void 0 : _pinningState$bottom.length));
+			}
+			return Boolean((_pinningState$positio = pinningState[position]) == null ? void 0 : _pinningState$positio.length);
+		};
+		table._getPinnedRows = (visibleRows, pinnedRowIds, position) => {
+			var _table$options$keepPi;
+			return (((_table$options$keepPi = table.options.keepPinnedRows) != null ? _table$options$keepPi : true) ? (pinnedRowIds != null ? pinnedRowIds : []).map((rowId) => {
+				const row = table.getRow(rowId, true);
+				return row.getIsAllParentsExpanded() ? row : null;
+			}) : (pinnedRowIds != null ? pinnedRowIds : []).map((rowId) => visibleRows.find((row) => row.id === rowId))).filter(Boolean).map((d) => ({
+				...d,
+				position
+			}));
+		};
+		table.getTopRows = memo$1(() => [table.getRowModel().rows, table.getState().rowPinning.top], (allRows, topPinnedRowIds) => table._getPinnedRows(allRows, topPinnedRowIds, "top"), getMemoOptions(table.options, "debugRows", "getTopRows"));
+		table.getBottomRows = memo$1(() => [table.getRowModel().rows, table.getState().rowPinning.bottom], (allRows, bottomPinnedRowIds) => table._getPinnedRows(allRows, bottomPinnedRowIds, "bottom"), getMemoOptions(table.options, "debugRows", "getBottomRows"));
+		table.getCenterRows = memo$1(() => [
+			table.getRowModel().rows,
+			table.getState().rowPinning.top,
+			table.getState().rowPinning.bottom
+		], (allRows, top, bottom) => {
+			const topAndBottom = /* @__PURE__ */ new Set([...top != null ? top : [], ...bottom != null ? bottom : []]);
+			return allRows.filter((d) => !topAndBottom.has(d.id));
+		}, getMemoOptions(table.options, "debugRows", "getCenterRows"));
+	}
+};
+var RowSelection = {
+	getInitialState: (state) => {
+		return {
+			rowSelection: {},
+			...state
+		};
+	},
+	getDefaultOptions: (table) => {
+		return {
+			onRowSelectionChange: makeStateUpdater("rowSelection", table),
+			enableRowSelection: true,
+			enableMultiRowSelection: true,
+			enableSubRowSelection: true
+		};
+	},
+	createTable: (table) => {
+		table.setRowSelection = (updater) => table.options.onRowSelectionChange == null ? void 0 : table.options.onRowSelectionChange(updater);
+		table.resetRowSelection = (defaultState) => {
+			var _table$initialState$r;
+			return table.setRowSelection(defaultState ? {} : (_table$initialState$r = table.initialState.rowSelection) != null ? _table$initialState$r : {});
+		};
+		table.toggleAllRowsSelected = (value) => {
+			table.setRowSelection((old) => {
+				value = typeof value !== "undefined" ? value : !table.getIsAllRowsSelected();
+				const rowSelection = { ...old };
+				const preGroupedFlatRows = table.getPreGroupedRowModel().flatRows;
+				if (value) preGroupedFlatRows.forEach((row) => {
+					if (!row.getCanSelect()) return;
+					rowSelection[row.id] = true;
+				});
+				else preGroupedFlatRows.forEach((row) => {
+					delete rowSelection[row.id];
+				});
+				return rowSelection;
+			});
+		};
+		table.toggleAllPageRowsSelected = (value) => table.setRowSelection((old) => {
+			const resolvedValue = typeof value !== "undefined" ? value : !table.getIsAllPageRowsSelected();
+			const rowSelection = { ...old };
+			table.getRowModel().rows.forEach((row) => {
+				mutateRowIsSelected(rowSelection, row.id, resolvedValue, true, table);
+			});
+			return rowSelection;
+		});
+		table.getPreSelectedRowModel = () => table.getCoreRowModel();
+		table.getSelectedRowModel = memo$1(() => [table.getState().rowSelection, table.getCoreRowModel()], (rowSelection, rowModel) => {
+			if (!Object.keys(rowSelection).length) return {
+				rows: [],
+				flatRows: [],
+				rowsById: {}
+			};
+			return selectRowsFn(table, rowModel);
+		}, getMemoOptions(table.options, "debugTable", "getSelectedRowModel"));
+		table.getFilteredSelectedRowModel = memo$1(() => [table.getState().rowSelection, table.getFilteredRowModel()], (rowSelection, rowModel) => {
+			if (!Object.keys(rowSelection).length) return {
+				rows: [],
+				flatRows: [],
+				rowsById: {}
+			};
+			return selectRowsFn(table, rowModel);
+		}, getMemoOptions(table.options, "debugTable", "getFilteredSelectedRowModel"));
+		table.getGroupedSelectedRowModel = memo$1(() => [table.getState().rowSelection, table.getSortedRowModel()], (rowSelection, rowModel) => {
+			if (!Object.keys(rowSelection).length) return {
+				rows: [],
+				flatRows: [],
+				rowsById: {}
+			};
+			return selectRowsFn(table, rowModel);
+		}, getMemoOptions(table.options, "debugTable", "getGroupedSelectedRowModel"));
+		table.getIsAllRowsSelected = () => {
+			const preGroupedFlatRows = table.getFilteredRowModel().flatRows;
+			const { rowSelection } = table.getState();
+			let isAllRowsSelected = Boolean(preGroupedFlatRows.length && Object.keys(rowSelection).length);
+			if (isAllRowsSelected) {
+				if (preGroupedFlatRows.some((row) => row.getCanSelect() && !rowSelection[row.id])) isAllRowsSelected = false;
+			}
+			return isAllRowsSelected;
+		};
+		table.getIsAllPageRowsSelected = () => {
+			const paginationFlatRows = table.getPaginationRowModel().flatRows.filter((row) => row.getCanSelect());
+			const { rowSelection } = table.getState();
+			let isAllPageRowsSelected = !!paginationFlatRows.length;
+			if (isAllPageRowsSelected && paginationFlatRows.some((row) => !rowSelection[row.id])) isAllPageRowsSelected = false;
+			return isAllPageRowsSelected;
+		};
+		table.getIsSomeRowsSelected = () => {
+			var _table$getState$rowSe;
+			const totalSelected = Object.keys((_table$getState$rowSe = table.getState().rowSelection) != null ? _table$getState$rowSe : {}).length;
+			return totalSelected > 0 && totalSelected < table.getFilteredRowModel().flatRows.length;
+		};
+		table.getIsSomePageRowsSelected = () => {
+			const paginationFlatRows = table.getPaginationRowModel().flatRows;
+			return table.getIsAllPageRowsSelected() ? false : paginationFlatRows.filter((row) => row.getCanSelect()).some((d) => d.getIsSelected() || d.getIsSomeSelected());
+		};
+		table.getToggleAllRowsSelectedHandler = () => {
+			return (e) => {
+				table.toggleAllRowsSelected(e.target.checked);
+			};
+		};
+		table.getToggleAllPageRowsSelectedHandler = () => {
+			return (e) => {
+				table.toggleAllPageRowsSelected(e.target.checked);
+			};
+		};
+	},
+	createRow: (row, table) => {
+		row.toggleSelected = (value, opts) => {
+			const isSelected = row.getIsSelected();
+			table.setRowSelection((old) => {
+				var _opts$selectChildren;
+				value = typeof value !== "undefined" ? value : !isSelected;
+				if (row.getCanSelect() && isSelected === value) return old;
+				const selectedRowIds = { ...old };
+				mutateRowIsSelected(selectedRowIds, row.id, value, (_opts$selectChildren = opts == null ? void 0 : opts.selectChildren) != null ? _opts$selectChildren : true, table);
+				return selectedRowIds;
+			});
+		};
+		row.getIsSelected = () => {
+			const { rowSelection } = table.getState();
+			return isRowSelected(row, rowSelection);
+		};
+		row.getIsSomeSelected = () => {
+			const { rowSelection } = table.getState();
+			return isSubRowSelected(row, rowSelection) === "some";
+		};
+		row.getIsAllSubRowsSelected = () => {
+			const { rowSelection } = table.getState();
+			return isSubRowSelected(row, rowSelection) === "all";
+		};
+		row.getCanSelect = () => {
+			var _table$options$enable;
+			if (typeof table.options.enableRowSelection === "function") return table.options.enableRowSelection(row);
+			return (_table$options$enable = table.options.enableRowSelection) != null ? _table$options$enable : true;
+		};
+		row.getCanSelectSubRows = () => {
+			var _table$options$enable2;
+			if (typeof table.options.enableSubRowSelection === "function") return table.options.enableSubRowSelection(row);
+			return (_table$options$enable2 = table.options.enableSubRowSelection) != null ? _table$options$enable2 : true;
+		};
+		row.getCanMultiSelect = () => {
+			var _table$options$enable3;
+			if (typeof table.options.enableMultiRowSelection === "function") return table.options.enableMultiRowSelection(row);
+			return (_table$options$enable3 = table.options.enableMultiRowSelection) != null ? _table$options$enable3 : true;
+		};
+		row.getToggleSelectedHandler = () => {
+			const canSelect = row.getCanSelect();
+			return (e) => {
+				var _target;
+				if (!canSelect) return;
+				row.toggleSelected((_target = e.target) == null ? void 0 : _target.checked);
+			};
+		};
+	}
+};
+var mutateRowIsSelected = (selectedRowIds, id, value, includeChildren, table) => {
+	var _row$subRows;
+	const row = table.getRow(id, true);
+	if (value) {
+		if (!row.getCanMultiSelect()) Object.keys(selectedRowIds).forEach((key) => delete selectedRowIds[key]);
+		if (row.getCanSelect()) selectedRowIds[id] = true;
+	} else delete selectedRowIds[id];
+	if (includeChildren && (_row$subRows = row.subRows) != null && _row$subRows.length && row.getCanSelectSubRows()) row.subRows.forEach((row) => mutateRowIsSelected(selectedRowIds, row.id, value, includeChildren, table));
+};
+function selectRowsFn(table, rowModel) {
+	const rowSelection = table.getState().rowSelection;
+	const newSelectedFlatRows = [];
+	const newSelectedRowsById = {};
+	const recurseRows = function(rows, depth) {
+		return rows.map((row) => {
+			var _row$subRows2;
+			const isSelected = isRowSelected(row, rowSelection);
+			if (isSelected) {
+				newSelectedFlatRows.push(row);
+				newSelectedRowsById[row.id] = row;
+			}
+			if ((_row$subRows2 = row.subRows) != null && _row$subRows2.length) row = {
+				...row,
+				subRows: recurseRows(row.subRows)
+			};
+			if (isSelected) return row;
+		}).filter(Boolean);
+	};
+	return {
+		rows: recurseRows(rowModel.rows),
+		flatRows: newSelectedFlatRows,
+		rowsById: newSelectedRowsById
+	};
+}
+function isRowSelected(row, selection) {
+	var _selection$row$id;
+	return (_selection$row$id = selection[row.id]) != null ? _selection$row$id : false;
+}
+function isSubRowSelected(row, selection, table) {
+	var _row$subRows3;
+	if (!((_row$subRows3 = row.subRows) != null && _row$subRows3.length)) return false;
+	let allChildrenSelected = true;
+	let someSelected = false;
+	row.subRows.forEach((subRow) => {
+		if (someSelected && !allChildrenSelected) return;
+		if (subRow.getCanSelect()) {
+			if (isRowSelected(subRow, selection)) someSelected = true;
+			else allChildrenSelected = false;
+		}
+		if (subRow.subRows && subRow.subRows.length) {
+			const subRowChildrenSelected = isSubRowSelected(subRow, selection);
+			if (subRowChildrenSelected === "all") someSelected = true;
+			else if (subRowChildrenSelected === "some") {
+				someSelected = true;
+				allChildrenSelected = false;
+			} else allChildrenSelected = false;
+		}
+	});
+	return allChildrenSelected ? "all" : someSelected ? "some" : false;
+}
+var reSplitAlphaNumeric = /([0-9]+)/gm;
+var alphanumeric = (rowA, rowB, columnId) => {
+	return compareAlphanumeric(toString(rowA.getValue(columnId)).toLowerCase(), toString(rowB.getValue(columnId)).toLowerCase());
+};
+var alphanumericCaseSensitive = (rowA, rowB, columnId) => {
+	return compareAlphanumeric(toString(rowA.getValue(columnId)), toString(rowB.getValue(columnId)));
+};
+var text = (rowA, rowB, columnId) => {
+	return compareBasic(toString(rowA.getValue(columnId)).toLowerCase(), toString(rowB.getValue(columnId)).toLowerCase());
+};
+var textCaseSensitive = (rowA, rowB, columnId) => {
+	return compareBasic(toString(rowA.getValue(columnId)), toString(rowB.getValue(columnId)));
+};
+var datetime = (rowA, rowB, columnId) => {
+	const a = rowA.getValue(columnId);
+	const b = rowB.getValue(columnId);
+	return a > b ? 1 : a < b ? -1 : 0;
+};
+var basic = (rowA, rowB, columnId) => {
+	return compareBasic(rowA.getValue(columnId), rowB.getValue(columnId));
+};
+function compareBasic(a, b) {
+	return a === b ? 0 : a > b ? 1 : -1;
+}
+function toString(a) {
+	if (typeof a === "number") {
+		if (isNaN(a) || a === Infinity || a === -Infinity) return "";
+		return String(a);
+	}
+	if (typeof a === "string") return a;
+	return "";
+}
+function compareAlphanumeric(aStr, bStr) {
+	const a = aStr.split(reSplitAlphaNumeric).filter(Boolean);
+	const b = bStr.split(reSplitAlphaNumeric).filter(Boolean);
+	while (a.length && b.length) {
+		const aa = a.shift();
+		const bb = b.shift();
+		const an = parseInt(aa, 10);
+		const bn = parseInt(bb, 10);
+		const combo = [an, bn].sort();
+		if (isNaN(combo[0])) {
+			if (aa > bb) return 1;
+			if (bb > aa) return -1;
+			continue;
+		}
+		if (isNaN(combo[1])) return isNaN(an) ? -1 : 1;
+		if (an > bn) return 1;
+		if (bn > an) return -1;
+	}
+	return a.length - b.length;
+}
+var sortingFns = {
+	alphanumeric,
+	alphanumericCaseSensitive,
+	text,
+	textCaseSensitive,
+	datetime,
+	basic
+};
+var builtInFeatures = [
+	Headers,
+	ColumnVisibility,
+	ColumnOrdering,
+	ColumnPinning,
+	ColumnFaceting,
+	ColumnFiltering,
+	GlobalFaceting,
+	GlobalFiltering,
+	{
+		getInitialState: (state) => {
+			return {
+				sorting: [],
+				...state
+			};
+		},
+		getDefaultColumnDef: () => {
+			return {
+				sortingFn: "auto",
+				sortUndefined: 1
+			};
+		},
+		getDefaultOptions: (table) => {
+			return {
+				onSortingChange: makeStateUpdater("sorting", table),
+				isMultiSortEvent: (e) => {
+					return e.shiftKey;
+				}
+			};
+		},
+		createColumn: (column, table) => {
+			column.getAutoSortingFn = () => {
+				const firstRows = table.getFilteredRowModel().flatRows.slice(10);
+				let isString = false;
+				for (const row of firstRows) {
+					const value = row == null ? void 0 : row.getValue(column.id);
+					if (Object.prototype.toString.call(value) === "[object Date]") return sortingFns.datetime;
+					if (typeof value === "string") {
+						isString = true;
+						if (value.split(reSplitAlphaNumeric).length > 1) return sortingFns.alphanumeric;
+					}
+				}
+				if (isString) return sortingFns.text;
+				return sortingFns.basic;
+			};
+			column.getAutoSortDir = () => {
+				const firstRow = table.getFilteredRowModel().flatRows[0];
+				if (typeof (firstRow == null ? void 0 : firstRow.getValue(column.id)) === "string") return "asc";
+				return "desc";
+			};
+			column.getSortingFn = () => {
+				var _table$options$sortin, _table$options$sortin2;
+				if (!column) throw new Error();
+				return isFunction(column.columnDef.sortingFn) ? column.columnDef.sortingFn : column.columnDef.sortingFn === "auto" ? column.getAutoSortingFn() : (_table$options$sortin = (_table$options$sortin2 = table.options.sortingFns) == null ? void 0 : _table$options$sortin2[column.columnDef.sortingFn]) != null ? _table$options$sortin : sortingFns[column.columnDef.sortingFn];
+			};
+			column.toggleSorting = (desc, multi) => {
+				const nextSortingOrder = column.getNextSortingOrder();
+				const hasManualValue = typeof desc !== "undefined" && desc !== null;
+				table.setSorting((old) => {
+					const existingSorting = old == null ? void 0 : old.find((d) => d.id === column.id);
+					const existingIndex = old == null ? void 0 : old.findIndex((d) => d.id === column.id);
+					let newSorting = [];
+					let sortAction;
+					let nextDesc = hasManualValue ? desc : nextSortingOrder === "desc";
+					if (old != null && old.length && column.getCanMultiSort() && multi) {
+						if (existingSorting) sortAction = "toggle";
+						else sortAction = "add";
+					} else if (old != null && old.length && existingIndex !== old.length - 1) sortAction = "replace";
+					else if (existingSorting) sortAction = "toggle";
+					else sortAction = "replace";
+					if (sortAction === "toggle") {
+						if (!hasManualValue) {
+							if (!nextSortingOrder) sortAction = "remove";
+						}
+					}
+					if (sortAction === "add") {
+						var _table$options$maxMul;
+						newSorting = [...old, {
+							id: column.id,
+							desc: nextDesc
+						}];
+						newSorting.splice(0, newSorting.length - ((_table$options$maxMul = table.options.maxMultiSortColCount) != null ? _table$options$maxMul : Number.MAX_SAFE_INTEGER));
+					} else if (sortAction === "toggle") newSorting = old.map((d) => {
+						if (d.id === column.id) return {
+							...d,
+							desc: nextDesc
+						};
+						return d;
+					});
+					else if (sortAction === "remove") newSorting = old.filter((d) => d.id !== column.id);
+					else newSorting = [{
+						id: column.id,
+						desc: nextDesc
+					}];
+					return newSorting;
+				});
+			};
+			column.getFirstSortDir = () => {
+				var _ref, _column$columnDef$sor;
+				return ((_ref = (_column$columnDef$sor = column.columnDef.sortDescFirst) != null ? _column$columnDef$sor : table.options.sortDescFirst) != null ? _ref : column.getAutoSortDir() === "desc") ? "desc" : "asc";
+			};
+			column.getNextSortingOrder = (multi) => {
+				var _table$options$enable, _table$options$enable2;
+				const firstSortDirection = column.getFirstSortDir();
+				const isSorted = column.getIsSorted();
+				if (!isSorted) return firstSortDirection;
+				if (isSorted !== firstSortDirection && ((_table$options$enable = table.options.enableSortingRemoval) != null ? _table$options$enable : true) && (multi ? (_table$options$enable2 = table.options.enableMultiRemove) != null ? _table$options$enable2 : true : true)) return false;
+				return isSorted === "desc" ? "asc" : "desc";
+			};
+			column.getCanSort = () => {
+				var _column$columnDef$ena, _table$options$enable3;
+				return ((_column$columnDef$ena = column.columnDef.enableSorting) != null ? _column$columnDef$ena : true) && ((_table$options$enable3 = table.options.enableSorting) != null ? _table$options$enable3 : true) && !!column.accessorFn;
+			};
+			column.getCanMultiSort = () => {
+				var _ref2, _column$columnDef$ena2;
+				return (_ref2 = (_column$columnDef$ena2 = column.columnDef.enableMultiSort) != null ? _column$columnDef$ena2 : table.options.enableMultiSort) != null ? _ref2 : !!column.accessorFn;
+			};
+			column.getIsSorted = () => {
+				var _table$getState$sorti;
+				const columnSort = (_table$getState$sorti = table.getState().sorting) == null ? void 0 : _table$getState$sorti.find((d) => d.id === column.id);
+				return !columnSort ? false : columnSort.desc ? "desc" : "asc";
+			};
+			column.getSortIndex = () => {
+				var _table$getState$sorti2, _table$getState$sorti3;
+				return (_table$getState$sorti2 = (_table$getState$sorti3 = table.getState().sorting) == null ? void 0 : _table$getState$sorti3.findIndex((d) => d.id === column.id)) != null ? _table$getState$sorti2 : -1;
+			};
+			column.clearSorting = () => {
+				table.setSorting((old) => old != null && old.length ? old.filter((d) => d.id !== column.id) : []);
+			};
+			column.getToggleSortingHandler = () => {
+				const canSort = column.getCanSort();
+				return (e) => {
+					if (!canSort) return;
+					e.persist == null || e.persist();
+					column.toggleSorting == null || column.toggleSorting(void 0, column.getCanMultiSort() ? table.options.isMultiSortEvent == null ? void 0 : table.options.isMultiSortEvent(e) : false);
+				};
+			};
+		},
+		createTable: (table) => {
+			table.setSorting = (updater) => table.options.onSortingChange == null ? void 0 : table.options.onSortingChange(updater);
+			table.resetSorting = (defaultState) => {
+				var _table$initialState$s, _table$initialState;
+				table.setSorting(defaultState ? [] : (_table$initialState$s = (_table$initialState = table.initialState) == null ? void 0 : _table$initialState.sorting) != null ? _table$initialState$s : []);
+			};
+			table.getPreSortedRowModel = () => table.getGroupedRowModel();
+			table.getSortedRowModel = () => {
+				if (!table._getSortedRowModel && table.options.getSortedRowModel) table._getSortedRowModel = table.options.getSortedRowModel(table);
+				if (table.options.manualSorting || !table._getSortedRowModel) return table.getPreSortedRowModel();
+				return table._getSortedRowModel();
+			};
+		}
+	},
+	ColumnGrouping,
+	RowExpanding,
+	RowPagination,
+	RowPinning,
+	RowSelection,
+	ColumnSizing
+];
+function createTable(options) {
+	var _options$_features, _options$initialState;
+	const _features = [...builtInFeatures, ...(_options$_features = options._features) != null ? _options$_features : []];
+	let table = { _features };
+	const defaultOptions = table._features.reduce((obj, feature) => {
+		return Object.assign(obj, feature.getDefaultOptions == null ? void 0 : feature.getDefaultOptions(table));
+	}, {});
+	const mergeOptions = (options) => {
+		if (table.options.mergeOptions) return table.options.mergeOptions(defaultOptions, options);
+		return {
+			...defaultOptions,
+			...options
+		};
+	};
+	let initialState = { ...(_options$initialState = options.initialState) != null ? _options$initialState : {} };
+	table._features.forEach((feature) => {
+		var _feature$getInitialSt;
+		initialState = (_feature$getInitialSt = feature.getInitialState == null ? void 0 : feature.getInitialState(initialState)) != null ? _feature$getInitialSt : initialState;
+	});
+	const queued = [];
+	let queuedTimeout = false;
+	const coreInstance = {
+		_features,
+		options: {
+			...defaultOptions,
+			...options
+		},
+		initialState,
+		_queue: (cb) => {
+			queued.push(cb);
+			if (!queuedTimeout) {
+				queuedTimeout = true;
+				Promise.resolve().then(() => {
+					while (queued.length) queued.shift()();
+					queuedTimeout = false;
+				}).catch((error) => setTimeout(() => {
+					throw error;
+				}));
+			}
+		},
+		reset: () => {
+			table.setState(table.initialState);
+		},
+		setOptions: (updater) => {
+			const newOptions = functionalUpdate(updater, table.options);
+			table.options = mergeOptions(newOptions);
+		},
+		getState: () => {
+			return table.options.state;
+		},
+		setState: (updater) => {
+			table.options.onStateChange == null || table.options.onStateChange(updater);
+		},
+		_getRowId: (row, index, parent) => {
+			var _table$options$getRow;
+			return (_table$options$getRow = table.options.getRowId == null ? void 0 : table.options.getRowId(row, index, parent)) != null ? _table$options$getRow : `${parent ? [parent.id, index].join(".") : index}`;
+		},
+		getCoreRowModel: () => {
+			if (!table._getCoreRowModel) table._getCoreRowModel = table.options.getCoreRowModel(table);
+			return table._getCoreRowModel();
+		},
+		getRowModel: () => {
+			return table.getPaginationRowModel();
+		},
+		getRow: (id, searchAll) => {
+			let row = (searchAll ? table.getPrePaginationRowModel() : table.getRowModel()).rowsById[id];
+			if (!row) {
+				row = table.getCoreRowModel().rowsById[id];
+				if (!row) throw new Error();
+			}
+			return row;
+		},
+		_getDefaultColumnDef: memo$1(() => [table.options.defaultColumn], (defaultColumn) => {
+			var _defaultColumn;
+			defaultColumn = (_defaultColumn = defaultColumn) != null ? _defaultColumn : {};
+			return {
+				header: (props) => {
+					const resolvedColumnDef = props.header.column.columnDef;
+					if (resolvedColumnDef.accessorKey) return resolvedColumnDef.accessorKey;
+					if (resolvedColumnDef.accessorFn) return resolvedColumnDef.id;
+					return null;
+				},
+				cell: (props) => {
+					var _props$renderValue$to, _props$renderValue;
+					return (_props$renderValue$to = (_props$renderValue = props.renderValue()) == null || _props$renderValue.toString == null ? void 0 : _props$renderValue.toString()) != null ? _props$renderValue$to : null;
+				},
+				...table._features.reduce((obj, feature) => {
+					return Object.assign(obj, feature.getDefaultColumnDef == null ? void 0 : feature.getDefaultColumnDef());
+				}, {}),
+				...defaultColumn
+			};
+		}, getMemoOptions(options, "debugColumns", "_getDefaultColumnDef")),
+		_getColumnDefs: () => table.options.columns,
+		getAllColumns: memo$1(() => [table._getColumnDefs()], (columnDefs) => {
+			const recurseColumns = function(columnDefs, parent, depth) {
+				if (depth === void 0) depth = 0;
+				return columnDefs.map((columnDef) => {
+					const column = createColumn(table, columnDef, depth, parent);
+					const groupingColumnDef = columnDef;
+					column.columns = groupingColumnDef.columns ? recurseColumns(groupingColumnDef.columns, column, depth + 1) : [];
+					return column;
+				});
+			};
+			return recurseColumns(columnDefs);
+		}, getMemoOptions(options, "debugColumns", "getAllColumns")),
+		getAllFlatColumns: memo$1(() => [table.getAllColumns()], (allColumns) => {
+			return allColumns.flatMap((column) => {
+				return column.getFlatColumns();
+			});
+		}, getMemoOptions(options, "debugColumns", "getAllFlatColumns")),
+		_getAllFlatColumnsById: memo$1(() => [table.getAllFlatColumns()], (flatColumns) => {
+			return flatColumns.reduce((acc, column) => {
+				acc[column.id] = column;
+				return acc;
+			}, {});
+		}, getMemoOptions(options, "debugColumns", "getAllFlatColumnsById")),
+		getAllLeafColumns: memo$1(() => [table.getAllColumns(), table._getOrderColumnsFn()], (allColumns, orderColumns) => {
+			return orderColumns(allColumns.flatMap((column) => column.getLeafColumns()));
+		}, getMemoOptions(options, "debugColumns", "getAllLeafColumns")),
+		getColumn: (columnId) => {
+			return table._getAllFlatColumnsById()[columnId];
+		}
+	};
+	Object.assign(table, coreInstance);
+	for (let index = 0; index < table._features.length; index++) {
+		const feature = table._features[index];
+		feature == null || feature.createTable == null || feature.createTable(table);
+	}
+	return table;
+}
+function getCoreRowModel() {
+	return (table) => memo$1(() => [table.options.data], (data) => {
+		const rowModel = {
+			rows: [],
+			flatRows: [],
+			rowsById: {}
+		};
+		const accessRows = function(originalRows, depth, parentRow) {
+			if (depth === void 0) depth = 0;
+			const rows = [];
+			for (let i = 0; i < originalRows.length; i++) {
+				const row = createRow(table, table._getRowId(originalRows[i], i, parentRow), originalRows[i], i, depth, void 0, parentRow == null ? void 0 : parentRow.id);
+				rowModel.flatRows.push(row);
+				rowModel.rowsById[row.id] = row;
+				rows.push(row);
+				if (table.options.getSubRows) {
+					var _row$originalSubRows;
+					row.originalSubRows = table.options.getSubRows(originalRows[i], i);
+					if ((_row$originalSubRows = row.originalSubRows) != null && _row$originalSubRows.length) row.subRows = accessRows(row.originalSubRows, depth + 1, row);
+				}
+			}
+			return rows;
+		};
+		rowModel.rows = accessRows(data);
+		return rowModel;
+	}, getMemoOptions(table.options, "debugTable", "getRowModel", () => table._autoResetPageIndex()));
+}
+function getExpandedRowModel() {
+	return (table) => memo$1(() => [
+		table.getState().expanded,
+		table.getPreExpandedRowModel(),
+		table.options.paginateExpandedRows
+	], (expanded, rowModel, paginateExpandedRows) => {
+		if (!rowModel.rows.length || expanded !== true && !Object.keys(expanded != null ? expanded : {}).length) return rowModel;
+		if (!paginateExpandedRows) return rowModel;
+		return expandRows(rowModel);
+	}, getMemoOptions(table.options, "debugTable", "getExpandedRowModel"));
+}
+function expandRows(rowModel) {
+	const expandedRows = [];
+	const handleRow = (row) => {
+		var _row$subRows;
+		expandedRows.push(row);
+		if ((_row$subRows = row.subRows) != null && _row$subRows.length && row.getIsExpanded()) row.subRows.forEach(handleRow);
+	};
+	rowModel.rows.forEach(handleRow);
+	return {
+		rows: expandedRows,
+		flatRows: rowModel.flatRows,
+		rowsById: rowModel.rowsById
+	};
+}
+function filterRows(rows, filterRowImpl, table) {
+	if (table.options.filterFromLeafRows) return filterRowModelFromLeafs(rows, filterRowImpl, table);
+	return filterRowModelFromRoot(rows, filterRowImpl, table);
+}
+function filterRowModelFromLeafs(rowsToFilter, filterRow, table) {
+	var _table$options$maxLea;
+	const newFilteredFlatRows = [];
+	const newFilteredRowsById = {};
+	const maxDepth = (_table$options$maxLea = table.options.maxLeafRowFilterDepth) != null ? _table$options$maxLea : 100;
+	const recurseFilterRows = function(rowsToFilter, depth) {
+		if (depth === void 0) depth = 0;
+		const rows = [];
+		for (let i = 0; i < rowsToFilter.length; i++) {
+			var _row$subRows;
+			let row = rowsToFilter[i];
+			const newRow = createRow(table, row.id, row.original, row.index, row.depth, void 0, row.parentId);
+			newRow.columnFilters = row.columnFilters;
+			if ((_row$subRows = row.subRows) != null && _row$subRows.length && depth < maxDepth) {
+				newRow.subRows = recurseFilterRows(row.subRows, depth + 1);
+				row = newRow;
+				if (filterRow(row) && !newRow.subRows.length) {
+					rows.push(row);
+					newFilteredRowsById[row.id] = row;
+					newFilteredFlatRows.push(row);
+					continue;
+				}
+				if (filterRow(row) || newRow.subRows.length) {
+					rows.push(row);
+					newFilteredRowsById[row.id] = row;
+					newFilteredFlatRows.push(row);
+					continue;
+				}
+			} else {
+				row = newRow;
+				if (filterRow(row)) {
+					rows.push(row);
+					newFilteredRowsById[row.id] = row;
+					newFilteredFlatRows.push(row);
+				}
+			}
+		}
+		return rows;
+	};
+	return {
+		rows: recurseFilterRows(rowsToFilter),
+		flatRows: newFilteredFlatRows,
+		rowsById: newFilteredRowsById
+	};
+}
+function filterRowModelFromRoot(rowsToFilter, filterRow, table) {
+	var _table$options$maxLea2;
+	const newFilteredFlatRows = [];
+	const newFilteredRowsById = {};
+	const maxDepth = (_table$options$maxLea2 = table.options.maxLeafRowFilterDepth) != null ? _table$options$maxLea2 : 100;
+	const recurseFilterRows = function(rowsToFilter, depth) {
+		if (depth === void 0) depth = 0;
+		const rows = [];
+		for (let i = 0; i < rowsToFilter.length; i++) {
+			let row = rowsToFilter[i];
+			if (filterRow(row)) {
+				var _row$subRows2;
+				if ((_row$subRows2 = row.subRows) != null && _row$subRows2.length && depth < maxDepth) {
+					const newRow = createRow(table, row.id, row.original, row.index, row.depth, void 0, row.parentId);
+					newRow.subRows = recurseFilterRows(row.subRows, depth + 1);
+					row = newRow;
+				}
+				rows.push(row);
+				newFilteredFlatRows.push(row);
+				newFilteredRowsById[row.id] = row;
+			}
+		}
+		return rows;
+	};
+	return {
+		rows: recurseFilterRows(rowsToFilter),
+		flatRows: newFilteredFlatRows,
+		rowsById: newFilteredRowsById
+	};
+}
+function getFilteredRowModel() {
+	return (table) => memo$1(() => [
+		table.getPreFilteredRowModel(),
+		table.getState().columnFilters,
+		table.getState().globalFilter
+	], (rowModel, columnFilters, globalFilter) => {
+		if (!rowModel.rows.length || !(columnFilters != null && columnFilters.length) && !globalFilter) {
+			for (let i = 0; i < rowModel.flatRows.length; i++) {
+				rowModel.flatRows[i].columnFilters = {};
+				rowModel.flatRows[i].columnFiltersMeta = {};
+			}
+			return rowModel;
+		}
+		const resolvedColumnFilters = [];
+		const resolvedGlobalFilters = [];
+		(columnFilters != null ? columnFilters : []).forEach((d) => {
+			var _filterFn$resolveFilt;
+			const column = table.getColumn(d.id);
+			if (!column) return;
+			const filterFn = column.getFilterFn();
+			if (!filterFn) return;
+			resolvedColumnFilters.push({
+				id: d.id,
+				filterFn,
+				resolvedValue: (_filterFn$resolveFilt = filterFn.resolveFilterValue == null ? void 0 : filterFn.resolveFilterValue(d.value)) != null ? _filterFn$resolveFilt : d.value
+			});
+		});
+		const filterableIds = (columnFilters != null ? columnFilters : []).map((d) => d.id);
+		const globalFilterFn = table.getGlobalFilterFn();
+		const globallyFilterableColumns = table.getAllLeafColumns().filter((column) => column.getCanGlobalFilter());
+		if (globalFilter && globalFilterFn && globallyFilterableColumns.length) {
+			filterableIds.push("__global__");
+			globallyFilterableColumns.forEach((column) => {
+				var _globalFilterFn$resol;
+				resolvedGlobalFilters.push({
+					id: column.id,
+					filterFn: globalFilterFn,
+					resolvedValue: (_globalFilterFn$resol = globalFilterFn.resolveFilterValue == null ? void 0 : globalFilterFn.resolveFilterValue(globalFilter)) != null ? _globalFilterFn$resol : globalFilter
+				});
+			});
+		}
+		let currentColumnFilter;
+		let currentGlobalFilter;
+		for (let j = 0; j < rowModel.flatRows.length; j++) {
+			const row = rowModel.flatRows[j];
+			row.columnFilters = {};
+			if (resolvedColumnFilters.length) for (let i = 0; i < resolvedColumnFilters.length; i++) {
+				currentColumnFilter = resolvedColumnFilters[i];
+				const id = currentColumnFilter.id;
+				row.columnFilters[id] = currentColumnFilter.filterFn(row, id, currentColumnFilter.resolvedValue, (filterMeta) => {
+					row.columnFiltersMeta[id] = filterMeta;
+				});
+			}
+			if (resolvedGlobalFilters.length) {
+				for (let i = 0; i < resolvedGlobalFilters.length; i++) {
+					currentGlobalFilter = resolvedGlobalFilters[i];
+					const id = currentGlobalFilter.id;
+					if (currentGlobalFilter.filterFn(row, id, currentGlobalFilter.resolvedValue, (filterMeta) => {
+						row.columnFiltersMeta[id] = filterMeta;
+					})) {
+						row.columnFilters.__global__ = true;
+						break;
+					}
+				}
+				if (row.columnFilters.__global__ !== true) row.columnFilters.__global__ = false;
+			}
+		}
+		const filterRowsImpl = (row) => {
+			for (let i = 0; i < filterableIds.length; i++) if (row.columnFilters[filterableIds[i]] === false) return false;
+			return true;
+		};
+		return filterRows(rowModel.rows, filterRowsImpl, table);
+	}, getMemoOptions(table.options, "debugTable", "getFilteredRowModel", () => table._autoResetPageIndex()));
+}
+function getSortedRowModel() {
+	return (table) => memo$1(() => [table.getState().sorting, table.getPreSortedRowModel()], (sorting, rowModel) => {
+		if (!rowModel.rows.length || !(sorting != null && sorting.length)) return rowModel;
+		const sortingState = table.getState().sorting;
+		const sortedFlatRows = [];
+		const availableSorting = sortingState.filter((sort) => {
+			var _table$getColumn;
+			return (_table$getColumn = table.getColumn(sort.id)) == null ? void 0 : _table$getColumn.getCanSort();
+		});
+		const columnInfoById = {};
+		availableSorting.forEach((sortEntry) => {
+			const column = table.getColumn(sortEntry.id);
+			if (!column) return;
+			columnInfoById[sortEntry.id] = {
+				sortUndefined: column.columnDef.sortUndefined,
+				invertSorting: column.columnDef.invertSorting,
+				sortingFn: column.getSortingFn()
+			};
+		});
+		const sortData = (rows) => {
+			const sortedData = rows.map((row) => ({ ...row }));
+			sortedData.sort((rowA, rowB) => {
+				for (let i = 0; i < availableSorting.length; i += 1) {
+					var _sortEntry$desc;
+					const sortEntry = availableSorting[i];
+					const columnInfo = columnInfoById[sortEntry.id];
+					const sortUndefined = columnInfo.sortUndefined;
+					const isDesc = (_sortEntry$desc = sortEntry == null ? void 0 : sortEntry.desc) != null ? _sortEntry$desc : false;
+					let sortInt = 0;
+					if (sortUndefined) {
+						const aValue = rowA.getValue(sortEntry.id);
+						const bValue = rowB.getValue(sortEntry.id);
+						const aUndefined = aValue === void 0;
+						const bUndefined = bValue === void 0;
+						if (aUndefined || bUndefined) {
+							if (sortUndefined === "first") return aUndefined ? -1 : 1;
+							if (sortUndefined === "last") return aUndefined ? 1 : -1;
+							sortInt = aUndefined && bUndefined ? 0 : aUndefined ? sortUndefined : -sortUndefined;
+						}
+					}
+					if (sortInt === 0) sortInt = columnInfo.sortingFn(rowA, rowB, sortEntry.id);
+					if (sortInt !== 0) {
+						if (isDesc) sortInt *= -1;
+						if (columnInfo.invertSorting) sortInt *= -1;
+						return sortInt;
+					}
+				}
+				return rowA.index - rowB.index;
+			});
+			sortedData.forEach((row) => {
+				var _row$subRows;
+				sortedFlatRows.push(row);
+				if ((_row$subRows = row.subRows) != null && _row$subRows.length) row.subRows = sortData(row.subRows);
+			});
+			return sortedData;
+		};
+		return {
+			rows: sortData(rowModel.rows),
+			flatRows: sortedFlatRows,
+			rowsById: rowModel.rowsById
+		};
+	}, getMemoOptions(table.options, "debugTable", "getSortedRowModel", () => table._autoResetPageIndex()));
+}
+// src/sections/table/model.ts
+var TEXTUAL = /* @__PURE__ */ new Set([
+	"text",
+	"code",
+	"symbol",
+	"tree",
+	"shapes",
+	"badge"
+]);
+var AUTO_OPEN = 24;
+var engines = /* @__PURE__ */ new WeakMap();
+var cell = (s, column, index) => s.data[column]?.[index] ?? null;
+var rowCount = (s) => Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+var keyOf = (s, index) => s.key ? String(cell(s, s.key, index) ?? "") : String(index);
+var idOf = (s, index) => s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index);
+var textual = (c) => TEXTUAL.has(c.show ?? "number");
+/** The order a table is in: the reader's, else the section's. */
+function sortOf(s, state) {
+	if (state.sort && s.columns.some((c) => c.name === state.sort.column)) return state.sort;
+	return s.sort ? {
+		column: s.sort.column,
+		descending: s.sort.descending ?? true
+	} : null;
+}
+/** The rows to draw, in order, for a state and the text that filters. */
+function shownRows(s, state, find) {
+	const engine = engineOf(s);
+	const needle = find.trim().toLowerCase();
+	const keep = Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]);
+	const filtered = needle !== "" || keep.length > 0;
+	const sort = sortOf(s, state);
+	engine.table.setOptions((before) => ({
+		...before,
+		state: {
+			...before.state,
+			sorting: sort ? [{
+				id: sort.column,
+				desc: sort.descending
+			}] : [],
+			globalFilter: needle,
+			columnFilters: keep.map(([id, value]) => ({
+				id,
+				value
+			})),
+			expanded: filtered && s.tree ? true : openedIds(s, engine, state)
+		}
+	}));
+	const rows = engine.table.getExpandedRowModel().rows.map((row) => drawn(s, row, false));
+	const passes = engine.last.filter((index) => matches(s, engine, index, needle) && keep.every(([c, values]) => values.includes(String(cell(s, c, index)))));
+	for (const index of passes) rows.push({
+		index,
+		key: keyOf(s, index),
+		id: idOf(s, index),
+		depth: 0,
+		branch: false,
+		open: false,
+		last: true
+	});
+	const count = engine.table.getFilteredRowModel().flatRows.length + passes.length;
+	return {
+		rows,
+		count: Math.min(count, engine.size),
+		of: engine.size + (s.truncated ?? 0),
+		filtered
+	};
+}
+/** Ids below and with `id`, for opening all of it. */
+function below(s, index) {
+	const { children } = engineOf(s);
+	const out = [];
+	const todo = [index];
+	while (todo.length) {
+		const at = todo.pop();
+		const inner = children.get(at) ?? [];
+		if (inner.length) out.push(idOf(s, at));
+		todo.push(...inner);
+	}
+	return out;
+}
+/** The tree state after opening or closing `ids`. */
+function withOpen(s, state, ids, open) {
+	const engine = engineOf(s);
+	const base = state.opened.base;
+	const toggled = new Set(state.opened.ids);
+	for (const id of ids) if ((base === "a" || base === "d" && engine.defaultOpen.has(id)) === open) toggled.delete(id);
+	else toggled.add(id);
+	return {
+		base,
+		ids: [...toggled]
+	};
+}
+/** Makes every ancestor of the row with that key visible; the ids to open, empty if it already is. */
+function pathTo(s, key) {
+	if (!s.tree) return [];
+	const engine = engineOf(s);
+	const parent = /* @__PURE__ */ new Map();
+	for (const [p, inner] of engine.children) for (const c of inner) parent.set(c, p);
+	let at = -1;
+	for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) {
+		at = i;
+		break;
+	}
+	const out = [];
+	while (at >= 0 && parent.has(at)) {
+		at = parent.get(at);
+		out.push(idOf(s, at));
+	}
+	return out;
+}
+/** The values of a column with how often each stands there, most frequent first. */
+function valueCounts(s, column) {
+	const counts = /* @__PURE__ */ new Map();
+	for (const value of s.data[column] ?? []) if (value !== null) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
+	return [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+}
+function drawn(s, row, last) {
+	const branch = row.subRows.length > 0;
+	return {
+		index: row.original,
+		key: keyOf(s, row.original),
+		id: row.id,
+		depth: row.depth,
+		branch,
+		open: branch && row.getIsExpanded(),
+		last
+	};
+}
+function openedIds(s, engine, state) {
+	if (!s.tree) return {};
+	const { base, ids } = state.opened;
+	const toggled = new Set(ids);
+	const out = {};
+	for (const index of engine.children.keys()) {
+		const id = idOf(s, index);
+		if ((base === "a" || base === "d" && engine.defaultOpen.has(id)) !== toggled.has(id)) out[id] = true;
+	}
+	return out;
+}
+function matches(s, engine, index, needle) {
+	if (!needle) return true;
+	engine.words ??= Array.from({ length: engine.size }, () => "");
+	const known = engine.words[index];
+	const text = known || s.columns.filter(textual).map((c) => String(cell(s, c.name, index) ?? "")).join("").toLowerCase() + "";
+	if (!known) engine.words[index] = text;
+	return text.includes(needle) || needle.split(/\s+/).every((word) => text.includes(word));
+}
+function engineOf(s) {
+	const found = engines.get(s);
+	if (found) return found;
+	const size = rowCount(s);
+	const lastKeys = new Set(s.last ?? []);
+	const { roots, children } = family(s, size);
+	const last = lastKeys.size ? roots.filter((i) => lastKeys.has(keyOf(s, i))) : [];
+	const inside = last.length ? roots.filter((i) => !last.includes(i)) : roots;
+	const engine = {
+		size,
+		roots: inside,
+		children,
+		last,
+		words: null,
+		defaultOpen: autoOpen(s, inside, children),
+		table: void 0
+	};
+	engine.table = createTable({
+		data: inside,
+		columns: s.columns.map((c) => ({
+			id: c.name,
+			accessorFn: (index) => cell(s, c.name, index) ?? void 0,
+			sortUndefined: "last",
+			sortingFn: textual(c) ? "alphanumeric" : "basic",
+			filterFn: (row, id, values) => values.includes(String(cell(s, id, row.original)))
+		})),
+		getSubRows: (index) => children.get(index),
+		getRowId: (index) => idOf(s, index),
+		getCoreRowModel: getCoreRowModel(),
+		getFilteredRowModel: getFilteredRowModel(),
+		getSortedRowModel: getSortedRowModel(),
+		getExpandedRowModel: getExpandedRowModel(),
+		filterFromLeafRows: true,
+		globalFilterFn: (row, _id, needle) => matches(s, engine, row.original, needle),
+		getColumnCanGlobalFilter: (column) => column.id === s.columns[0]?.name,
+		onStateChange: () => void 0,
+		renderFallbackValue: null,
+		state: {}
+	});
+	engine.table.setOptions((before) => ({
+		...before,
+		state: { ...engine.table.initialState }
+	}));
+	engines.set(s, engine);
+	return engine;
+}
+/** Roots and children in the order of the data. A parent that is not there makes its row a root; a cycle is cut the same way. */
+function family(s, size) {
+	const children = /* @__PURE__ */ new Map();
+	if (!s.tree) return {
+		roots: Array.from({ length: size }, (_, i) => i),
+		children
+	};
+	const at = /* @__PURE__ */ new Map();
+	for (let i = 0; i < size; i++) at.set(idOf(s, i), i);
+	const parents = Array.from({ length: size }, (_, i) => {
+		const parent = cell(s, s.tree.parent, i);
+		const p = parent === null ? void 0 : at.get(String(parent));
+		return p === void 0 || p === i ? -1 : p;
+	});
+	const safe = new Uint8Array(size);
+	for (let i = 0; i < size; i++) {
+		const path = [];
+		const on = /* @__PURE__ */ new Set();
+		let k = i;
+		while (k >= 0 && !safe[k] && !on.has(k)) {
+			path.push(k);
+			on.add(k);
+			k = parents[k];
+		}
+		if (k >= 0 && on.has(k)) parents[k] = -1;
+		for (const p of path) safe[p] = 1;
+	}
+	const roots = [];
+	parents.forEach((p, i) => {
+		if (p < 0) roots.push(i);
+		else if (children.has(p)) children.get(p).push(i);
+		else children.set(p, [i]);
+	});
+	return {
+		roots,
+		children
+	};
+}
+/** Opens the heaviest rows first while the table stays short enough to see at once. */
+function autoOpen(s, roots, children) {
+	const open = /* @__PURE__ */ new Set();
+	if (!s.tree) return open;
+	const by = s.sort?.column ?? s.columns.find((c) => !textual(c))?.name ?? "";
+	const weight = (i) => Number(cell(s, by, i) ?? 0) || 0;
+	let visible = roots.length;
+	const fringe = roots.filter((i) => children.has(i));
+	const heaviest = Math.max(0, ...roots.map(weight));
+	while (fringe.length) {
+		fringe.sort((a, b) => weight(a) - weight(b));
+		const at = fringe.pop();
+		const inner = children.get(at);
+		if (visible + inner.length > AUTO_OPEN || weight(at) < heaviest * .04) continue;
+		open.add(idOf(s, at));
+		visible += inner.length;
+		fringe.push(...inner.filter((i) => children.has(i)));
+	}
+	return open;
+}
+// src/sections/table/columns.ts
+var BAR = {
+	bar: 78,
+	stack: 78,
+	efficiency: 64
+};
+var SAMPLE = 400;
+var MONO = 7.25;
+var SANS = 6.9;
+var hasBar = (c) => (c.show ?? "number") in BAR;
+/** Is the column shown at this width, with what the reader chose? */
+function isShown(c, state, narrow) {
+	const own = state.columns[c.name];
+	if (own !== void 0) return own;
+	const rank = c.rank ?? 1;
+	return rank === 1 || rank === 2 && !narrow;
+}
+var cache = /* @__PURE__ */ new WeakMap();
+/** The layout of a section's columns; computed once per section. */
+function laid(s) {
+	const known = cache.get(s);
+	if (known) return known;
+	const out = new Map(s.columns.map((c) => [c.name, lay(s, c)]));
+	cache.set(s, out);
+	return out;
+}
+function lay(s, c) {
+	const values = s.data[c.name] ?? [];
+	const show = c.show ?? "number";
+	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
+	const numbers = values.filter((v) => typeof v === "number");
+	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
+	const total = s.total?.[c.name];
+	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit);
+	let full = 0;
+	for (const v of numbers) if (v > full) full = v;
+	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
+		const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
+		if (sum > full) full = sum;
+	}
+	const heading = scale.name && numeric ? `${c.label}, ${scale.name}` : c.label;
+	return {
+		column: c,
+		scale,
+		heading,
+		numeric,
+		full,
+		width: widthOf(s, c, scale, numeric, heading)
+	};
+}
+/** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
+function widthOf(s, c, scale, numeric, heading) {
+	const values = s.data[c.name] ?? [];
+	const show = c.show ?? "number";
+	const mono = [
+		"code",
+		"symbol",
+		"tree",
+		"shapes"
+	].includes(show);
+	const stride = Math.max(1, Math.floor(values.length / SAMPLE));
+	const lengths = [];
+	for (let i = 0; i < values.length; i += stride) {
+		const v = values[i];
+		if (v === null || v === void 0) lengths.push(1);
+		else if (typeof v === "number" && numeric) lengths.push(inColumn(v, scale).length);
+		else lengths.push(show === "shapes" ? shapeText(String(v)).length : String(v).length);
+	}
+	const total = s.total?.[c.name];
+	if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
+	lengths.sort((a, b) => a - b);
+	const typical = lengths[Math.floor((lengths.length - 1) * .97)] ?? 1;
+	const head = heading.length * 6.4 + 24 + (hasBar(c) ? 0 : 4);
+	if (numeric) return Math.max(head, typical * SANS + 24 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
+	const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
+	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
+	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+}
+/** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */
+function shapeText(text) {
+	const trimmed = text.trim();
+	if (!/^[[(]/.test(trimmed)) return text;
+	const groups = [...(/^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed).matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1].split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
+	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
+}
+// src/sections/table/cells.tsx
+function Cell({ s, laid, row, onToggle }) {
+	const c = laid.column;
+	const at = String(row.index);
+	const value = cell(s, c.name, row.index);
+	const mark = s.marks?.[c.name]?.[at];
+	const link = s.cell_links?.[c.name]?.[at];
+	if (c.show === "tree") return /* @__PURE__ */ a(TreeCell, {
+		s,
+		c,
+		row,
+		value,
+		link,
+		...onToggle && { onToggle }
+	});
+	return /* @__PURE__ */ a(Linked, {
+		link,
+		children: /* @__PURE__ */ a(Content$1, {
+			s,
+			laid,
+			index: row.index,
+			value,
+			mark
+		})
+	});
+}
+/** The same cell in the total row, where values come from `total`. */
+function TotalCell({ s, laid }) {
+	const value = s.total?.[laid.column.name];
+	if (value === void 0) return null;
+	if (value === null && !laid.numeric) return null;
+	return /* @__PURE__ */ a(Content$1, {
+		s,
+		laid,
+		index: -1,
+		value,
+		mark: s.marks?.[laid.column.name]?.["total"]
+	});
+}
+var Linked = ({ link, children }) => link ? /* @__PURE__ */ a(To, {
+	view: linkView(link),
+	class: "cell-link",
+	tip: link.label || void 0,
+	children
+}) : /* @__PURE__ */ a($, { children });
+function Content$1({ s, laid, index, value, mark }) {
+	const c = laid.column;
+	if (value === null) return /* @__PURE__ */ a(Unknown, {
+		c,
+		mark
+	});
+	if (laid.numeric && typeof value === "number") return /* @__PURE__ */ a(Numeric, {
+		s,
+		laid,
+		index,
+		value,
+		mark
+	});
+	const text = String(value);
+	if (index < 0) return /* @__PURE__ */ a("span", {
+		class: "ellipsis",
+		children: text
+	});
+	switch (c.show) {
+		case "badge": return /* @__PURE__ */ a($, { children: text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => /* @__PURE__ */ a(Badge, { text: t })) });
+		case "code": return /* @__PURE__ */ a("span", {
+			class: "mono",
+			children: /* @__PURE__ */ a(Middle, { text })
+		});
+		case "shapes": return /* @__PURE__ */ a("span", {
+			class: "mono quiet",
+			children: /* @__PURE__ */ a(Middle, {
+				text: shapeText(text),
+				tip: text
+			})
+		});
+		case "symbol": return /* @__PURE__ */ a(SymbolName, {
+			name: text,
+			member: String(c.color_by && cell(s, c.color_by, index) || c.color || "other")
+		});
+		default: return /* @__PURE__ */ a(Marked, {
+			mark,
+			children: /* @__PURE__ */ a("span", {
+				class: "ellipsis",
+				"data-tip": whyText(mark) || (text.length > 24 ? text : void 0),
+				children: text
+			})
+		});
+	}
+}
+function Unknown({ c, mark }) {
+	const reason = mark && (mark.why || whyText(mark)) || c.missing || "";
+	return /* @__PURE__ */ a("span", {
+		class: "unknown",
+		"data-tip": reason || void 0,
+		"aria-label": reason ? `unknown: ${reason}` : "unknown",
+		children: "—"
+	});
+}
+function Numeric({ s, laid, index, value, mark }) {
+	const c = laid.column;
+	const figure = /* @__PURE__ */ a("span", {
+		class: "num",
+		"data-tip": [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n"),
+		children: /* @__PURE__ */ a(Marked, {
+			mark,
+			children: inColumn(value, laid.scale)
+		})
+	});
+	if (index < 0 && c.show !== "efficiency") return figure;
+	if (c.show === "bar") {
+		const member = c.color_by && cell(s, c.color_by, index) || c.color || "bar-ink";
+		return /* @__PURE__ */ a("div", {
+			class: "with-bar",
+			children: [/* @__PURE__ */ a(Bar$1, {
+				parts: [[String(member), value]],
+				full: laid.full
+			}), figure]
+		});
+	}
+	if (c.show === "stack") {
+		const parts = (c.parts ?? []).map((p, i) => [c.part_colors?.[i] ?? "other", Number(cell(s, p, index)) || 0]);
+		const label = (c.parts ?? []).map((p, i) => `${s.columns.find((k) => k.name === p)?.label ?? p}: ${human(parts[i][1], c.unit)}`).join("\n");
+		return /* @__PURE__ */ a("div", {
+			class: "with-bar",
+			children: [/* @__PURE__ */ a(Bar$1, {
+				parts,
+				full: laid.full,
+				tip: label
+			}), figure]
+		});
+	}
+	if (c.show === "efficiency") return /* @__PURE__ */ a("div", {
+		class: "with-bar",
+		children: [/* @__PURE__ */ a("div", {
+			class: "bar-room",
+			children: /* @__PURE__ */ a("div", {
+				class: "eff",
+				children: /* @__PURE__ */ a("span", { style: { width: `${Math.min(100, Math.max(0, value * 100))}%` } })
+			})
+		}), figure]
+	});
+	return figure;
+}
+function Bar$1({ parts, full, tip }) {
+	return /* @__PURE__ */ a("div", {
+		class: "bar-room",
+		"data-tip": tip,
+		children: /* @__PURE__ */ a("div", {
+			class: "cellbar",
+			children: parts.filter(([, v]) => v > 0).map(([member, v]) => /* @__PURE__ */ a("span", {
+				class: PALE.has(member) ? "pale" : "",
+				style: {
+					width: full > 0 ? `max(1.5px, ${Math.min(100, v / full * 100)}%)` : "0",
+					background: paint(member)
+				}
+			}))
+		})
+	});
+}
+var BADGE = {
+	compute: ["bound-compute", "triangle-up"],
+	memory: ["bound-memory", "bar"]
+};
+function Badge({ text }) {
+	const bound = BADGE[text];
+	const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : void 0;
+	const shape = bound?.[1] ?? MARKS[text];
+	return /* @__PURE__ */ a("span", {
+		class: `badge ${bound ? "bound" : ""}`,
+		style: bound ? {
+			color,
+			borderColor: `color-mix(in srgb, ${color} 42%, transparent)`
+		} : void 0,
+		children: [shape && color && /* @__PURE__ */ a(Mark, {
+			shape,
+			color
+		}), text]
+	});
+}
+var SymbolName = ({ name, member }) => /* @__PURE__ */ a("span", {
+	class: "symbol",
+	"aria-label": `${name}, ${member}`,
+	children: [/* @__PURE__ */ a(Mark, {
+		shape: MARKS[member] ?? "circle",
+		color: paint(member)
+	}), /* @__PURE__ */ a("span", {
+		class: "mono",
+		children: /* @__PURE__ */ a(Middle, {
+			text: name,
+			tip: `${name}\n${member}`
+		})
+	})]
+});
+function TreeCell({ s, c, row, value, link, onToggle }) {
+	const text = String(value ?? "");
+	const merged = /^(.*?)\s+(\d+)×$/.exec(text);
+	const name = merged ? merged[1] : text;
+	const self = text.startsWith("self:") || row.last;
+	return /* @__PURE__ */ a("div", {
+		class: "tree-cell",
+		children: [
+			Array.from({ length: row.depth }, () => /* @__PURE__ */ a("span", { class: "guide" })),
+			row.branch ? /* @__PURE__ */ a("button", {
+				type: "button",
+				class: `caret ${row.open ? "open" : ""}`,
+				tabIndex: -1,
+				"aria-label": row.open ? "Close" : "Open",
+				onClick: (e) => {
+					e.stopPropagation();
+					onToggle?.(row);
+				},
+				children: /* @__PURE__ */ a(Icon, {
+					name: "right",
+					size: 14
+				})
+			}) : /* @__PURE__ */ a("span", { class: "caret" }),
+			/* @__PURE__ */ a(Linked, {
+				link,
+				children: /* @__PURE__ */ a("span", {
+					class: self ? "quiet" : "mono",
+					children: c.color_by ? /* @__PURE__ */ a(SymbolName, {
+						name,
+						member: String(cell(s, c.color_by, row.index) ?? "other")
+					}) : /* @__PURE__ */ a(Middle, { text: name })
+				})
+			}),
+			merged && /* @__PURE__ */ a("span", {
+				class: "badge",
+				children: [merged[2], "×"]
+			})
+		]
+	});
+}
+// src/sections/table/csv.ts
+/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe. */
+function csvField(value) {
+	if (value === null) return "";
+	if (typeof value !== "string") return String(value);
+	const text = /^[=+@\t\r-]/.test(value) ? `'${value}` : value;
+	return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, "\"\"")}"` : text;
+}
+function csvOf(s, columns, rows) {
+	const lines = [columns.map((c) => csvField(c.name)).join(",")];
+	for (const row of rows) lines.push(columns.map((c) => csvField(cell(s, c.name, row.index))).join(","));
+	return lines.join("\r\n") + "\r\n";
+}
+/** One row for the clipboard: names and values in base units, tab separated, two lines. */
+function rowText(s, columns, index) {
+	const clean = (value) => String(value ?? "").replace(/[\t\n\r]+/g, " ");
+	return columns.map((c) => c.name).join("	") + "\n" + columns.map((c) => clean(cell(s, c.name, index))).join("	");
+}
+// node_modules/@tanstack/virtual-core/dist/esm/lazy-measurements.js
+function getMeasurementKey(item) {
+	return typeof item === "object" ? item.key : item;
+}
+function createLazyMeasurementsView(cache, flat) {
+	const count = cache.length;
+	return new Proxy(cache, { get(target, prop, receiver) {
+		if (typeof prop === "string") {
+			const c = prop.charCodeAt(0);
+			if (c >= 48 && c <= 57) {
+				const i = +prop;
+				if (Number.isInteger(i) && i >= 0 && i < count) {
+					let v = target[i];
+					if (typeof v !== "object") {
+						const s = flat[i * 2];
+						v = target[i] = {
+							index: i,
+							key: v,
+							start: s,
+							size: flat[i * 2 + 1],
+							end: s + flat[i * 2 + 1],
+							lane: 0
+						};
+					}
+					return v;
+				}
+			}
+			if (prop === "length") return count;
+		}
+		return Reflect.get(target, prop, receiver);
+	} });
+}
+// node_modules/@tanstack/virtual-core/dist/esm/utils.js
+function memo(getDeps, fn, opts) {
+	let deps = opts.initialDeps ?? [];
+	let result;
+	let isInitial = true;
+	function memoizedFunction() {
+		const newDeps = getDeps();
+		if (!(newDeps.length !== deps.length || newDeps.some((dep, index) => deps[index] !== dep))) return result;
+		deps = newDeps;
+		result = fn(...newDeps);
+		if ((opts == null ? void 0 : opts.onChange) && !(isInitial && opts.skipInitialOnChange)) opts.onChange(result);
+		isInitial = false;
+		return result;
+	}
+	memoizedFunction.updateDeps = (newDeps) => {
+		deps = newDeps;
+	};
+	return memoizedFunction;
+}
+function notUndefined(value, msg) {
+	if (value === void 0) throw new Error(`Unexpected undefined${msg ? `: ${msg}` : ""}`);
+	else return value;
+}
+var approxEqual = (a, b) => Math.abs(a - b) < 1.01;
+var debounce = (targetWindow, fn, ms) => {
+	let timeoutId;
+	return Object.assign(function(...args) {
+		targetWindow.clearTimeout(timeoutId);
+		timeoutId = targetWindow.setTimeout(() => fn.apply(this, args), ms);
+	}, { cancel: () => {
+		targetWindow.clearTimeout(timeoutId);
+	} });
+};
+// node_modules/@tanstack/virtual-core/dist/esm/scroll-classifier.js
+function classifyScrollEvent({ offset, isScrolling, elementMax, holdOffset, scrollOffset, pendingWrite, clampedMaxAtWrite }) {
+	var _a;
+	if (isScrolling && pendingWrite === null && offset === scrollOffset) return "spurious";
+	if (pendingWrite !== null && Math.abs(offset - pendingWrite.target) < 1.5) return "readBack";
+	if (pendingWrite !== null && !pendingWrite.smooth && elementMax !== null && pendingWrite.target > elementMax + holdOffset + .5 && Math.abs(offset - (elementMax + holdOffset)) < 1.5) return "clampedReadBack";
+	if (pendingWrite !== null && !pendingWrite.smooth && ((_a = pendingWrite.lowMaxes) == null ? void 0 : _a.some((max) => Math.abs(offset - max) < 1.5))) return "clampedReadBack";
+	if (clampedMaxAtWrite !== null && Math.abs(offset - clampedMaxAtWrite) < 1.5) return "clampedEcho";
+	return "external";
+}
+var isAnimating = (phase) => phase === "smooth" || phase === "smoothFinishing";
+function externalRetiresCommand({ kind, offset, command, target }) {
+	return kind !== "spurious" && kind !== "readBack" && kind !== "clampedReadBack" && (command == null ? void 0 : command.index) != null && command.phase !== "queued" && !isAnimating(command.phase) && !approxEqual(offset, command.lastTargetOffset) && !approxEqual(offset, target()) && kind !== "clampedEcho";
+}
+var FLING_WINDOW_MS = 40;
+function flingSpedUp(samples) {
+	const last = samples[samples.length - 1];
+	if (last === void 0) return false;
+	let j = samples.length - 2;
+	while (j >= 0 && last.t - samples[j].t < FLING_WINDOW_MS) j--;
+	if (j < 0) return false;
+	const mid = samples[j];
+	let k = j - 1;
+	while (k >= 0 && mid.t - samples[k].t < FLING_WINDOW_MS) k--;
+	if (k < 0) return false;
+	const first = samples[k];
+	const recent = (last.offset - mid.offset) / (last.t - mid.t);
+	const before = (mid.offset - first.offset) / (mid.t - first.t);
+	return recent * before >= 0 && Math.abs(recent) >= 2 * Math.abs(before) && Math.abs(recent) - Math.abs(before) >= .8;
+}
+function flingCaught(samples) {
+	const last = samples[samples.length - 1];
+	if (last === void 0) return false;
+	let j = samples.length - 2;
+	while (j >= 0 && last.t - samples[j].t < FLING_WINDOW_MS) j--;
+	if (j < 0) return false;
+	const from = samples[j];
+	return Math.abs(last.offset - from.offset) / (last.t - from.t) >= .05;
+}
+// node_modules/@tanstack/virtual-core/dist/esm/ios-gesture.js
+var _isIOSResult;
+var isIOSWebKit = () => {
+	if (_isIOSResult !== void 0) return _isIOSResult;
+	if (typeof navigator === "undefined") return _isIOSResult = false;
+	if (/iP(hone|od|ad)/.test(navigator.userAgent)) return _isIOSResult = true;
+	const mtp = navigator.maxTouchPoints;
+	return _isIOSResult = navigator.platform === "MacIntel" && mtp !== void 0 && mtp > 0;
+};
+var _iosMomentumOverridesWritesResult;
+var iosMomentumOverridesWrites = () => {
+	if (_iosMomentumOverridesWritesResult !== void 0) return _iosMomentumOverridesWritesResult;
+	return _iosMomentumOverridesWritesResult = isIOSWebKit() && typeof CSS !== "undefined" && typeof CSS.supports === "function" && CSS.supports("overflow-anchor: auto");
+};
+var momentumOverridesWrites = () => !isIOSWebKit() || iosMomentumOverridesWrites();
+var touchListenerOptions = {
+	capture: true,
+	passive: true
+};
+var IosGesture = class {
+	constructor(host) {
+		this.host = host;
+		this._touch = null;
+		this.inMotion = () => this._touch !== null && this._touch.phase !== "lateFling";
+		this.dragging = () => {
+			var _a;
+			return ((_a = this._touch) == null ? void 0 : _a.phase) === "down" && this._touch.moved;
+		};
+		this.tail = () => {
+			var _a;
+			return ((_a = this._touch) == null ? void 0 : _a.phase) === "tail" ? this._touch.moved ? "fling" : "tap" : null;
+		};
+		this.onScroll = ({ isScrolling, ownReadBack, moved, external }) => {
+			var _a, _b, _c;
+			if (isScrolling && ((_a = this._touch) == null ? void 0 : _a.phase) === "tail") this._openTail(this._touch.moved || !ownReadBack, false);
+			else if (((_b = this._touch) == null ? void 0 : _b.phase) === "lateFling") {
+				if (this.host.now() > this._touch.until) this._touch = null;
+				else if (external && isScrolling && moved) this._openTail(true, false);
+			}
+			if (!ownReadBack && isScrolling && moved && ((_c = this._touch) == null ? void 0 : _c.phase) === "down") {
+				this._touch.moved = true;
+				return true;
+			}
+			return false;
+		};
+		this.touchStart = () => {
+			this.end();
+			this._touch = {
+				phase: "down",
+				moved: false
+			};
+		};
+		this.touchEnd = () => {
+			var _a;
+			const moved = ((_a = this._touch) == null ? void 0 : _a.phase) === "down" && this._touch.moved;
+			this.end();
+			this._openTail(moved, moved);
+		};
+		this.end = () => {
+			var _a;
+			const win = this.host.getWindow();
+			if (((_a = this._touch) == null ? void 0 : _a.phase) === "tail" && win != null) win.clearTimeout(this._touch.timerId);
+			this._touch = null;
+		};
+		this.listen = (target) => {
+			const onTouchStart = () => this.touchStart();
+			const onTouchEnd = () => this.touchEnd();
+			target.addEventListener("touchstart", onTouchStart, touchListenerOptions);
+			target.addEventListener("touchend", onTouchEnd, touchListenerOptions);
+			target.addEventListener("touchcancel", onTouchEnd, touchListenerOptions);
+			return () => {
+				target.removeEventListener("touchstart", onTouchStart, touchListenerOptions);
+				target.removeEventListener("touchend", onTouchEnd, touchListenerOptions);
+				target.removeEventListener("touchcancel", onTouchEnd, touchListenerOptions);
+				this.end();
+			};
+		};
+		this._openTail = (moved, awaitingFling) => {
+			const win = this.host.getWindow();
+			if (win == null) return;
+			this.end();
+			const tail = {
+				phase: "tail",
+				moved,
+				awaitingFling,
+				timerId: win.setTimeout(() => {
+					if (this.host.tailStillMoving()) {
+						this._openTail(tail.moved, tail.awaitingFling);
+						return;
+					}
+					this._touch = tail.awaitingFling ? {
+						phase: "lateFling",
+						until: this.host.now() + 1e3
+					} : null;
+					this.host.onTailClosed();
+				}, 150)
+			};
+			this._touch = tail;
+		};
+	}
+	get touch() {
+		return this._touch;
+	}
+};
+// node_modules/@tanstack/virtual-core/dist/esm/index.js
+var getRect = (element) => {
+	const { clientWidth, clientHeight } = element;
+	return {
+		width: clientWidth,
+		height: clientHeight
+	};
+};
+var createFrameQueue = (targetWindow) => {
+	const ids = /* @__PURE__ */ new Set();
+	return {
+		schedule: (fn) => {
+			const id = targetWindow.requestAnimationFrame(() => {
+				ids.delete(id);
+				fn();
+			});
+			ids.add(id);
+		},
+		cancel: () => {
+			ids.forEach((id) => targetWindow.cancelAnimationFrame(id));
+			ids.clear();
+		}
+	};
+};
+var defaultKeyExtractor = (index) => index;
+var defaultRangeExtractor = (range) => {
+	const overscan = range.overscan * Math.max(range.lanes ?? 1, 1);
+	const start = Math.max(range.startIndex - overscan, 0);
+	const len = Math.min(range.endIndex + overscan, range.count - 1) - start + 1;
+	const arr = new Array(len);
+	for (let i = 0; i < len; i++) arr[i] = start + i;
+	return arr;
+};
+var observeElementRect = (instance, cb) => {
+	const element = instance.scrollElement;
+	if (!element) return;
+	const targetWindow = instance.targetWindow;
+	if (!targetWindow) return;
+	const handler = (rect) => {
+		const { width, height } = rect;
+		cb({
+			width: Math.round(width),
+			height: Math.round(height)
+		});
+	};
+	handler(getRect(element));
+	if (!targetWindow.ResizeObserver) return () => {};
+	const frames = createFrameQueue(targetWindow);
+	const observer = new targetWindow.ResizeObserver(() => {
+		const run = () => {
+			handler(getRect(element));
+		};
+		instance.options.useAnimationFrameWithResizeObserver ? frames.schedule(run) : run();
+	});
+	observer.observe(element, { box: "content-box" });
+	return () => {
+		observer.unobserve(element);
+		frames.cancel();
+	};
+};
+var addEventListenerOptions = { passive: true };
+var supportsScrollend = typeof window == "undefined" ? true : "onscrollend" in window;
+var observeOffset = (instance, cb, readOffset) => {
+	const element = instance.scrollElement;
+	if (!element) return;
+	const targetWindow = instance.targetWindow;
+	if (!targetWindow) return;
+	const registerScrollendEvent = instance.options.useScrollendEvent && supportsScrollend;
+	let offset = 0;
+	const fallback = registerScrollendEvent ? null : debounce(targetWindow, () => cb(readOffset(element), false), instance.options.isScrollingResetDelay);
+	const createHandler = (isScrolling) => () => {
+		offset = readOffset(element);
+		fallback?.();
+		cb(offset, isScrolling);
+	};
+	const handler = createHandler(true);
+	const endHandler = createHandler(false);
+	element.addEventListener("scroll", handler, addEventListenerOptions);
+	if (registerScrollendEvent) element.addEventListener("scrollend", endHandler, addEventListenerOptions);
+	return () => {
+		element.removeEventListener("scroll", handler);
+		if (registerScrollendEvent) element.removeEventListener("scrollend", endHandler);
+		fallback?.cancel();
+	};
+};
+var observeElementOffset = (instance, cb) => observeOffset(instance, cb, (el) => {
+	const { horizontal, isRtl } = instance.options;
+	return horizontal ? el.scrollLeft * (isRtl && -1 || 1) : el.scrollTop;
+});
+var measureElement = (element, entry, instance) => {
+	if (instance.options.useCachedMeasurements) {
+		const index = instance.indexFromElement(element);
+		const key = instance.options.getItemKey(index);
+		return instance.itemSizeCache.get(key) ?? instance.options.estimateSize(index);
+	}
+	if (entry == null ? void 0 : entry.borderBoxSize) {
+		const box = entry.borderBoxSize[0];
+		if (box) return Math.round(box[instance.options.horizontal ? "inlineSize" : "blockSize"]);
+	}
+	if (!entry) {
+		const index = instance.indexFromElement(element);
+		const key = instance.options.getItemKey(index);
+		const cachedSize = instance.itemSizeCache.get(key);
+		if (cachedSize !== void 0) return cachedSize;
+	}
+	return element[instance.options.horizontal ? "offsetWidth" : "offsetHeight"];
+};
+var scrollWithAdjustments = (offset, { adjustments = 0, behavior }, instance) => {
+	var _a;
+	const { scrollElement, options } = instance;
+	const adjustedOffset = offset + adjustments;
+	const isRtlElement = options.horizontal && options.isRtl && scrollElement !== null && "ownerDocument" in scrollElement;
+	(_a = scrollElement == null ? void 0 : scrollElement.scrollTo) == null || _a.call(scrollElement, {
+		[options.horizontal ? "left" : "top"]: isRtlElement ? -adjustedOffset : adjustedOffset,
+		behavior
+	});
+};
+var elementScroll = scrollWithAdjustments;
+var initialScrollPhase = (behavior, atTarget) => behavior === "smooth" ? atTarget ? "smoothLanded" : "smooth" : "instant";
+var isSmoothScroll = (state) => (state == null ? void 0 : state.phase) === "smooth" || (state == null ? void 0 : state.phase) === "smoothLanded";
+function isAppendWithTrim(prevCount, nextCount, getPreviousKey, getNextKey) {
+	if (nextCount === 0) return false;
+	const firstKey = getNextKey(0);
+	const removedKeys = /* @__PURE__ */ new Set();
+	let removedCount = 0;
+	while (removedCount < prevCount) {
+		const key = getPreviousKey(removedCount);
+		if (key === firstKey) break;
+		removedKeys.add(key);
+		removedCount++;
+	}
+	const retainedCount = prevCount - removedCount;
+	if (retainedCount === 0 || retainedCount >= nextCount) return false;
+	for (let i = 0; i < retainedCount; i++) if (getNextKey(i) !== getPreviousKey(removedCount + i)) return false;
+	for (let i = retainedCount; i < nextCount; i++) if (removedKeys.has(getNextKey(i))) return false;
+	return true;
+}
+var Virtualizer = class {
+	constructor(opts) {
+		this.unsubs = [];
+		this.scrollElement = null;
+		this.targetWindow = null;
+		this.isScrolling = false;
+		this.scrollState = null;
+		this.measurementsCache = [];
+		this._singleLaneMeasurements = null;
+		this.itemSizeCache = /* @__PURE__ */ new Map();
+		this.itemSizeCacheVersion = 0;
+		this.laneAssignments = /* @__PURE__ */ new Map();
+		this.pendingMin = null;
+		this.prevLanes = void 0;
+		this.lanesChangedFlag = false;
+		this.lanesSettling = false;
+		this.pendingScrollAnchor = null;
+		this.scrollRect = null;
+		this.scrollOffset = null;
+		this.scrollDirection = null;
+		this._holdOffset = 0;
+		this._reportedOverscroll = false;
+		this._iosGesture = new IosGesture({
+			getWindow: () => this.targetWindow,
+			now: () => this.now(),
+			tailStillMoving: () => {
+				const state = this.scrollState;
+				if ((state == null ? void 0 : state.phase) !== "queued" || this.pendingWrite !== null) return false;
+				const now = this._readElementOffset();
+				if (now === null || this._lastElementOffset === null || Math.abs(now - this._lastElementOffset) < 1) return false;
+				this._lastElementOffset = now;
+				state.samples = [...state.samples ?? [], {
+					t: this.now(),
+					offset: now
+				}];
+				return true;
+			},
+			onTailClosed: () => {
+				const state = this.scrollState;
+				if ((state == null ? void 0 : state.phase) === "queued" && flingCaught(state.samples ?? [])) this.scrollState = null;
+				this._flushHoldIfReady(true);
+				this._writeAwaitingCommand();
+				this._retryClampedAdjustment();
+			}
+		});
+		this._lastElementOffset = null;
+		this.pendingWrite = null;
+		this._clampedAdjustment = null;
+		this.elementsCache = /* @__PURE__ */ new Map();
+		this._resizeBatch = null;
+		this.now = () => {
+			var _a, _b, _c;
+			return ((_c = (_b = (_a = this.targetWindow) == null ? void 0 : _a.performance) == null ? void 0 : _b.now) == null ? void 0 : _c.call(_b)) ?? Date.now();
+		};
+		this.observer = /* @__PURE__ */ (() => {
+			let _ro = null;
+			let _frames = null;
+			let delivering = false;
+			let observeQueued = false;
+			const pendingObservations = /* @__PURE__ */ new Set();
+			const get = () => {
+				if (_ro) return _ro;
+				const targetWindow = this.targetWindow;
+				if (!targetWindow || !targetWindow.ResizeObserver) return null;
+				const frames = _frames = createFrameQueue(targetWindow);
+				return _ro = new targetWindow.ResizeObserver((entries) => {
+					const run = () => {
+						const batch = { sync: false };
+						this._resizeBatch = batch;
+						try {
+							entries.forEach(measureEntry);
+						} finally {
+							this._resizeBatch = null;
+							if (batch.notify) {
+								this.notify(batch.sync);
+								this._noteClampMax();
+								this._flushHoldIfReady(true);
+								this._retryClampedAdjustment();
+								this.measureElement(null);
+							}
+						}
+					};
+					if (this.options.useAnimationFrameWithResizeObserver) frames.schedule(run);
+					else {
+						delivering = true;
+						try {
+							run();
+						} finally {
+							delivering = false;
+						}
+					}
+				});
+			};
+			const measureEntry = (entry) => {
+				const node = entry.target;
+				const index = this.indexFromElement(node);
+				if (!node.isConnected) {
+					this.observer.unobserve(node);
+					for (const [cacheKey, cachedNode] of this.elementsCache) if (cachedNode === node) {
+						this.elementsCache.delete(cacheKey);
+						break;
+					}
+					return;
+				}
+				if (!this.isIndexInRange(index)) return;
+				if (this.shouldMeasureDuringScroll(index)) this.resizeItem(index, this.options.measureElement(node, entry, this));
+			};
+			return {
+				disconnect: () => {
+					var _a;
+					(_a = get()) == null || _a.disconnect();
+					_frames?.cancel();
+					pendingObservations.clear();
+					observeQueued = false;
+					_ro = null;
+					_frames = null;
+				},
+				observe: (target) => {
+					const observer = get();
+					if (!observer) return;
+					if (!delivering) {
+						observer.observe(target, { box: "border-box" });
+						return;
+					}
+					pendingObservations.add(target);
+					if (!observeQueued) {
+						observeQueued = true;
+						_frames?.schedule(() => {
+							observeQueued = false;
+							pendingObservations.forEach((node) => {
+								if (node.isConnected) _ro?.observe(node, { box: "border-box" });
+							});
+							pendingObservations.clear();
+						});
+					}
+				},
+				unobserve: (target) => {
+					var _a;
+					pendingObservations.delete(target);
+					(_a = get()) == null || _a.unobserve(target);
+				}
+			};
+		})();
+		this.range = null;
+		this.setOptions = (opts2) => {
+			var _a;
+			const merged = {
+				debug: false,
+				initialOffset: 0,
+				overscan: 1,
+				paddingStart: 0,
+				paddingEnd: 0,
+				scrollPaddingStart: 0,
+				scrollPaddingEnd: 0,
+				horizontal: false,
+				getItemKey: defaultKeyExtractor,
+				rangeExtractor: defaultRangeExtractor,
+				onChange: () => {},
+				measureElement,
+				initialRect: {
+					width: 0,
+					height: 0
+				},
+				scrollMargin: 0,
+				gap: 0,
+				indexAttribute: "data-index",
+				initialMeasurementsCache: [],
+				lanes: 1,
+				anchorTo: "start",
+				followOnAppend: false,
+				scrollEndThreshold: 1,
+				isScrollingResetDelay: 150,
+				enabled: true,
+				isRtl: false,
+				useScrollendEvent: false,
+				useAnimationFrameWithResizeObserver: false,
+				laneAssignmentMode: "estimate",
+				useCachedMeasurements: false
+			};
+			for (const key in opts2) {
+				const v = opts2[key];
+				if (v !== void 0) merged[key] = v;
+			}
+			const prevOptions = this.options;
+			let anchor = null;
+			let followOnAppend = null;
+			let edgeKeysChanged = false;
+			if (prevOptions !== void 0 && prevOptions.enabled && merged.enabled && merged.anchorTo === "end" && this.scrollElement !== null) {
+				const prevCount = prevOptions.count;
+				const nextCount = merged.count;
+				const measurements = this.getMeasurements();
+				const previousItems = ((_a = this._singleLaneMeasurements) == null ? void 0 : _a.items) ?? measurements;
+				const getPreviousKey = (index) => getMeasurementKey(previousItems[index]);
+				const prevFirstKey = prevCount > 0 ? getPreviousKey(0) : null;
+				const prevLastKey = prevCount > 0 ? getPreviousKey(prevCount - 1) : null;
+				if (nextCount !== prevCount || prevCount > 0 && nextCount > 0 && (merged.getItemKey(0) !== prevFirstKey || merged.getItemKey(nextCount - 1) !== prevLastKey)) {
+					edgeKeysChanged = true;
+					const item = prevCount > 0 ? this.getVirtualItemForOffset(this.getScrollOffset()) ?? measurements[0] : null;
+					if (item) anchor = [item.key, this.getScrollOffset() - item.start];
+					const behavior = merged.followOnAppend === true ? "auto" : merged.followOnAppend || null;
+					if (behavior && nextCount > 0 && this.isAtEnd(prevOptions.scrollEndThreshold) && (prevCount === 0 || merged.getItemKey(nextCount - 1) !== prevLastKey)) {
+						if (nextCount > prevCount || isAppendWithTrim(prevCount, nextCount, getPreviousKey, merged.getItemKey)) followOnAppend = behavior;
+					}
+				}
+			}
+			this.options = merged;
+			if (edgeKeysChanged) {
+				this.pendingMin = 0;
+				this.itemSizeCacheVersion++;
+			}
+			let anchorDelta = null;
+			if (anchor && this.scrollOffset !== null && !this._awaitingCommandReadBack()) {
+				const [anchorKey, anchorOffset] = anchor;
+				const newMeasurements = this.getMeasurements();
+				const { count, getItemKey } = this.options;
+				let idx = 0;
+				while (idx < count && getItemKey(idx) !== anchorKey) idx++;
+				if (idx < count) {
+					const anchorItem = newMeasurements[idx];
+					if (anchorItem) {
+						const newOffset = Math.max(0, anchorItem.start + anchorOffset);
+						if (!followOnAppend && newOffset !== this.scrollOffset) {
+							anchorDelta = newOffset - this.scrollOffset;
+							this.scrollOffset = newOffset;
+						}
+					}
+				}
+			}
+			if (followOnAppend) this.pendingScrollAnchor = {
+				kind: "follow",
+				behavior: followOnAppend
+			};
+			else if (anchorDelta !== null) {
+				if (this._canWriteScroll()) this.pendingScrollAnchor = {
+					kind: "anchor",
+					delta: anchorDelta
+				};
+				else {
+					this._holdOffset += anchorDelta;
+					this._followOffsetTarget(anchorDelta);
+				}
+			}
+		};
+		this.notify = (sync) => {
+			var _a, _b;
+			(_b = (_a = this.options).onChange) == null || _b.call(_a, this, sync);
+		};
+		this.maybeNotify = memo(() => {
+			this.calculateRange();
+			return [
+				this.isScrolling,
+				this.range ? this.range.startIndex : null,
+				this.range ? this.range.endIndex : null
+			];
+		}, (isScrolling) => {
+			this.notify(isScrolling);
+		}, {
+			key: false,
+			debug: () => this.options.debug,
+			initialDeps: [
+				this.isScrolling,
+				this.range ? this.range.startIndex : null,
+				this.range ? this.range.endIndex : null
+			]
+		});
+		this.cleanup = () => {
+			var _a;
+			this.unsubs.filter(Boolean).forEach((d) => d());
+			this.unsubs = [];
+			this.observer.disconnect();
+			if (this.rafId != null && this.targetWindow) {
+				this.targetWindow.cancelAnimationFrame(this.rafId);
+				this.rafId = null;
+			}
+			this.scrollState = null;
+			(_a = this._momentumStop) == null || _a.restore();
+			this._momentumStop = null;
+			this.isScrolling = false;
+			this.scrollDirection = null;
+			this._holdOffset = 0;
+			this._reportedOverscroll = false;
+			this._clampedAdjustment = null;
+			this.pendingWrite = null;
+			this.scrollElement = null;
+			this.targetWindow = null;
+		};
+		this._didMount = () => {
+			return () => {
+				this.cleanup();
+			};
+		};
+		this._willUpdate = () => {
+			var _a;
+			const scrollElement = this.options.enabled ? this.options.getScrollElement() : null;
+			if (this.scrollElement !== scrollElement) {
+				this.cleanup();
+				if (!scrollElement) {
+					this.maybeNotify();
+					return;
+				}
+				this.scrollElement = scrollElement;
+				if (this.scrollElement && "ownerDocument" in this.scrollElement) this.targetWindow = this.scrollElement.ownerDocument.defaultView;
+				else this.targetWindow = ((_a = this.scrollElement) == null ? void 0 : _a.window) ?? null;
+				this.elementsCache.forEach((cached) => {
+					this.observer.observe(cached);
+				});
+				this.unsubs.push(this.options.observeElementRect(this, (rect) => {
+					this.scrollRect = rect;
+					this.maybeNotify();
+				}));
+				this.unsubs.push(this.options.observeElementOffset(this, (offset, isScrolling) => {
+					var _a2, _b, _c, _d;
+					const elementMax = isScrolling ? this._elementMaxScrollOffset() : null;
+					const wasOverscrolled = this._reportedOverscroll;
+					this._reportedOverscroll = offset < 0 || elementMax !== null && offset > elementMax + 1;
+					const elementOffset = offset;
+					this._lastElementOffset = elementOffset;
+					offset = this._toLayoutOffset(offset);
+					const kind = this._classifyScrollEvent(offset, isScrolling, elementMax);
+					if (kind === "spurious") return;
+					if (kind === "readBack") offset = this.pendingWrite.target;
+					else if (kind === "clampedReadBack" && ((_a2 = this.scrollState) == null ? void 0 : _a2.index) != null && offset < this.getMaxScrollOffset() - 1.5) this.scrollState.lastTargetOffset = offset;
+					else if (externalRetiresCommand({
+						kind,
+						offset,
+						command: this.scrollState,
+						target: () => this.getScrollStateTarget(this.scrollState)
+					})) this.scrollState = null;
+					this.pendingWrite = null;
+					if (this._clampedAdjustment !== null && Math.abs(offset - this._clampedAdjustment.maxAtWrite) >= 1.5) this._clampedAdjustment = null;
+					const prevOffset = this.getScrollOffset();
+					const prevDirection = this.scrollDirection;
+					this.scrollDirection = isScrolling ? prevOffset === offset ? this.scrollDirection : prevOffset < offset ? "forward" : "backward" : null;
+					this.scrollOffset = offset;
+					this.isScrolling = isScrolling;
+					const queued = this.scrollState;
+					if ((queued == null ? void 0 : queued.phase) === "queued" && kind === "external" && isScrolling) {
+						if (wasOverscrolled || this._reportedOverscroll) queued.samples = [];
+						else {
+							const t = this.now();
+							queued.samples = [...(queued.samples ?? []).filter((sample) => t - sample.t <= 200), {
+								t,
+								offset: elementOffset
+							}];
+							if (prevDirection !== null && this.scrollDirection !== prevDirection || flingSpedUp(queued.samples)) this.scrollState = null;
+						}
+					}
+					if (this._iosGesture.onScroll({
+						isScrolling,
+						ownReadBack: kind === "readBack",
+						moved: offset !== prevOffset,
+						external: kind === "external" && ((_b = this.scrollState) == null ? void 0 : _b.phase) !== "smooth" && ((_c = this.scrollState) == null ? void 0 : _c.phase) !== "smoothFinishing"
+					}) && ((_d = this.scrollState) == null ? void 0 : _d.phase) === "queued") this.scrollState = null;
+					this._flushHoldIfReady(true);
+					if (this.scrollState) this.scheduleScrollReconcile();
+					this.maybeNotify();
+				}));
+				if ("addEventListener" in this.scrollElement) this.unsubs.push(this._iosGesture.listen(this.scrollElement));
+				this._scrollToOffset(this.getScrollOffset());
+			}
+			this._noteClampMax();
+			const anchor = this.pendingScrollAnchor;
+			this.pendingScrollAnchor = null;
+			if (anchor && this.scrollElement && this.options.enabled) {
+				if (anchor.kind === "anchor") {
+					if (!this._canWriteScroll()) {
+						this._holdOffset += anchor.delta;
+						this._followOffsetTarget(anchor.delta);
+						this.notify(false);
+					} else if (isSmoothScroll(this.scrollState) && !approxEqual(this.getScrollOffset() - anchor.delta, this.scrollState.lastTargetOffset));
+					else {
+						this._followOffsetTarget(anchor.delta);
+						this._scrollToOffset(this.getScrollOffset());
+					}
+				} else this.scrollToEnd({ behavior: anchor.behavior });
+			}
+			this._flushHoldIfReady(false);
+			this._retryClampedAdjustment();
+		};
+		this._classifyScrollEvent = (offset, isScrolling, elementMax) => {
+			var _a;
+			return classifyScrollEvent({
+				offset,
+				isScrolling,
+				elementMax,
+				holdOffset: this._holdOffset,
+				scrollOffset: this.scrollOffset,
+				pendingWrite: this.pendingWrite,
+				clampedMaxAtWrite: ((_a = this._clampedAdjustment) == null ? void 0 : _a.maxAtWrite) ?? null
+			});
+		};
+		this._retryClampedAdjustment = () => {
+			if (this._clampedAdjustment === null || !this.scrollElement || !this.options.enabled || !this._canWriteScroll()) return;
+			const { target, maxAtWrite } = this._clampedAdjustment;
+			const max = this.getMaxScrollOffset();
+			if (max > maxAtWrite + .5) {
+				this._clampedAdjustment = target > max + .5 ? {
+					target,
+					maxAtWrite: max
+				} : null;
+				this._scrollToOffset(target);
+			}
+		};
+		this._writeAwaitingCommand = () => {
+			const state = this.scrollState;
+			if (state === null || state.phase !== "queued") return;
+			const { behavior } = state;
+			this.getMeasurements();
+			const offset = this.getScrollStateTarget(state);
+			state.lastTargetOffset = offset;
+			this._clampedAdjustment = null;
+			state.phase = initialScrollPhase(behavior, state.index != null && approxEqual(offset, this.getScrollOffset()));
+			this._scrollToOffset(offset, { behavior });
+			this.scheduleScrollReconcile();
+		};
+		this._readElementOffset = () => {
+			const el = this.scrollElement;
+			if (el == null) return null;
+			const { horizontal, isRtl } = this.options;
+			if (typeof el.scrollTop === "number") return horizontal ? el.scrollLeft * (isRtl && -1 || 1) : el.scrollTop;
+			if (typeof el.scrollY === "number") return horizontal ? el.scrollX : el.scrollY;
+			return null;
+		};
+		this._canWriteScroll = () => !(isIOSWebKit() && this._iosGesture.inMotion()) && !this._reportedOverscroll;
+		this._flushHoldIfReady = (sync) => {
+			var _a;
+			if (this._holdOffset === 0) return;
+			if (!this.scrollElement || !this.options.enabled) return;
+			if (!this._canWriteScroll()) return;
+			if (((_a = this.scrollState) == null ? void 0 : _a.phase) === "smooth") return;
+			this._holdOffset = 0;
+			if (this.scrollOffset !== null && this.scrollOffset < 0) this.scrollOffset = 0;
+			this.notify(sync);
+			const target = this.getCommandWrittenOffset() ?? this.getScrollOffset();
+			this._clampedAdjustment = this._clampedBy(target);
+			this._scrollToOffset(target);
+		};
+		this.rafId = null;
+		this.getSize = () => {
+			if (!this.options.enabled) {
+				this.scrollRect = null;
+				return 0;
+			}
+			this.scrollRect = this.scrollRect ?? this.options.initialRect;
+			return this.scrollRect[this.options.horizontal ? "width" : "height"];
+		};
+		this.getScrollOffset = () => {
+			if (!this.options.enabled) {
+				this.scrollOffset = null;
+				return 0;
+			}
+			this.scrollOffset = this.scrollOffset ?? (typeof this.options.initialOffset === "function" ? this.options.initialOffset() : this.options.initialOffset);
+			return this.scrollOffset;
+		};
+		this.getMeasurementOptions = memo(() => [
+			this.options.count,
+			this.options.paddingStart,
+			this.options.scrollMargin,
+			this.options.getItemKey,
+			this.options.enabled,
+			this.options.lanes,
+			this.options.laneAssignmentMode,
+			this.options.gap
+		], (count, paddingStart, scrollMargin, getItemKey, enabled, lanes, laneAssignmentMode, gap) => {
+			if (this.prevLanes !== void 0 && this.prevLanes !== lanes) this.lanesChangedFlag = true;
+			this.prevLanes = lanes;
+			this.pendingMin = null;
+			return {
+				count,
+				paddingStart,
+				scrollMargin,
+				getItemKey,
+				enabled,
+				lanes,
+				laneAssignmentMode,
+				gap
+			};
+		}, { key: false });
+		this.isIndexInRange = (index) => index >= 0 && index < this.options.count;
+		this.getMeasurements = memo(() => [this.getMeasurementOptions(), this.itemSizeCacheVersion], ({ count, paddingStart, scrollMargin, getItemKey, enabled, lanes, laneAssignmentMode, gap }, _itemSizeCacheVersion) => {
+			var _a;
+			const itemSizeCache = this.itemSizeCache;
+			if (!enabled) {
+				this.measurementsCache = [];
+				this._singleLaneMeasurements = null;
+				this.itemSizeCache.clear();
+				this.laneAssignments.clear();
+				return [];
+			}
+			if (this.laneAssignments.size > count) {
+				for (const index of this.laneAssignments.keys()) if (index >= count) this.laneAssignments.delete(index);
+			}
+			if (this.lanesChangedFlag) {
+				this.lanesChangedFlag = false;
+				this.lanesSettling = true;
+				this.measurementsCache = [];
+				this._singleLaneMeasurements = null;
+				this.itemSizeCache.clear();
+				this.laneAssignments.clear();
+				this.pendingMin = null;
+			}
+			if (this.measurementsCache.length === 0 && !this.lanesSettling) {
+				this.measurementsCache = this.options.initialMeasurementsCache;
+				this.measurementsCache.forEach((item) => {
+					this.itemSizeCache.set(item.key, item.size);
+				});
+			}
+			const min = this.lanesSettling ? 0 : this.pendingMin ?? 0;
+			this.pendingMin = null;
+			if (this.lanesSettling && this.measurementsCache.length === count) this.lanesSettling = false;
+			if (lanes === 1) {
+				const need = count * 2;
+				let flat = (_a = this._singleLaneMeasurements) == null ? void 0 : _a.flat;
+				if (!flat || flat.length < need) {
+					const next = new Float64Array(need);
+					if (flat && min > 0) next.set(flat.subarray(0, min * 2));
+					flat = next;
+				}
+				const items = min === 0 ? new Array(count) : this._singleLaneMeasurements.items.slice();
+				let runningStart;
+				if (min === 0) runningStart = paddingStart + scrollMargin;
+				else {
+					const prevIdx = min - 1;
+					runningStart = flat[prevIdx * 2] + flat[prevIdx * 2 + 1] + gap;
+				}
+				for (let i = min; i < count; i++) {
+					const key = getItemKey(i);
+					items[i] = key;
+					const measuredSize = itemSizeCache.get(key);
+					const size = typeof measuredSize === "number" ? measuredSize : this.options.estimateSize(i);
+					flat[i * 2] = runningStart;
+					flat[i * 2 + 1] = size;
+					runningStart += size + gap;
+				}
+				this._singleLaneMeasurements = {
+					flat,
+					items
+				};
+				const view = createLazyMeasurementsView(items, flat);
+				this.measurementsCache = view;
+				return view;
+			}
+			const measurements = this.measurementsCache.slice(0, min);
+			const laneLastIndex = new Array(lanes).fill(void 0);
+			const laneEnds = new Float64Array(lanes);
+			let filledLanes = 0;
+			for (let m = 0; m < min; m++) {
+				const item = measurements[m];
+				if (item) {
+					if (laneLastIndex[item.lane] === void 0) filledLanes++;
+					laneLastIndex[item.lane] = m;
+					laneEnds[item.lane] = item.end;
+				}
+			}
+			for (let i = min; i < count; i++) {
+				const key = getItemKey(i);
+				const cachedLane = this.laneAssignments.get(i);
+				let lane;
+				let start;
+				const shouldCacheLane = laneAssignmentMode === "estimate" || itemSizeCache.has(key);
+				if (cachedLane !== void 0 && this.options.lanes > 1) {
+					lane = cachedLane;
+					const prevIndex = laneLastIndex[lane];
+					const prevInLane = prevIndex !== void 0 ? measurements[prevIndex] : void 0;
+					start = prevInLane ? prevInLane.end + gap : paddingStart + scrollMargin;
+				} else if (filledLanes === lanes) {
+					let bestLane = 0;
+					let bestEnd = laneEnds[0];
+					let bestIdx = laneLastIndex[0];
+					for (let l = 1; l < lanes; l++) {
+						const e = laneEnds[l];
+						if (e < bestEnd || e === bestEnd && laneLastIndex[l] < bestIdx) {
+							bestLane = l;
+							bestEnd = e;
+							bestIdx = laneLastIndex[l];
+						}
+					}
+					lane = bestLane;
+					start = bestEnd + gap;
+					if (shouldCacheLane) this.laneAssignments.set(i, lane);
+				} else {
+					lane = i % this.options.lanes;
+					start = paddingStart + scrollMargin;
+					if (shouldCacheLane) this.laneAssignments.set(i, lane);
+				}
+				const measuredSize = itemSizeCache.get(key);
+				const size = typeof measuredSize === "number" ? measuredSize : this.options.estimateSize(i);
+				const end = start + size;
+				measurements[i] = {
+					index: i,
+					start,
+					size,
+					end,
+					key,
+					lane
+				};
+				if (laneLastIndex[lane] === void 0) filledLanes++;
+				laneLastIndex[lane] = i;
+				laneEnds[lane] = end;
+			}
+			this.measurementsCache = measurements;
+			return measurements;
+		}, {
+			key: false,
+			debug: () => this.options.debug
+		});
+		this.calculateRange = memo(() => [
+			this.getMeasurements(),
+			this.getSize(),
+			this.getScrollOffset(),
+			this.options.lanes,
+			this._getLayoutTotalSize() + this.options.scrollMargin
+		], (measurements, outerSize, scrollOffset, lanes, listEnd) => {
+			if (measurements.length === 0 || outerSize === 0) {
+				this.range = null;
+				return null;
+			}
+			const maxScrollOffset = Math.max(listEnd - outerSize, 0);
+			this.range = calculateRangeImpl(measurements, outerSize, Math.min(scrollOffset, maxScrollOffset), lanes, lanes === 1 && this._singleLaneMeasurements !== null ? this._singleLaneMeasurements.flat : null);
+			return this.range;
+		}, {
+			key: false,
+			debug: () => this.options.debug
+		});
+		this.getVirtualIndexes = memo(() => {
+			let startIndex = null;
+			let endIndex = null;
+			const range = this.calculateRange();
+			if (range) {
+				startIndex = range.startIndex;
+				endIndex = range.endIndex;
+			}
+			this.maybeNotify.updateDeps([
+				this.isScrolling,
+				startIndex,
+				endIndex
+			]);
+			return [
+				this.options.rangeExtractor,
+				this.options.overscan,
+				this.options.count,
+				startIndex,
+				endIndex,
+				this.options.lanes
+			];
+		}, (rangeExtractor, overscan, count, startIndex, endIndex, lanes) => {
+			return startIndex === null || endIndex === null ? [] : rangeExtractor({
+				startIndex,
+				endIndex,
+				overscan,
+				count,
+				lanes
+			});
+		}, {
+			key: false,
+			debug: () => this.options.debug
+		});
+		this.indexFromElement = (node) => {
+			const attributeName = this.options.indexAttribute;
+			const indexStr = node.getAttribute(attributeName);
+			if (!indexStr) {
+				console.warn(`Missing attribute name '${attributeName}={index}' on measured element.`);
+				return -1;
+			}
+			return parseInt(indexStr, 10);
+		};
+		this.shouldMeasureDuringScroll = (index) => {
+			var _a;
+			if (!isSmoothScroll(this.scrollState)) return true;
+			const scrollIndex = this.scrollState.index ?? ((_a = this.getVirtualItemForOffset(this.scrollState.lastTargetOffset)) == null ? void 0 : _a.index);
+			if (scrollIndex !== void 0 && this.range) {
+				const bufferSize = Math.max(this.options.overscan, Math.ceil((this.range.endIndex - this.range.startIndex) / 2));
+				const minIndex = Math.max(0, scrollIndex - bufferSize);
+				const maxIndex = Math.min(this.options.count - 1, scrollIndex + bufferSize);
+				return index >= minIndex && index <= maxIndex;
+			}
+			return true;
+		};
+		this.measureElement = (node) => {
+			if (!node) {
+				this.elementsCache.forEach((cached, key2) => {
+					if (!cached.isConnected) {
+						this.observer.unobserve(cached);
+						this.elementsCache.delete(key2);
+					}
+				});
+				return;
+			}
+			const index = this.indexFromElement(node);
+			if (!this.isIndexInRange(index)) return;
+			const key = this.options.getItemKey(index);
+			const prevNode = this.elementsCache.get(key);
+			if (prevNode !== node) {
+				if (prevNode) this.observer.unobserve(prevNode);
+				this.observer.observe(node);
+				this.elementsCache.set(key, node);
+			}
+			if (node.isConnected && (!this.isScrolling || this.scrollState) && this.shouldMeasureDuringScroll(index)) this.resizeItem(index, this.options.measureElement(node, void 0, this));
+		};
+		this.resizeItem = (index, size) => {
+			var _a, _b, _c;
+			if (!this.isIndexInRange(index)) return;
+			if ((_a = this._resizeBatch) == null ? void 0 : _a.sync) this.getMeasurements();
+			let cachedSize;
+			let itemStart;
+			let key;
+			const flat = (_b = this._singleLaneMeasurements) == null ? void 0 : _b.flat;
+			if (this.options.lanes === 1 && flat != null) {
+				key = this.options.getItemKey(index);
+				itemStart = flat[index * 2];
+				cachedSize = flat[index * 2 + 1];
+			} else {
+				const item = this.measurementsCache[index];
+				if (!item) return;
+				key = item.key;
+				itemStart = item.start;
+				cachedSize = item.size;
+			}
+			const itemSize = this.itemSizeCache.get(key) ?? cachedSize;
+			const delta = size - itemSize;
+			if (delta !== 0) {
+				const wasAtEnd = this.options.anchorTo === "end" && !isSmoothScroll(this.scrollState) && this.getVirtualDistanceFromEnd() <= this.options.scrollEndThreshold;
+				const prevTotalSize = wasAtEnd ? this._getLayoutTotalSize() : 0;
+				const scrollOffset = this.getScrollOffset();
+				const defaultShouldAdjust = !this.itemSizeCache.has(key) ? itemStart < scrollOffset : itemStart + itemSize <= scrollOffset && this.scrollDirection !== "backward";
+				const shouldAdjustScroll = !isSmoothScroll(this.scrollState) && (this.shouldAdjustScrollPositionOnItemSizeChange !== void 0 ? this.shouldAdjustScrollPositionOnItemSizeChange(this.measurementsCache[index] ?? {
+					index,
+					key,
+					start: itemStart,
+					size: cachedSize,
+					end: itemStart + cachedSize,
+					lane: 0
+				}, delta, this) : defaultShouldAdjust);
+				if (this.pendingMin === null || index < this.pendingMin) this.pendingMin = index;
+				this.itemSizeCache.set(key, size);
+				this.itemSizeCacheVersion++;
+				let adjustedSync = false;
+				if (!this._awaitingCommandReadBack()) {
+					if (wasAtEnd) adjustedSync = this.applyScrollAdjustment(this._getLayoutTotalSize() - prevTotalSize);
+					else if (shouldAdjustScroll) adjustedSync = this.applyScrollAdjustment(delta);
+				}
+				if (this._resizeBatch) {
+					this._resizeBatch.notify = true;
+					(_c = this._resizeBatch).sync || (_c.sync = adjustedSync);
+					return;
+				}
+				this.notify(adjustedSync);
+				this._noteClampMax();
+				this._flushHoldIfReady(true);
+				this._retryClampedAdjustment();
+			}
+		};
+		this.getVirtualItems = memo(() => [
+			this.getVirtualIndexes(),
+			this.getMeasurements(),
+			this._holdOffset
+		], (indexes, measurements, hold) => {
+			const virtualItems = [];
+			for (let k = 0, len = indexes.length; k < len; k++) {
+				const measurement = measurements[indexes[k]];
+				virtualItems.push(hold === 0 ? measurement : {
+					...measurement,
+					start: measurement.start - hold,
+					end: measurement.end - hold
+				});
+			}
+			return virtualItems;
+		}, {
+			key: false,
+			debug: () => this.options.debug
+		});
+		this.getVirtualItemForOffset = (offset) => {
+			var _a;
+			const measurements = this.getMeasurements();
+			if (measurements.length === 0) return;
+			const flat = (_a = this._singleLaneMeasurements) == null ? void 0 : _a.flat;
+			const useFlat = this.options.lanes === 1 && flat != null;
+			return notUndefined(measurements[findNearestBinarySearch(0, measurements.length - 1, useFlat ? (i) => flat[i * 2] : (i) => notUndefined(measurements[i]).start, offset)]);
+		};
+		this._noteClampMax = () => {
+			if (!this._awaitingCommandReadBack()) return;
+			const elementMax = this._elementMaxScrollOffset();
+			if (elementMax === null) return;
+			const write = this.pendingWrite;
+			const max = Math.max(elementMax, 0) + this._holdOffset;
+			if (max >= write.target) return;
+			const lowMaxes = write.lowMaxes ?? (write.lowMaxes = []);
+			if (lowMaxes[lowMaxes.length - 1] !== max) lowMaxes.push(max);
+		};
+		this.getMaxScrollOffset = () => (this._elementMaxScrollOffset() ?? 0) + this._holdOffset;
+		this._toLayoutOffset = (elementOffset) => {
+			var _a;
+			let offset = elementOffset + this._holdOffset;
+			if (((_a = this.pendingScrollAnchor) == null ? void 0 : _a.kind) === "anchor") offset += this.pendingScrollAnchor.delta;
+			return offset;
+		};
+		this._elementMaxScrollOffset = () => {
+			const el = this.scrollElement;
+			if (el === null) return null;
+			if ("scrollHeight" in el) return this.options.horizontal ? el.scrollWidth - el.clientWidth : el.scrollHeight - el.clientHeight;
+			if ("document" in el) {
+				const doc = el.document.documentElement;
+				return this.options.horizontal ? doc.scrollWidth - el.innerWidth : doc.scrollHeight - el.innerHeight;
+			}
+			return null;
+		};
+		this._momentumStop = null;
+		this._stopMomentum = (done) => {
+			const el = this.scrollElement;
+			const win = this.targetWindow;
+			if (el === null || win === null) return;
+			const scroller = "document" in el ? el.document.scrollingElement : el;
+			if (!(scroller == null ? void 0 : scroller.style)) return;
+			if (this._momentumStop) {
+				this._momentumStop.done = done;
+				return;
+			}
+			const { style } = scroller;
+			const property = this.options.horizontal ? "overflow-x" : "overflow-y";
+			const value = style.getPropertyValue(property);
+			const priority = style.getPropertyPriority(property);
+			const crossSize = () => this.options.horizontal ? scroller.clientHeight : scroller.clientWidth;
+			const crossSizeBefore = crossSize();
+			style.setProperty(property, "hidden", "important");
+			if (crossSize() !== crossSizeBefore) {
+				style.setProperty(property, value, priority);
+				return;
+			}
+			const stop = {
+				restore: () => {
+					if (style.getPropertyValue(property) !== "hidden" || style.getPropertyPriority(property) !== "important") return false;
+					style.setProperty(property, value, priority);
+					return true;
+				},
+				done
+			};
+			this._momentumStop = stop;
+			win.requestAnimationFrame(() => win.requestAnimationFrame(() => {
+				if (this._momentumStop !== stop) return;
+				this._momentumStop = null;
+				if (stop.restore()) stop.done();
+			}));
+		};
+		this._clampedBy = (target) => {
+			const elementMax = this._elementMaxScrollOffset();
+			if (elementMax === null) return null;
+			const maxAtWrite = elementMax + this._holdOffset;
+			return target > maxAtWrite + .5 ? {
+				target,
+				maxAtWrite
+			} : null;
+		};
+		this.getVirtualDistanceFromEnd = () => {
+			return Math.max(this._getLayoutTotalSize() + this.options.scrollMargin - this.getSize() - this.getScrollOffset(), 0);
+		};
+		this.getDistanceFromEnd = () => {
+			return Math.max(this.getMaxScrollOffset() - this.getScrollOffset(), 0);
+		};
+		this.isAtEnd = (threshold = this.options.scrollEndThreshold) => {
+			return this.getDistanceFromEnd() <= threshold;
+		};
+		this.getOffsetForAlignment = (toOffset, align, itemSize = 0) => {
+			if (!this.scrollElement) return 0;
+			const size = this.getSize();
+			const scrollOffset = this.getScrollOffset();
+			if (align === "auto") align = toOffset >= scrollOffset + size ? "end" : "start";
+			if (align === "center") toOffset += (itemSize - size) / 2;
+			else if (align === "end") toOffset -= size;
+			const maxOffset = this.getMaxScrollOffset();
+			return Math.max(Math.min(maxOffset, toOffset), 0);
+		};
+		this.getOffsetForIndex = (index, align = "auto") => {
+			index = Math.max(0, Math.min(index, this.options.count - 1));
+			const size = this.getSize();
+			const scrollOffset = this.getScrollOffset();
+			const item = this.getMeasurements()[index];
+			if (!item) return;
+			if (align === "auto") {
+				if (item.end >= scrollOffset + size - this.options.scrollPaddingEnd) align = "end";
+				else if (item.start <= scrollOffset + this.options.scrollPaddingStart) align = "start";
+				else return [scrollOffset, align];
+			}
+			if (align === "end" && index === this.options.count - 1) {
+				const maxOffset = this.getMaxScrollOffset();
+				const toOffset2 = maxOffset - this.options.paddingEnd + this.options.scrollPaddingEnd;
+				return [Math.max(Math.min(toOffset2, maxOffset), 0), align];
+			}
+			const toOffset = align === "end" ? item.end + this.options.scrollPaddingEnd : item.start - this.options.scrollPaddingStart;
+			return [this.getOffsetForAlignment(toOffset, align, item.size), align];
+		};
+		this.scrollToOffset = (toOffset, { align = "start", behavior = "auto" } = {}) => {
+			this._startScroll({
+				index: null,
+				align
+			}, this.getOffsetForAlignment(toOffset, align), behavior, "absolute");
+		};
+		this.scrollToIndex = (index, { align: initialAlign = "auto", behavior = "auto" } = {}) => {
+			index = Math.max(0, Math.min(index, this.options.count - 1));
+			const offsetInfo = this.getOffsetForIndex(index, initialAlign);
+			if (!offsetInfo) return;
+			const [offset, align] = offsetInfo;
+			this._startScroll({
+				index,
+				align
+			}, offset, behavior, "absolute");
+		};
+		this.scrollBy = (delta, { behavior = "auto" } = {}) => {
+			const offset = this.getOffsetForAlignment((this.getCommandWrittenOffset() ?? this.getScrollOffset()) + delta, "start");
+			this._startScroll({
+				index: null,
+				align: "start"
+			}, offset, behavior, "relative");
+		};
+		this.scrollToEnd = ({ behavior = "auto" } = {}) => {
+			if (this.options.count > 0) {
+				this._startScroll({
+					index: this.options.count - 1,
+					align: "end",
+					toEnd: true
+				}, Math.max(this.getMaxScrollOffset(), 0), behavior, "absolute");
+				return;
+			}
+			this.scrollToOffset(Math.max(this.getTotalSize() - this.getSize(), 0), { behavior });
+		};
+		this.cancelScroll = () => {
+			if (this.rafId != null && this.targetWindow) {
+				this.targetWindow.cancelAnimationFrame(this.rafId);
+				this.rafId = null;
+			}
+			this.scrollState = null;
+		};
+		this.getTotalSize = () => Math.max(this._getLayoutTotalSize() - this._holdOffset, 0);
+		this._getLayoutTotalSize = () => {
+			var _a, _b;
+			const measurements = this.getMeasurements();
+			let end;
+			if (measurements.length === 0) end = this.options.paddingStart;
+			else if (this.options.lanes === 1) {
+				const lastIdx = measurements.length - 1;
+				const flat = (_a = this._singleLaneMeasurements) == null ? void 0 : _a.flat;
+				if (flat != null) end = flat[lastIdx * 2] + flat[lastIdx * 2 + 1];
+				else end = ((_b = measurements[lastIdx]) == null ? void 0 : _b.end) ?? 0;
+			} else {
+				const endByLane = Array(this.options.lanes).fill(null);
+				let endIndex = measurements.length - 1;
+				while (endIndex >= 0 && endByLane.some((val) => val === null)) {
+					const item = measurements[endIndex];
+					if (endByLane[item.lane] === null) endByLane[item.lane] = item.end;
+					endIndex--;
+				}
+				end = Math.max(...endByLane.filter((val) => val !== null));
+			}
+			return Math.max(end - this.options.scrollMargin + this.options.paddingEnd, 0);
+		};
+		this.takeSnapshot = () => {
+			const snapshot = [];
+			if (this.itemSizeCache.size === 0) return snapshot;
+			const m = this.getMeasurements();
+			for (const item of m) if (item && this.itemSizeCache.has(item.key)) snapshot.push({
+				index: item.index,
+				key: item.key,
+				start: item.start,
+				size: item.size,
+				end: item.end,
+				lane: item.lane
+			});
+			return snapshot;
+		};
+		this._scrollToOffset = (offset, { adjustments, behavior } = {}) => {
+			const write = {
+				target: offset + (adjustments ?? 0),
+				smooth: behavior === "smooth"
+			};
+			this.pendingWrite = write;
+			this.options.scrollToFn(offset - this._holdOffset, {
+				behavior,
+				adjustments
+			}, this);
+			return write;
+		};
+		this.getCommandWrittenOffset = () => this.scrollState !== null && this.pendingWrite !== null && !this.pendingWrite.smooth ? this.pendingWrite.target : null;
+		this._awaitingCommandReadBack = () => {
+			const writtenOffset = this.getCommandWrittenOffset();
+			return !(isIOSWebKit() && this._iosGesture.dragging()) && writtenOffset !== null && !approxEqual(writtenOffset, this.getScrollOffset());
+		};
+		this._followOffsetTarget = (delta) => {
+			if (this.scrollState !== null && this.scrollState.index == null) this.scrollState.lastTargetOffset += delta;
+		};
+		this.measure = () => {
+			this.pendingMin = null;
+			this.itemSizeCache.clear();
+			this.laneAssignments.clear();
+			this.itemSizeCacheVersion++;
+			this.notify(false);
+		};
+		this.setOptions(opts);
+	}
+	/**
+	* @deprecated Always 0: a scroll correction is folded into `scrollOffset`
+	* at once, so there is never an outstanding adjustment to add to it. Read
+	* `scrollOffset` alone.
+	*/
+	get scrollAdjustments() {
+		return 0;
+	}
+	applyScrollAdjustment(delta, behavior) {
+		if (delta === 0) return false;
+		this._followOffsetTarget(delta);
+		if (!this._canWriteScroll()) {
+			this._holdOffset += delta;
+			if (this.scrollOffset !== null) this.scrollOffset += delta;
+			return true;
+		} else {
+			const offset = this.getScrollOffset();
+			this._clampedAdjustment = this._clampedBy(offset + delta);
+			const write = this._scrollToOffset(offset, {
+				adjustments: delta,
+				behavior
+			});
+			if (this.scrollOffset !== null) {
+				if (this.pendingWrite === write) this.scrollOffset += delta;
+				if (this.scrollOffset < 0) this.scrollOffset = 0;
+			}
+			return true;
+		}
+	}
+	scheduleScrollReconcile() {
+		if (!this.targetWindow) {
+			this.scrollState = null;
+			return;
+		}
+		if (this.rafId != null) return;
+		this.rafId = this.targetWindow.requestAnimationFrame(() => {
+			this.rafId = null;
+			this.reconcileScroll();
+		});
+	}
+	getScrollStateTarget(state) {
+		const offsetInfo = state.toEnd ? [Math.max(this.getMaxScrollOffset(), 0)] : state.index != null ? this.getOffsetForIndex(state.index, state.align) : void 0;
+		return offsetInfo ? offsetInfo[0] : state.lastTargetOffset;
+	}
+	reconcileScroll() {
+		if (!this.scrollState) return;
+		if (!this.scrollElement) return;
+		if (this.now() - this.scrollState.startedAt > 5e3) {
+			this.scrollState = null;
+			return;
+		}
+		if (this.scrollState.phase === "queued") {
+			this.scheduleScrollReconcile();
+			return;
+		}
+		this.getMeasurements();
+		const targetOffset = this.getScrollStateTarget(this.scrollState);
+		const STABLE_FRAMES = this.scrollState.index == null ? 1 : this.options.useAnimationFrameWithResizeObserver ? 3 : 2;
+		const targetChanged = targetOffset !== this.scrollState.lastTargetOffset;
+		if (!targetChanged && approxEqual(targetOffset, this.getScrollOffset())) {
+			if (this.scrollState.phase === "smooth") this.scrollState.phase = "smoothLanded";
+			else if (this.scrollState.phase === "smoothFinishing") this.scrollState.phase = "instant";
+			this.scrollState.stableFrames++;
+			if (this.scrollState.stableFrames >= STABLE_FRAMES) {
+				if (this.getScrollOffset() !== targetOffset) this._scrollToOffset(targetOffset, { behavior: "auto" });
+				this.scrollState = null;
+				return;
+			}
+		} else {
+			this.scrollState.stableFrames = 0;
+			if (targetChanged) {
+				const viewport = this.getSize() || 600;
+				const distance = Math.abs(targetOffset - this.getScrollOffset());
+				const keepSmooth = isSmoothScroll(this.scrollState) && distance > viewport;
+				this.scrollState.lastTargetOffset = targetOffset;
+				if (keepSmooth) this.scrollState.phase = "smooth";
+				else if (this.scrollState.phase === "smooth") this.scrollState.phase = "smoothFinishing";
+				else if (this.scrollState.phase === "smoothLanded") this.scrollState.phase = "instant";
+				this._scrollToOffset(targetOffset, { behavior: keepSmooth ? "smooth" : "auto" });
+			}
+		}
+		this.scheduleScrollReconcile();
+	}
+	_startScroll(target, offset, behavior, kind) {
+		this.pendingScrollAnchor = null;
+		this._clampedAdjustment = null;
+		const tail = this._iosGesture.tail();
+		if (kind === "absolute" && tail !== null) {
+			if (tail === "fling" && momentumOverridesWrites()) {
+				this._stopMomentum(() => {
+					const state = this.scrollState;
+					if ((state == null ? void 0 : state.phase) !== "queued" || this._iosGesture.tail() !== "fling" || this._reportedOverscroll) return;
+					this._iosGesture.end();
+					this._flushHoldIfReady(true);
+					this._writeAwaitingCommand();
+				});
+				this.scrollState = {
+					...target,
+					startedAt: this.now(),
+					lastTargetOffset: offset,
+					stableFrames: 0,
+					phase: "queued",
+					behavior,
+					samples: []
+				};
+				this.scheduleScrollReconcile();
+				return;
+			}
+			this._iosGesture.end();
+		}
+		this.scrollState = {
+			...target,
+			startedAt: this.now(),
+			lastTargetOffset: offset,
+			stableFrames: 0,
+			behavior,
+			phase: initialScrollPhase(behavior, target.index != null && approxEqual(offset, this.getScrollOffset()))
+		};
+		this._scrollToOffset(offset, { behavior });
+		this.scheduleScrollReconcile();
+	}
+};
+var findNearestBinarySearch = (low, high, getCurrentValue, value) => {
+	while (low <= high) {
+		const middle = (low + high) / 2 | 0;
+		const currentValue = getCurrentValue(middle);
+		if (currentValue < value) low = middle + 1;
+		else if (currentValue > value) high = middle - 1;
+		else return middle;
+	}
+	if (low > 0) return low - 1;
+	else return 0;
+};
+function findNearestBinarySearchFlat(flat, high, value) {
+	let low = 0;
+	while (low <= high) {
+		const middle = (low + high) / 2 | 0;
+		const currentValue = flat[middle * 2];
+		if (currentValue < value) low = middle + 1;
+		else if (currentValue > value) high = middle - 1;
+		else return middle;
+	}
+	return low > 0 ? low - 1 : 0;
+}
+function calculateRangeImpl(measurements, outerSize, scrollOffset, lanes, flat) {
+	const lastIndex = measurements.length - 1;
+	if (measurements.length <= lanes) return {
+		startIndex: 0,
+		endIndex: lastIndex
+	};
+	if (lanes === 1 && flat !== null) {
+		const startIndex2 = findNearestBinarySearchFlat(flat, lastIndex, scrollOffset);
+		let endIndex2 = startIndex2;
+		const limit = scrollOffset + outerSize;
+		while (endIndex2 < lastIndex && flat[endIndex2 * 2] + flat[endIndex2 * 2 + 1] < limit) endIndex2++;
+		return {
+			startIndex: startIndex2,
+			endIndex: endIndex2
+		};
+	}
+	const getStart = (index) => measurements[index].start;
+	let startIndex = findNearestBinarySearch(0, lastIndex, getStart, scrollOffset);
+	let endIndex = startIndex;
+	if (lanes === 1) while (endIndex < lastIndex && measurements[endIndex].end < scrollOffset + outerSize) endIndex++;
+	else if (lanes > 1) {
+		const endPerLane = Array(lanes).fill(0);
+		while (endIndex < lastIndex && endPerLane.some((pos) => pos < scrollOffset + outerSize)) {
+			const item = measurements[endIndex];
+			endPerLane[item.lane] = item.end;
+			endIndex++;
+		}
+		const startPerLane = Array(lanes).fill(scrollOffset + outerSize);
+		while (startIndex >= 0 && startPerLane.some((pos) => pos >= scrollOffset)) {
+			const item = measurements[startIndex];
+			startPerLane[item.lane] = item.start;
+			startIndex--;
+		}
+		startIndex = Math.max(0, startIndex - startIndex % lanes);
+		endIndex = Math.min(lastIndex, endIndex + (lanes - 1 - endIndex % lanes));
+	}
+	return {
+		startIndex,
+		endIndex
+	};
+}
+// src/sections/table/virtual.ts
+/** The rows to draw of `count` rows of `size` px in a scrolling element; all of them when `on` is false. */
+function useRows(count, size, on, scroller) {
+	const [, redraw] = _$1((n) => n + 1, 0);
+	const engine = w$2(() => new Virtualizer({
+		count,
+		estimateSize: () => size,
+		overscan: 12,
+		getScrollElement: () => scroller.current,
+		observeElementRect,
+		observeElementOffset,
+		scrollToFn: elementScroll,
+		onChange: () => redraw(0),
+		initialRect: {
+			width: 800,
+			height: 720
+		}
+	}), []);
+	engine.setOptions({
+		...engine.options,
+		count,
+		estimateSize: () => size,
+		enabled: on
+	});
+	F$1(() => engine._didMount(), []);
+	F$1(() => engine._willUpdate());
+	if (!on) return {
+		items: Array.from({ length: count }, (_, index) => ({ index })),
+		before: 0,
+		after: 0,
+		scrollTo: (index) => scroller.current?.querySelector(`[data-at="${index}"]`)?.scrollIntoView({ block: "nearest" })
+	};
+	const items = engine.getVirtualItems();
+	const first = items[0]?.start ?? 0;
+	const end = items.at(-1)?.end ?? 0;
+	return {
+		items,
+		before: first,
+		after: Math.max(0, engine.getTotalSize() - end),
+		scrollTo: (index) => engine.scrollToIndex(index, { align: "auto" })
+	};
+}
+// src/sections/table/table.tsx
+var ROW = 30;
+var SCROLL_FROM = 60;
+/** The filter text of a table: the page's `find` belongs to its first table. */
+var findOf = (s, main) => main ? view.value.find : tableOf(s.id).find;
+function setFind(s, main, text) {
+	if (main) change({ find: text }, "replace");
+	else changeTable(s.id, { find: text }, "replace");
+}
+var shownColumns = (s) => {
+	const state = tableOf(s.id);
+	const all = laid(s);
+	return s.columns.filter((c, i) => i === 0 || isShown(c, state, narrow.value)).map((c) => all.get(c.name));
+};
+var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main));
+/** `32 of 74`, or the plain count. */
+function countText(shown) {
+	return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
+}
+function TableView({ s, main, shown }) {
+	const state = tableOf(s.id);
+	const columns = shownColumns(s);
+	const scroller = T(null);
+	const [cursor, setCursor] = d$2(-1);
+	const [copied, setCopied] = d$2(false);
+	const chosenElsewhere = T(false);
+	const tree = !!s.tree;
+	const windowed = shown.rows.length > SCROLL_FROM;
+	const rows = useRows(shown.rows.length, ROW, windowed, scroller);
+	const sort = sortOf(s, state);
+	const at = Math.min(cursor, shown.rows.length - 1);
+	const selected = w$2(() => state.row ? shown.rows.findIndex((r) => r.key === state.row) : -1, [shown, state.row]);
+	A$1(() => {
+		if (!state.row || chosenElsewhere.current) {
+			chosenElsewhere.current = false;
+			return;
+		}
+		if (selected >= 0) rows.scrollTo(selected);
+		else {
+			const path = pathTo(s, state.row);
+			if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
+		}
+	}, [state.row, selected >= 0]);
+	F$1(() => {
+		if (windowed && at >= 0) rows.scrollTo(at);
+		else if (at >= 0) rows.scrollTo(at);
+	}, [at]);
+	const select = (row) => {
+		chosenElsewhere.current = true;
+		changeTable(s.id, { row: row.key === state.row ? "" : row.key }, "quiet");
+	};
+	const toggle = (row, open = !row.open) => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
+	const order = (column) => {
+		const descending = sort?.column === column ? !sort.descending : laid(s).get(column).numeric;
+		const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
+		changeTable(s.id, { sort: natural ? null : {
+			column,
+			descending
+		} }, "quiet");
+	};
+	const keys = (event) => {
+		if (event.ctrlKey || event.metaKey || event.altKey) return;
+		const row = shown.rows[at];
+		const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 600) / ROW) - 2);
+		const move = {
+			ArrowDown: at + 1,
+			ArrowUp: at - 1,
+			Home: 0,
+			End: shown.rows.length - 1,
+			PageDown: at + page,
+			PageUp: at - page
+		}[event.key];
+		if (move !== void 0) setCursor(Math.max(0, Math.min(shown.rows.length - 1, move)));
+		else if (event.key === "ArrowRight" && tree && row) {
+			if (row.branch && !row.open) toggle(row, true);
+			else if (row.branch) setCursor(at + 1);
+			else return;
+		} else if (event.key === "ArrowLeft" && tree && row) {
+			if (row.open) toggle(row, false);
+			else {
+				let up = at - 1;
+				while (up >= 0 && shown.rows[up].depth >= row.depth) up--;
+				if (up < 0) return;
+				setCursor(up);
+			}
+		} else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, row.index), true) : {
+			base: "a",
+			ids: []
+		} }, "quiet");
+		else if (event.key === "Enter" && row) {
+			const link = s.row_links?.[String(row.index)];
+			if (link) go(linkView(link), "push");
+			else select(row);
+		} else if (event.key === "Escape" && (state.row || at >= 0)) {
+			setCursor(-1);
+			if (state.row) changeTable(s.id, { row: "" }, "quiet");
+		} else if (event.key === "c" && row) copyText(rowText(s, columns.map((c) => c.column), row.index), "the row").then((ok) => {
+			setCopied(ok);
+			window.setTimeout(() => setCopied(false), 1500);
+		});
+		else return;
+		event.preventDefault();
+		event.stopPropagation();
+	};
+	const least = columns.reduce((sum, c) => sum + c.width, 0);
+	const id = (index) => `${s.id}-row-${index}`;
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
+		class: `table-scroll ${windowed ? "windowed" : ""}`,
+		ref: scroller,
+		tabIndex: 0,
+		role: "region",
+		"aria-label": `${s.title}, rows`,
+		"aria-activedescendant": at >= 0 ? id(at) : void 0,
+		onKeyDown: keys,
+		onFocus: (e) => {
+			if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
+		},
+		children: [/* @__PURE__ */ a("table", {
+			class: "table",
+			role: tree ? "treegrid" : void 0,
+			"aria-rowcount": shown.rows.length + 1,
+			style: { minWidth: `${Math.round(least)}px` },
+			children: [
+				/* @__PURE__ */ a("colgroup", { children: columns.map((c) => /* @__PURE__ */ a("col", { style: { width: `${Math.round(c.width)}px` } })) }),
+				/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: columns.map((c) => /* @__PURE__ */ a("th", {
+					scope: "col",
+					class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
+					"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
+					children: /* @__PURE__ */ a("button", {
+						type: "button",
+						onClick: () => order(c.column.name),
+						"data-tip": c.column.doc || void 0,
+						children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
+							class: "arrow",
+							"aria-hidden": "true",
+							children: sort.descending ? "↓" : "↑"
+						})]
+					})
+				})) }) }),
+				/* @__PURE__ */ a("tbody", { children: [
+					s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
+						class: "total",
+						children: columns.map((c) => /* @__PURE__ */ a("td", {
+							class: cellClass(c),
+							children: /* @__PURE__ */ a(TotalCell, {
+								s,
+								laid: c
+							})
+						}))
+					}),
+					rows.before > 0 && /* @__PURE__ */ a("tr", {
+						"aria-hidden": "true",
+						class: "gap",
+						children: /* @__PURE__ */ a("td", {
+							colSpan: columns.length,
+							style: { height: `${rows.before}px` }
+						})
+					}),
+					rows.items.map(({ index }) => {
+						const row = shown.rows[index];
+						if (!row) return null;
+						return /* @__PURE__ */ a("tr", {
+							id: id(index),
+							"data-at": index,
+							"data-key": row.key,
+							"aria-rowindex": index + 2,
+							class: `${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`,
+							"aria-selected": row.key === state.row,
+							"aria-level": tree ? row.depth + 1 : void 0,
+							"aria-expanded": tree && row.branch ? row.open : void 0,
+							onClick: () => {
+								if (!window.getSelection()?.toString()) {
+									setCursor(index);
+									select(row);
+								}
+							},
+							onDblClick: () => {
+								const link = s.row_links?.[String(row.index)];
+								if (link) go(linkView(link), "push");
+							},
+							children: columns.map((c) => /* @__PURE__ */ a("td", {
+								class: cellClass(c),
+								children: /* @__PURE__ */ a(Cell, {
+									s,
+									laid: c,
+									row,
+									onToggle: toggle
+								})
+							}))
+						}, row.id);
+					}),
+					rows.after > 0 && /* @__PURE__ */ a("tr", {
+						"aria-hidden": "true",
+						class: "gap",
+						children: /* @__PURE__ */ a("td", {
+							colSpan: columns.length,
+							style: { height: `${rows.after}px` }
+						})
+					})
+				] })
+			]
+		}), !shown.rows.length && /* @__PURE__ */ a("p", {
+			class: "section-empty",
+			children: shown.filtered ? /* @__PURE__ */ a($, { children: ["Nothing passes the filters. ", /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "link",
+				onClick: () => {
+					setFind(s, main, "");
+					changeTable(s.id, { keep: {} }, "quiet");
+				},
+				children: "Clear them"
+			})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
+		})]
+	}), (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
+		class: "table-foot",
+		children: [
+			/* @__PURE__ */ a("span", {
+				class: "keys",
+				children: copied ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
+					name: "check",
+					size: 12
+				}), " Copied the row"] }) : tree ? "→ open, ← close, * open all below, C copies the row" : `↑ ↓ move, Enter ${s.row_links ? "opens" : "selects"}, C copies the row`
+			}),
+			s.footer && /* @__PURE__ */ a("span", {
+				class: "definition",
+				children: /* @__PURE__ */ a(Text, { text: s.footer })
+			}),
+			!!s.truncated && /* @__PURE__ */ a("span", {
+				class: "definition",
+				children: [number(s.truncated, 0), " more rows were left out."]
+			})
+		]
+	})] });
+}
+var cellClass = (c) => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
+// src/sections/figure/plotly.ts
+var loading = null;
+function load() {
+	loading ??= new Promise((done, failed) => {
+		const script = document.createElement("script");
+		script.src = "vendor/plotly.min.js";
+		script.onload = () => {
+			const found = window.Plotly;
+			if (found) done(found);
+			else failed(/* @__PURE__ */ new Error("vendor/plotly.min.js is not Plotly"));
+		};
+		script.onerror = () => {
+			loading = null;
+			script.remove();
+			failed(/* @__PURE__ */ new Error("Charts cannot be drawn: vendor/plotly.min.js could not be read. The tables hold the same numbers."));
+		};
+		document.head.append(script);
+	});
+	return loading;
+}
+var CONFIG = {
+	displayModeBar: false,
+	responsive: false,
+	doubleClick: "reset",
+	showTips: false,
+	scrollZoom: false
+};
+/** Draws or redraws; resolves when drawn. */
+async function draw(el, data, layout) {
+	return (await load()).react(el, data, layout, CONFIG);
+}
+async function resize(el) {
+	if (!loading || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
+	await (await load()).Plots.resize(el);
+}
+async function purge(el) {
+	if (loading) (await load()).purge(el);
+}
+/** The figure as a picture, on a ground of `background`. */
+async function picture(data, layout, format, background, width, height) {
+	return (await load()).toImage({
+		data,
+		layout: {
+			...layout,
+			width,
+			height,
+			paper_bgcolor: background
+		}
+	}, {
+		format,
+		width,
+		height,
+		scale: format === "png" ? 2 : 1
+	});
+}
+// src/sections/figure/template.ts
+var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
+var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+var HEX = /#[0-9a-fA-F]{6}\b/g;
+/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
+function recolour(value, themed) {
+	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
+	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolour(v, themed)) : value;
+	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
+	return value;
+}
+/** `over` laid over `base`, objects merged. */
+function merge(base, over) {
+	const out = { ...base };
+	for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k], v) : v;
+	return out;
+}
+/** The key of a table row that a point stands for: its customdata, or the first of it. */
+function pointKey(custom) {
+	const first = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
+	return first === null || first === void 0 || first === "" ? null : String(first);
+}
+function ready(s, look) {
+	const raw = s.figure.layout ?? {};
+	const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
+	for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
+	const axis = {
+		gridcolor: look.token("line"),
+		zeroline: false,
+		linecolor: look.token("line-strong"),
+		ticks: "",
+		automargin: true,
+		tickfont: {
+			size: 11.5,
+			color: look.token("ink-3")
+		},
+		title: {
+			font: {
+				size: 12,
+				color: look.token("ink-3")
+			},
+			standoff: 8
+		}
+	};
+	const layout = merge({
+		font: {
+			family: FONT,
+			size: 12,
+			color: look.token("ink-2")
+		},
+		paper_bgcolor: "rgba(0,0,0,0)",
+		plot_bgcolor: "rgba(0,0,0,0)",
+		margin: {
+			l: 58,
+			r: 14,
+			t: 10,
+			b: 46
+		},
+		showlegend: false,
+		separators: ". ",
+		hovermode: "closest",
+		dragmode: "zoom",
+		autosize: true,
+		bargap: .3,
+		hoverlabel: {
+			bgcolor: look.token("raised"),
+			bordercolor: look.token("line-strong"),
+			font: {
+				family: FONT,
+				color: look.token("ink"),
+				size: 12
+			},
+			align: "left",
+			namelength: 0
+		},
+		...Object.fromEntries(axes.map((k) => [k, axis]))
+	}, recolour(raw, look.themed));
+	layout["height"] = s.height ?? 320;
+	layout["width"] = look.width;
+	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
+	delete layout["template"];
+	const drawn = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed)).map((trace) => look.keep ? filtered(trace, look.keep) : trace);
+	applyZoom(layout, drawn, look.zoom);
+	const ring = look.selected ? selection(drawn, look) : [];
+	return {
+		data: [...drawn, ...ring],
+		layout
+	};
+}
+/** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
+function filtered(trace, keep) {
+	const custom = trace["customdata"];
+	if (!Array.isArray(custom) || ![
+		"scatter",
+		"scattergl",
+		"bar",
+		void 0
+	].includes(trace["type"])) return trace;
+	const gone = custom.map((c) => {
+		const key = pointKey(c);
+		return key !== null && !keep.has(key);
+	});
+	if (!gone.some(Boolean)) return trace;
+	const side = trace["type"] === "bar" && trace["orientation"] === "h" ? "x" : "y";
+	const values = trace[side];
+	return Array.isArray(values) ? {
+		...trace,
+		[side]: values.map((v, i) => gone[i] ? null : v)
+	} : trace;
+}
+/** An accent ring around the selected points of scatter traces; other bars step back. */
+function selection(data, look) {
+	const out = [];
+	for (const trace of data) {
+		const custom = trace["customdata"];
+		if (!Array.isArray(custom)) continue;
+		const hits = custom.flatMap((c, i) => pointKey(c) === look.selected ? [i] : []);
+		if (!hits.length) continue;
+		if (trace["type"] === "bar") {
+			trace["selectedpoints"] = hits;
+			trace["unselected"] = { marker: { opacity: .45 } };
+		} else if (trace["type"] === void 0 || trace["type"] === "scatter" || trace["type"] === "scattergl") {
+			const [x, y] = [trace["x"], trace["y"]];
+			if (!Array.isArray(x) || !Array.isArray(y)) continue;
+			const size = trace["marker"]?.["size"];
+			const of = (i) => Number(Array.isArray(size) ? size[i] : size) || 8;
+			out.push({
+				type: "scatter",
+				mode: "markers",
+				x: hits.map((i) => x[i]),
+				y: hits.map((i) => y[i]),
+				hoverinfo: "skip",
+				showlegend: false,
+				...trace["xaxis"] ? { xaxis: trace["xaxis"] } : {},
+				...trace["yaxis"] ? { yaxis: trace["yaxis"] } : {},
+				marker: {
+					symbol: "circle-open",
+					color: look.token("accent"),
+					size: hits.map((i) => of(i) + 9),
+					line: {
+						width: 2.2,
+						color: look.token("accent")
+					},
+					opacity: 1
+				}
+			});
+		}
+	}
+	return out;
+}
+/** Zoom as text: `x:0.1~20;y2:3~4`, or `l:ID` for the level of an icicle. */
+function zoomText(changes, before) {
+	const now = new Map(before.split(";").filter(Boolean).map((p) => [p.slice(0, p.indexOf(":")), p.slice(p.indexOf(":") + 1)]));
+	for (const [key, value] of Object.entries(changes)) {
+		const range = /^([xy])axis(\d*)\.range\[([01])\]$/.exec(key);
+		const auto = /^([xy])axis(\d*)\.(autorange|showspikes)$/.exec(key);
+		if (range) {
+			const name = range[1] + range[2];
+			const ends = (now.get(name) ?? "~").split("~");
+			ends[Number(range[3])] = typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+			now.set(name, ends.join("~"));
+		} else if (auto && auto[3] === "autorange") now.delete(auto[1] + auto[2]);
+		else if (key === "level") {
+			if (value) now.set("l", String(value));
+			else now.delete("l");
+		}
+	}
+	return [...now].map(([k, v]) => `${k}:${v}`).join(";");
+}
+function applyZoom(layout, data, zoom) {
+	for (const part of zoom.split(";")) {
+		const range = /^([xy])(\d*):(.+)~(.+)$/.exec(part);
+		if (range) {
+			const axis = layout[`${range[1]}axis${range[2]}`];
+			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
+			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = {
+				...axis,
+				range: ends,
+				autorange: false
+			};
+		} else if (part.startsWith("l:")) {
+			for (const trace of data) if ([
+				"icicle",
+				"treemap",
+				"sunburst"
+			].includes(trace["type"])) trace["level"] = part.slice(2);
+		}
+	}
+}
+/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
+function legendOf(s) {
+	if (s.figure.layout?.["showlegend"] !== true) return [];
+	const seen = /* @__PURE__ */ new Map();
+	for (const trace of s.figure.data ?? []) {
+		const name = trace["name"];
+		if (typeof name !== "string" || !name || trace["showlegend"] === false || seen.has(name)) continue;
+		const marker = trace["marker"] ?? {};
+		const line = trace["line"] ?? {};
+		const color = [
+			marker["color"],
+			line["color"],
+			trace["fillcolor"]
+		].find((c) => typeof c === "string");
+		const symbol = typeof marker["symbol"] === "string" ? marker["symbol"] : "";
+		if (color) seen.set(name, {
+			name,
+			color,
+			symbol: symbol.replace(/-open$/, ""),
+			hatched: isPlain(marker["pattern"])
+		});
+	}
+	return [...seen.values()];
+}
+// src/sections/figure/figure.tsx
+function keptKeys(table, main) {
+	if (!table || table.tree) return null;
+	const shown = shownOf(table, main);
+	return shown.filtered ? new Set(shown.rows.map((r) => keyOf(table, r.index))) : null;
+}
+function Figure({ s, table, main }) {
+	const holder = T(null);
+	const plot = T(null);
+	const bound = T(false);
+	const [near, setNear] = d$2(false);
+	const [width, setWidth] = d$2(0);
+	const [failed, setFailed] = d$2("");
+	const [hidden, setHidden] = d$2([]);
+	const isDark = dark.value;
+	const selected = table ? tableOf(table.id).row : "";
+	const zoom = view.value.figures[s.id] ?? "";
+	const keep = keptKeys(table, main);
+	const keepKey = keep ? [...keep].join("") : "";
+	const legend = legendOf(s);
+	A$1(() => {
+		const el = holder.current;
+		const seen = new IntersectionObserver(([entry]) => {
+			if (entry?.isIntersecting) setNear(true);
+		}, { rootMargin: "400px" });
+		const sized = new ResizeObserver(() => setWidth(Math.round(el.clientWidth)));
+		seen.observe(el);
+		sized.observe(el);
+		return () => {
+			seen.disconnect();
+			sized.disconnect();
+			if (plot.current) purge(plot.current);
+		};
+	}, []);
+	A$1(() => {
+		const el = plot.current;
+		if (!near || !el || width < 40) return;
+		let live = true;
+		const timer = window.setTimeout(() => {
+			const { data, layout } = ready(s, {
+				themed,
+				token,
+				width,
+				selected,
+				keep,
+				zoom
+			});
+			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
+			draw(el, shown, layout).then((drawn) => {
+				if (live) listen(drawn);
+			}, (error) => {
+				if (live) setFailed(error.message);
+			});
+		}, 0);
+		const listen = (drawn) => {
+			if (bound.current) return;
+			bound.current = true;
+			drawn.on("plotly_click", (event) => {
+				const key = pointKey(event.points[0]?.customdata);
+				if (key !== null && table) changeTable(table.id, { row: tableOf(table.id).row === key ? "" : key }, "quiet");
+			});
+			drawn.on("plotly_relayout", (changes) => {
+				const before = view.peek().figures[s.id] ?? "";
+				const after = zoomText(changes, before);
+				if (after !== before) changeFigure(s.id, after);
+			});
+			for (const name of [
+				"icicle",
+				"treemap",
+				"sunburst"
+			]) drawn.on(`plotly_${name}click`, (event) => {
+				changeFigure(s.id, zoomText({ level: event.nextLevel ?? "" }, view.peek().figures[s.id] ?? ""));
+			});
+			resize(el);
+		};
+		return () => {
+			live = false;
+			window.clearTimeout(timer);
+		};
+	}, [
+		s,
+		near,
+		width,
+		isDark,
+		selected,
+		keepKey,
+		zoom,
+		hidden
+	]);
+	return /* @__PURE__ */ a($, { children: [legend.length > 0 && /* @__PURE__ */ a("div", {
+		class: "legend row",
+		role: "group",
+		"aria-label": "Series",
+		children: legend.map((item) => /* @__PURE__ */ a("button", {
+			type: "button",
+			class: `legend-item toggle ${hidden.includes(item.name) ? "off" : ""}`,
+			"aria-pressed": !hidden.includes(item.name),
+			onClick: () => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name]),
+			children: [item.symbol ? /* @__PURE__ */ a(Mark, {
+				shape: item.symbol,
+				color: themed(item.color)
+			}) : /* @__PURE__ */ a("span", {
+				class: `swatch ${item.hatched ? "idle" : ""}`,
+				style: item.hatched ? void 0 : { background: themed(item.color) }
+			}), item.name]
+		}))
+	}), /* @__PURE__ */ a("div", {
+		class: "figure",
+		ref: holder,
+		style: { height: `${s.height ?? 320}px` },
+		role: "img",
+		"aria-label": s.summary || s.title,
+		children: [failed ? /* @__PURE__ */ a("p", {
+			class: "section-empty",
+			children: failed
+		}) : /* @__PURE__ */ a("div", {
+			ref: plot,
+			class: "plot",
+			"data-figure": s.id
+		}), zoom && /* @__PURE__ */ a("button", {
+			type: "button",
+			class: "figure-reset text-button",
+			onClick: () => changeFigure(s.id, ""),
+			children: "Whole figure"
+		})]
+	})] });
+}
+/** The figure as a picture file, in the theme it is seen in. */
+async function saveFigure(s, format, title) {
+	const width = 1100;
+	const { data, layout } = ready(s, {
+		themed,
+		token,
+		width,
+		selected: "",
+		keep: null,
+		zoom: view.peek().figures[s.id] ?? ""
+	});
+	const url = await picture(data, {
+		...layout,
+		autosize: false
+	}, format, token("surface"), width, s.height ?? 320);
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = `${title.replace(/[^\w.-]+/g, "_")}.${format}`;
+	a.click();
+}
+// src/sections/timeline.tsx
+function Timeline({ s }) {
+	const [start, end] = s.window_ns ?? [0, 0];
+	return /* @__PURE__ */ a(Facts, { s: {
+		kind: "facts",
+		id: s.id,
+		title: s.title,
+		values: {
+			start,
+			end,
+			length: end - start,
+			source: s.source || null
+		},
+		units: {
+			start: "ns",
+			end: "ns",
+			length: "ns"
+		},
+		labels: {
+			start: "Window begins at",
+			end: "Window ends at",
+			length: "Window length",
+			source: "Read from"
+		}
+	} });
+}
+// src/sections/table/tools.tsx
+var CHIPS = 7;
+/** Chips for the columns a reader filters by; a column of many values is a list to choose from. */
+function Chips({ s, state }) {
+	const groups = (s.filters ?? []).map((name) => s.columns.find((c) => c.name === name)).filter((c) => c !== void 0).map((c) => ({
+		c,
+		values: valueCounts(s, c.name)
+	})).filter((g) => g.values.length > 1 || state.keep[g.c.name]?.length);
+	if (!groups.length) return null;
+	const keep = (column, value) => {
+		const now = state.keep[column] ?? [];
+		const next = now.includes(value) ? now.filter((v) => v !== value) : [...now, value];
+		changeTable(s.id, { keep: {
+			...state.keep,
+			[column]: next
+		} }, "quiet");
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "chips",
+		role: "group",
+		"aria-label": `Filter ${s.title}`,
+		children: groups.map(({ c, values }) => {
+			const on = state.keep[c.name] ?? [];
+			if (values.length <= CHIPS) return values.map(([value, count]) => /* @__PURE__ */ a(Chip, {
+				on: on.includes(value),
+				count,
+				tip: `${c.label}: ${value}`,
+				mark: MARKS[value] ? /* @__PURE__ */ a(Mark, {
+					shape: MARKS[value],
+					color: paint(value)
+				}) : void 0,
+				onToggle: () => keep(c.name, value),
+				children: value
+			}));
+			return /* @__PURE__ */ a(Popover, {
+				label: `Filter by ${c.label}`,
+				class: `chip ${on.length ? "on" : ""}`,
+				button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: [
+					c.label,
+					": ",
+					on.length === 0 ? "any" : on.length === 1 ? on[0] : `${on.length} chosen`
+				] }), /* @__PURE__ */ a(Icon, {
+					name: "down",
+					size: 12
+				})] }),
+				children: () => /* @__PURE__ */ a(List, {
+					label: c.label,
+					value: "",
+					marked: (v) => on.includes(v),
+					onPick: (v) => keep(c.name, v),
+					options: values.map(([value, count]) => ({
+						value,
+						text: value,
+						note: String(count)
+					})),
+					foot: on.length > 0 && /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "option",
+						onClick: () => changeTable(s.id, { keep: {
+							...state.keep,
+							[c.name]: []
+						} }, "quiet"),
+						children: ["Any ", c.label.toLowerCase()]
+					})
+				})
+			});
+		})
+	});
+}
+function FindField({ value, onInput, label }) {
+	return /* @__PURE__ */ a("label", {
+		class: "search find",
+		children: [
+			/* @__PURE__ */ a(Icon, {
+				name: "search",
+				size: 14
+			}),
+			/* @__PURE__ */ a("input", {
+				type: "search",
+				class: "find-input",
+				placeholder: "Filter",
+				"aria-label": label,
+				value,
+				onInput: (e) => onInput(e.currentTarget.value),
+				onKeyDown: (e) => {
+					if (e.key === "Escape") {
+						e.stopPropagation();
+						if (value) onInput("");
+						else e.currentTarget.blur();
+					}
+				}
+			}),
+			!value && /* @__PURE__ */ a("kbd", { children: "/" })
+		]
+	});
+}
+function ColumnChooser({ s, state, narrow }) {
+	return /* @__PURE__ */ a(Popover, {
+		label: "Columns",
+		class: "text-button",
+		align: "right",
+		wide: true,
+		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
+			name: "columns",
+			size: 14
+		}), /* @__PURE__ */ a("span", {
+			class: "word",
+			children: "Columns"
+		})] }),
+		children: () => /* @__PURE__ */ a("div", {
+			class: "column-list",
+			children: [s.columns.map((c, i) => /* @__PURE__ */ a("label", {
+				class: "column-item",
+				children: [/* @__PURE__ */ a("input", {
+					type: "checkbox",
+					checked: isShown(c, state, narrow),
+					disabled: i === 0,
+					onChange: (e) => changeTable(s.id, { columns: {
+						...state.columns,
+						[c.name]: e.currentTarget.checked
+					} }, "quiet")
+				}), /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("span", {
+					class: "column-name",
+					children: c.label
+				}), c.doc && /* @__PURE__ */ a("span", {
+					class: "column-doc",
+					children: c.doc
+				})] })]
+			})), Object.keys(state.columns).length > 0 && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => changeTable(s.id, { columns: {} }, "quiet"),
+				children: "As at first"
+			})]
+		})
+	});
+}
+// src/sections/section.tsx
+var FIND_FROM = 8;
+var Guard = class extends x$1 {
+	state = { error: null };
+	static getDerivedStateFromError(error) {
+		return { error };
+	}
+	render() {
+		return this.state.error ? /* @__PURE__ */ a(Broken, {
+			title: this.props.title,
+			why: this.state.error.message
+		}) : this.props.children;
+	}
+};
+function Broken({ title, why }) {
+	return /* @__PURE__ */ a(Notice, {
+		notice: {
+			level: "error",
+			text: `**${title}** could not be shown: ${why} The rest of the page works.`
+		},
+		children: /* @__PURE__ */ a(Copy, {
+			class: "text-button",
+			what: "the details",
+			text: () => `${title}: ${why}`,
+			children: "Copy details"
+		})
+	});
+}
+function SectionCard({ section, report, lead }) {
+	const span = Math.max(2, Math.min(12, section.span ?? 12));
+	const first = report.sections.find((s) => s.kind === "table");
+	const headline = section.weight === "headline" || section.kind === "facts" && section.style === "equation";
+	const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
+	const titled = section.title && !(section.kind === "facts" && headline);
+	return /* @__PURE__ */ a("section", {
+		class: `card span-${span} ${kind} ${headline ? "is-headline" : ""}`,
+		id: `s-${section.id}`,
+		"data-section": section.id,
+		"aria-label": section.title || void 0,
+		children: /* @__PURE__ */ a(Guard, {
+			title: section.title,
+			children: [titled && /* @__PURE__ */ a(Heading, {
+				section,
+				main: section === first
+			}), section.error ? /* @__PURE__ */ a(Broken, {
+				title: section.title,
+				why: section.error
+			}) : /* @__PURE__ */ a(Body, {
+				section,
+				report,
+				lead,
+				main: section === first
+			})]
+		})
+	});
+}
+function Body({ section, report, lead, main }) {
+	switch (section.kind) {
+		case "facts": return /* @__PURE__ */ a(Facts, {
+			s: section,
+			lead
+		});
+		case "findings": return /* @__PURE__ */ a(Findings, { s: section });
+		case "timeline": return /* @__PURE__ */ a(Timeline, { s: section });
+		case "table": return /* @__PURE__ */ a(TableView, {
+			s: section,
+			main,
+			shown: shownOf(section, main)
+		});
+		case "figure": {
+			const table = report.sections.find((s) => s.kind === "table" && s.id === section.table) ?? null;
+			return /* @__PURE__ */ a(Figure, {
+				s: section,
+				table,
+				main: table === report.sections.find((s) => s.kind === "table")
+			});
+		}
+	}
+}
+function Heading({ section, main }) {
+	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : section.subtitle;
+	return /* @__PURE__ */ a("div", {
+		class: "card-head",
+		children: [/* @__PURE__ */ a("div", {
+			class: "card-title",
+			children: [
+				section.kind === "facts" && /* @__PURE__ */ a(CardMark, { s: section }),
+				/* @__PURE__ */ a("h2", { children: section.title }),
+				section.kind === "table" && /* @__PURE__ */ a("span", {
+					class: "count",
+					children: countText(shownOf(section, main))
+				}),
+				subtitle && /* @__PURE__ */ a("span", {
+					class: "subtitle",
+					children: /* @__PURE__ */ a(Text, { text: subtitle })
+				})
+			]
+		}), /* @__PURE__ */ a("div", {
+			class: "card-tools",
+			children: [
+				section.kind === "table" && /* @__PURE__ */ a(TableTools, {
+					s: section,
+					main
+				}),
+				section.kind === "figure" && /* @__PURE__ */ a(FigureTools, { s: section }),
+				section.links?.map((link) => /* @__PURE__ */ a(ReportLink, { link }))
+			]
+		})]
+	});
+}
+function TableTools({ s, main }) {
+	const state = tableOf(s.id);
+	const find = findOf(s, main);
+	const count = shownOf(s, main).of;
+	return /* @__PURE__ */ a($, { children: [
+		/* @__PURE__ */ a(Chips, {
+			s,
+			state
+		}),
+		(count >= FIND_FROM || find) && /* @__PURE__ */ a(FindField, {
+			value: find,
+			label: `Filter ${s.title}`,
+			onInput: (text) => setFind(s, main, text)
+		}),
+		state.sort && /* @__PURE__ */ a("button", {
+			type: "button",
+			class: "text-button",
+			onClick: () => changeTable(s.id, { sort: null }, "quiet"),
+			children: "First order"
+		}),
+		s.columns.length > 3 && /* @__PURE__ */ a(ColumnChooser, {
+			s,
+			state,
+			narrow: narrow.value
+		}),
+		/* @__PURE__ */ a("button", {
+			type: "button",
+			class: "text-button accent",
+			"data-tip": "The shown rows and columns, in base units",
+			onClick: () => saveTable(s, main),
+			children: "CSV"
+		})
+	] });
+}
+/** The shown rows and columns as a file. */
+function saveTable(s, main) {
+	laid(s);
+	download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
+}
+function FigureTools({ s }) {
+	const jump = () => {
+		const card = document.getElementById(`s-${s.table}`);
+		card?.scrollIntoView({
+			block: "start",
+			behavior: "smooth"
+		});
+		card?.querySelector(".table-scroll")?.focus({ preventScroll: true });
+	};
+	return /* @__PURE__ */ a($, { children: [s.table && /* @__PURE__ */ a("button", {
+		type: "button",
+		class: "text-button accent",
+		"data-tip": "The same numbers as a table",
+		onClick: jump,
+		children: "Table"
+	}), /* @__PURE__ */ a(Popover, {
+		label: `Save ${s.title} as a picture`,
+		class: "text-button",
+		align: "right",
+		button: /* @__PURE__ */ a(Icon, {
+			name: "image",
+			size: 14
+		}),
+		children: (close) => /* @__PURE__ */ a("div", {
+			class: "list",
+			children: ["png", "svg"].map((format) => /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => {
+					saveFigure(s, format, s.title);
+					close();
+				},
+				children: format.toUpperCase()
+			}))
+		})
+	})] });
+}
+// src/pages/export.tsx
+function Export() {
+	const r = report.value.value;
+	const ready = r?.available ? r : null;
+	const tables = ready?.sections.filter((s) => s.kind === "table") ?? [];
+	const original = runs.value.value?.features?.original;
+	return /* @__PURE__ */ a(Popover, {
+		label: "Export",
+		class: "button",
+		align: "right",
+		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, { name: "download" }), /* @__PURE__ */ a("span", {
+			class: "word",
+			children: "Export"
+		})] }),
+		children: (close) => /* @__PURE__ */ a("div", {
+			class: "list",
+			children: [
+				tables.map((t, i) => /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "option",
+					onClick: () => {
+						saveTable(t, i === 0);
+						close();
+					},
+					children: [
+						t.title,
+						" as CSV",
+						/* @__PURE__ */ a("span", {
+							class: "note",
+							children: [number(rowCount(t), 0), " rows"]
+						})
+					]
+				})),
+				ready && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "option",
+					onClick: () => {
+						download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json");
+						close();
+					},
+					children: "Whole report as JSON"
+				}),
+				original && where.value ? /* @__PURE__ */ a("a", {
+					class: "option",
+					href: traceAddress(where.value),
+					download: true,
+					children: "Original recording"
+				}) : /* @__PURE__ */ a("div", {
+					class: "none",
+					children: "The original recording is not offered by this server."
+				})
+			]
+		})
+	});
+}
+// src/pages/help.tsx
+var helpOpen = y$1(false);
+/** The letter after `g` for each page. */
+var LETTERS = {
+	o: "overview",
+	t: "timeline",
+	r: "roofline",
+	m: "modules",
+	p: "phases",
+	c: "memcpy",
+	k: "kernels",
+	a: "operators",
+	s: "steps",
+	b: "gpu_breakdown",
+	n: "communication",
+	y: "memory",
+	h: "health",
+	l: "links"
+};
+var KEYS = [
+	["/", "filter the page's table"],
+	["?", "this card"],
+	["[ ]", "previous and next step"],
+	["↑ ↓", "move in a table"],
+	["→ ←", "open and close a branch"],
+	["*", "open all below"],
+	["Enter", "open or select the row"],
+	["c", "copy the row"],
+	["Esc", "go back: close, clear the selection"]
+];
+var GO = "o overview, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, h health";
+var SIGNS = [
+	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
+	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
+	["127.3 % ⚑", "above its limit: shown as it is, never cut"],
+	["—", "not known or not recorded; hover for the reason. Never zero"],
+	["< 0.1", "more than zero, less than can be shown"],
+	["≥ 508 GB", "at least this much"]
+];
+function Help() {
+	const card = T(null);
+	A$1(() => {
+		if (helpOpen.value) card.current?.focus();
+	}, [helpOpen.value]);
+	if (!helpOpen.value) return null;
+	const close = () => {
+		helpOpen.value = false;
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "veil",
+		onClick: (e) => {
+			if (e.target === e.currentTarget) close();
+		},
+		children: /* @__PURE__ */ a("div", {
+			ref: card,
+			class: "dialog",
+			role: "dialog",
+			"aria-modal": "true",
+			"aria-label": "Help and keys",
+			tabIndex: -1,
+			onKeyDown: (e) => {
+				if (e.key === "Escape") {
+					e.stopPropagation();
+					close();
+				}
+			},
+			children: [/* @__PURE__ */ a("div", {
+				class: "dialog-head",
+				children: [/* @__PURE__ */ a("h2", { children: "Help and keys" }), /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "ghost",
+					"aria-label": "Close",
+					onClick: close,
+					children: /* @__PURE__ */ a(Icon, { name: "close" })
+				})]
+			}), /* @__PURE__ */ a("div", {
+				class: "help-grid",
+				children: [/* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h3", { children: "Keys" }), /* @__PURE__ */ a("dl", {
+					class: "keys-list",
+					children: [KEYS.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k.split(" ").map((one) => /* @__PURE__ */ a("kbd", { children: one })) }), /* @__PURE__ */ a("dd", { children: text })] })), /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: /* @__PURE__ */ a("kbd", { children: "g" }) }), /* @__PURE__ */ a("dd", { children: ["then a letter: ", GO] })] })]
+				})] }), /* @__PURE__ */ a("div", { children: [
+					/* @__PURE__ */ a("h3", { children: "How a number shows what is known" }),
+					/* @__PURE__ */ a("dl", {
+						class: "keys-list",
+						children: SIGNS.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", {
+							class: "sign-dt",
+							children: k
+						}), /* @__PURE__ */ a("dd", { children: text })] }))
+					}),
+					/* @__PURE__ */ a("p", {
+						class: "quiet",
+						children: "The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above the limit is what is left to win. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened."
+					}),
+					runs.value.value?.features?.version && /* @__PURE__ */ a("p", {
+						class: "quiet",
+						children: ["tb_sol_plugin ", runs.value.value.features.version]
+					})
+				] })]
+			})]
+		})
+	});
+}
+// src/pages/nav.tsx
+var menuOpen = y$1(false);
+var GROUPS = [
+	"",
+	"Time",
+	"Speed of light",
+	"Run"
+];
+/** The first sentence of a reason, short enough to stand below a title. */
+function shortReason(because) {
+	return ((because ?? "").split(/(?<=[.;])\s/)[0] ?? "").replace(/[.;]$/, "");
+}
+function Nav() {
+	const all = catalogue.value;
+	const foot = all.filter((a) => a.group === "foot");
+	const rail = narrow.value && !slim.value;
+	return /* @__PURE__ */ a($, { children: [slim.value && menuOpen.value && /* @__PURE__ */ a("div", {
+		class: "nav-veil",
+		onClick: () => {
+			menuOpen.value = false;
+		}
+	}), /* @__PURE__ */ a("nav", {
+		class: `nav ${rail ? "rail" : ""} ${slim.value && menuOpen.value ? "open" : ""}`,
+		"aria-label": "Pages",
+		onKeyDown: (e) => {
+			if (e.key === "Escape") menuOpen.value = false;
+		},
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "nav-head",
+				children: [/* @__PURE__ */ a(Logo, {}), /* @__PURE__ */ a("span", {
+					class: "nav-name",
+					children: "Speed of light"
+				})]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "nav-groups",
+				children: GROUPS.map((group) => {
+					const items = all.filter((a) => (a.group ?? "") === group);
+					if (!items.length) return null;
+					return /* @__PURE__ */ a("div", {
+						class: "nav-group",
+						role: "group",
+						"aria-label": group || "Overview",
+						children: [group && /* @__PURE__ */ a("div", {
+							class: "nav-title",
+							children: group
+						}), items.map((a$5) => /* @__PURE__ */ a(Item, {
+							a: a$5,
+							rail
+						}))]
+					});
+				})
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "nav-foot",
+				children: [foot.map((a$6) => /* @__PURE__ */ a(Item, {
+					a: a$6,
+					rail
+				})), /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "nav-item",
+					"data-tip": rail ? "Help and keys" : void 0,
+					"aria-label": "Help and keys",
+					onClick: () => {
+						helpOpen.value = true;
+						menuOpen.value = false;
+					},
+					children: [
+						/* @__PURE__ */ a(Icon, { name: "help" }),
+						/* @__PURE__ */ a("span", {
+							class: "nav-text",
+							children: "Help and keys"
+						}),
+						/* @__PURE__ */ a("kbd", { children: "?" })
+					]
+				})]
+			})
+		]
+	})] });
+}
+function Item({ a: a$7, rail }) {
+	const off = a$7.available === false;
+	const reason = off ? shortReason(a$7.because) : "";
+	const tip = rail ? reason ? `${a$7.title}: ${reason}` : a$7.title : off ? a$7.because : a$7.question;
+	return /* @__PURE__ */ a(To, {
+		view: pageView(a$7.name),
+		class: `nav-item ${page.value === a$7.name ? "on" : ""} ${off ? "off" : ""}`,
+		tip: tip ?? "",
+		label: off ? `${a$7.title}, not available: ${a$7.because ?? ""}` : a$7.title,
+		current: page.value === a$7.name,
+		onGo: () => {
+			menuOpen.value = false;
+		},
+		children: [/* @__PURE__ */ a(Icon, { name: a$7.icon ?? a$7.name }), /* @__PURE__ */ a("span", {
+			class: "nav-text",
+			children: [a$7.title, reason && /* @__PURE__ */ a("span", {
+				class: "nav-reason",
+				children: reason
+			})]
+		})]
+	});
+}
+// src/pages/bar.tsx
+var Pick = ({ label, value, tip, disabled, class: cls, children }) => /* @__PURE__ */ a(Popover, {
+	class: `pick ${cls ?? ""}`,
+	label: `${label}: ${value}`,
+	wide: true,
+	...tip && { tip },
+	...disabled && { disabled },
+	button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+		class: "pick-label",
+		children: label
+	}), /* @__PURE__ */ a("span", {
+		class: "pick-value",
+		children: [/* @__PURE__ */ a("span", {
+			class: "ellipsis",
+			children: value
+		}), /* @__PURE__ */ a(Icon, {
+			name: "down",
+			size: 12
+		})]
+	})] }),
+	children
+});
+function Bar() {
+	const c = chosen.value;
+	const list = runs.value.value;
+	const analyses = pages.value.value;
+	return /* @__PURE__ */ a("header", {
+		class: "bar",
+		children: [
+			slim.value && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "ghost",
+				"aria-label": "Pages",
+				"aria-expanded": menuOpen.value,
+				onClick: () => {
+					menuOpen.value = !menuOpen.value;
+				},
+				children: /* @__PURE__ */ a(Icon, { name: "menu" })
+			}),
+			c && list ? /* @__PURE__ */ a("div", {
+				class: "picks",
+				children: [
+					/* @__PURE__ */ a(Pick, {
+						label: "Run",
+						value: c.run.name || ".",
+						tip: c.span.file ?? "",
+						children: (close) => /* @__PURE__ */ a(List, {
+							label: "Runs",
+							value: c.run.name,
+							options: list.runs.map((r) => ({
+								value: r.name,
+								text: r.name || ".",
+								note: r.workers.length > 1 ? `${r.workers.length} workers` : ""
+							})),
+							onPick: (run) => {
+								go({
+									...view.peek(),
+									run,
+									worker: "",
+									span: "",
+									step: "",
+									tables: {},
+									figures: {}
+								}, "push");
+								close();
+							}
+						})
+					}),
+					!slim.value && /* @__PURE__ */ a(Pick, {
+						label: "Worker",
+						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.length),
+						class: "divided",
+						children: (close) => /* @__PURE__ */ a(List, {
+							label: "Workers",
+							value: c.worker.name,
+							options: c.run.workers.map((w) => ({
+								value: w.name,
+								text: w.name,
+								note: w.rank !== null && w.rank !== void 0 ? `rank ${w.rank}` : ""
+							})),
+							onPick: (worker) => {
+								change({
+									worker,
+									span: "",
+									step: ""
+								}, "push");
+								close();
+							}
+						})
+					}),
+					!slim.value && /* @__PURE__ */ a(Pick, {
+						label: "Span",
+						value: `${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`,
+						children: (close) => /* @__PURE__ */ a(List, {
+							label: "Spans",
+							value: c.span.name,
+							options: c.worker.spans.map((s, i) => ({
+								value: s.name,
+								text: s.label || s.file || s.name || String(i + 1),
+								note: s.size ? human(s.size, "B") : ""
+							})),
+							onPick: (span) => {
+								change({
+									span,
+									step: ""
+								}, "push");
+								close();
+							}
+						})
+					}),
+					/* @__PURE__ */ a(Steps, {
+						steps: analyses?.steps ?? [],
+						loading: !analyses
+					}),
+					!slim.value && /* @__PURE__ */ a(Limits, {})
+				]
+			}) : /* @__PURE__ */ a("div", {
+				class: "picks",
+				children: /* @__PURE__ */ a("div", {
+					class: "pick still",
+					children: [/* @__PURE__ */ a("span", {
+						class: "pick-label",
+						children: "Logdir"
+					}), /* @__PURE__ */ a("span", {
+						class: "pick-value",
+						children: list?.scan.roots?.join(", ") || "…"
+					})]
+				})
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "bar-tools",
+				children: [c ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
+					what: "the link",
+					label: "Copy link",
+					text: here,
+					children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
+						class: "word",
+						children: "Copy link"
+					})]
+				}), !slim.value && /* @__PURE__ */ a(Export, {})] }) : /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "button",
+					onClick: () => void rescan(),
+					children: [/* @__PURE__ */ a(Icon, { name: "again" }), /* @__PURE__ */ a("span", {
+						class: "word",
+						children: "Scan again"
+					})]
+				}), !hosted && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "ghost",
+					"aria-label": dark.value ? "Light theme" : "Dark theme",
+					"data-tip": dark.value ? "Light theme" : "Dark theme",
+					onClick: toggleTheme,
+					children: /* @__PURE__ */ a(Icon, { name: dark.value ? "sun" : "moon" })
+				})]
+			})
+		]
+	});
+}
+function workerLabel(name, rank, count) {
+	const text = rank !== null && rank !== void 0 ? `rank ${rank}` : name;
+	return count > 1 ? `${text} of ${count}` : text;
+}
+/** `550–554 · 5 of 5`, `6 · 1 of 5`. */
+function stepsLabel(steps, text) {
+	if (!steps.length) return "whole recording";
+	const range = parseSteps(text);
+	const inside = range ? steps.filter((s) => s.number >= range.from && s.number <= range.to) : steps;
+	if (!inside.length) return `${text} · none of ${steps.length}`;
+	const [a, b] = [inside[0].number, inside.at(-1).number];
+	return `${a === b ? a : `${a}–${b}`} · ${inside.length} of ${steps.length}`;
+}
+function Steps({ steps, loading }) {
+	const now = view.value.step;
+	const range = parseSteps(now);
+	const pick = (value, shift) => {
+		if (shift && range && value) {
+			const n = Number(value);
+			const [from, to] = [Math.min(range.from, n), Math.max(range.to, n)];
+			change({ step: from === to ? String(from) : `${from}-${to}` }, "push");
+		} else change({ step: value }, "push");
+	};
+	return /* @__PURE__ */ a(Pick, {
+		label: "Steps",
+		value: loading ? "reading" : stepsLabel(steps, now),
+		disabled: loading || !steps.length,
+		class: "divided",
+		tip: steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording",
+		children: (close) => /* @__PURE__ */ a(List, {
+			label: "Steps",
+			value: now,
+			marked: (v) => v === "" ? now === "" : !!range && Number(v) >= range.from && Number(v) <= range.to,
+			options: [{
+				value: "",
+				text: "All steps",
+				note: `${steps.length}`
+			}, ...steps.map((s) => ({
+				value: String(s.number),
+				text: `Step ${s.number}`,
+				note: `${human(s.duration_ns ?? null, "ns")}${s.complete === false ? ", incomplete" : ""}`
+			}))],
+			onPick: (value, { shift }) => {
+				pick(value, shift);
+				if (!shift) close();
+			},
+			foot: /* @__PURE__ */ a("div", {
+				class: "none",
+				children: "Shift and click ends a range."
+			})
+		})
+	});
+}
+function Limits() {
+	const analyses = pages.value.value;
+	const device = analyses?.device;
+	const now = view.value.device;
+	const value = now || (device ? device.name || device.key || "unknown" : "unknown");
+	const unsure = !now && device?.unverified?.length ? device.unverified.join(", ") : "";
+	return /* @__PURE__ */ a(Pick, {
+		label: "Device limits",
+		value: unsure ? `${value} ?` : value,
+		class: "divided",
+		tip: unsure ? `Not verified: ${unsure}` : device?.method ?? "",
+		disabled: !analyses,
+		children: (close) => /* @__PURE__ */ a(List, {
+			label: "Devices",
+			value: now,
+			onPick: (key) => {
+				change({ device: key }, "push");
+				close();
+			},
+			options: [{
+				value: "",
+				text: "As recorded",
+				note: device?.name ?? device?.key ?? "not recognised"
+			}, ...(analyses?.devices ?? []).map((key) => ({
+				value: key,
+				text: key
+			}))]
+		})
+	});
+}
+/** The step before or after the present one; from all steps to the first or last. */
+function stepBy(by) {
+	const steps = pages.peek().value?.steps ?? [];
+	if (!steps.length) return;
+	const range = parseSteps(view.peek().step);
+	const at = range ? steps.findIndex((s) => s.number === range.from) : by > 0 ? -1 : steps.length;
+	const next = steps[Math.max(0, Math.min(steps.length - 1, at + by))];
+	if (next) change({ step: String(next.number) }, "push");
+}
+// src/pages/report.tsx
+var COMMON = /* @__PURE__ */ new Set(["step", "device_limits"]);
+function ReportPage({ r, waiting }) {
+	const lead = r.headline ?? "";
+	const equation = r.sections.find((s) => s.kind === "facts" && s.style === "equation");
+	const fields = (info.value?.fields ?? []).filter((f) => !COMMON.has(f.name));
+	const said = equation?.kind === "facts" && !equation.text;
+	return /* @__PURE__ */ a("div", {
+		class: `page ${waiting ? "waiting" : ""}`,
+		"aria-busy": waiting,
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: `page-head ${equation && !fields.length ? "hidden-head" : ""}`,
+				children: [/* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h1", {
+					class: equation ? "sr" : "",
+					children: r.title
+				}), lead && !said && /* @__PURE__ */ a("p", {
+					class: "headline",
+					children: /* @__PURE__ */ a(Text, { text: lead })
+				})] }), fields.length > 0 && /* @__PURE__ */ a("div", {
+					class: "fields",
+					children: fields.map((f) => /* @__PURE__ */ a(FieldControl, { f }, f.name))
+				})]
+			}),
+			stale.value && /* @__PURE__ */ a(StaleNotice, {}),
+			r.notices?.map((n) => /* @__PURE__ */ a(Notice, { notice: n })),
+			/* @__PURE__ */ a("div", {
+				class: "grid",
+				children: r.sections.map((s) => /* @__PURE__ */ a(SectionCard, {
+					section: s,
+					report: r,
+					lead: said ? lead : ""
+				}, s.id))
+			}),
+			!r.sections.length && /* @__PURE__ */ a("div", {
+				class: "card pad",
+				children: /* @__PURE__ */ a("p", {
+					class: "prose",
+					children: "This report has no sections."
+				})
+			})
+		]
+	});
+}
+var StaleNotice = () => /* @__PURE__ */ a(Notice, {
+	notice: {
+		level: "warn",
+		text: "The file changed since this page was read. It still shows the recording as it was."
+	},
+	children: /* @__PURE__ */ a("button", {
+		type: "button",
+		class: "link",
+		onClick: () => {
+			stamp.value = "";
+			readAgain();
+		},
+		children: "Read again"
+	})
+});
+var words = (text) => {
+	const spaced = text.replace(/_/g, ", ").replace(/, (only|by|of|to|op)\b/g, " $1");
+	return (spaced[0]?.toUpperCase() ?? "") + spaced.slice(1);
+};
+function FieldControl({ f }) {
+	const now = view.value.query[f.name] ?? f.default ?? "";
+	const label = f.label || words(f.name);
+	const set = (value, how = "push") => {
+		const query = {
+			...view.value.query,
+			[f.name]: value
+		};
+		if (value === (f.default ?? "")) delete query[f.name];
+		change({ query }, how);
+	};
+	if (f.type === "flag") {
+		const on = /^(true|1|yes|on)$/i.test(now);
+		return /* @__PURE__ */ a(Chip, {
+			on,
+			tip: f.doc ?? "",
+			onToggle: () => set(on ? "false" : "true"),
+			children: label
+		});
+	}
+	if (f.choices?.length && f.choices.length <= 7) return /* @__PURE__ */ a("div", {
+		class: "field",
+		children: [/* @__PURE__ */ a("span", {
+			class: "field-label",
+			children: label
+		}), /* @__PURE__ */ a(Switch, {
+			label,
+			tip: f.doc ?? "",
+			value: now,
+			onPick: set,
+			choices: f.choices.map((c) => ({
+				value: c,
+				text: c ? words(c) : "Any"
+			}))
+		})]
+	});
+	if (f.choices?.length) return /* @__PURE__ */ a("div", {
+		class: "field",
+		children: [/* @__PURE__ */ a("span", {
+			class: "field-label",
+			children: label
+		}), /* @__PURE__ */ a(Popover, {
+			label,
+			class: "button",
+			tip: f.doc ?? "",
+			button: /* @__PURE__ */ a($, { children: [words(now), /* @__PURE__ */ a(Icon, {
+				name: "down",
+				size: 12
+			})] }),
+			children: (close) => /* @__PURE__ */ a(List, {
+				label,
+				value: now,
+				options: f.choices.map((c) => ({
+					value: c,
+					text: words(c)
+				})),
+				onPick: (v) => {
+					set(v);
+					close();
+				}
+			})
+		})]
+	});
+	return /* @__PURE__ */ a(Typed, {
+		f,
+		label,
+		now,
+		set
+	});
+}
+/** Typed values are asked for when Enter is pressed or the field is left. */
+function Typed({ f, label, now, set }) {
+	const [text, setText] = d$2(null);
+	const done = () => {
+		if (text !== null && text !== now) set(text.trim());
+		setText(null);
+	};
+	return /* @__PURE__ */ a("label", {
+		class: "field",
+		"data-tip": f.doc,
+		children: [/* @__PURE__ */ a("span", {
+			class: "field-label",
+			children: label
+		}), /* @__PURE__ */ a("input", {
+			class: "typed",
+			type: "text",
+			inputMode: f.type === "number" ? "decimal" : "text",
+			value: text ?? now,
+			placeholder: f.default || "any",
+			size: f.type === "number" ? 7 : 14,
+			onInput: (e) => setText(e.currentTarget.value),
+			onBlur: done,
+			onKeyDown: (e) => {
+				if (e.key === "Enter") done();
+				if (e.key === "Escape") setText(null);
+			}
+		})]
+	});
+}
+// src/pages/code.tsx
+var WORDS = /\b(import|with|as|for|in|from|def|return)\b|(#.*$)/gm;
+/** Python with keywords and comments in quiet ink and `mark` in accent. */
+function Snippet({ code, mark }) {
+	const at = mark ? code.indexOf(mark) : -1;
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("pre", {
+		class: "snippet",
+		children: /* @__PURE__ */ a("code", { children: (at < 0 ? [[code, false]] : [
+			[code.slice(0, at), false],
+			[mark, true],
+			[code.slice(at + mark.length), false]
+		]).map(([text, on]) => on ? /* @__PURE__ */ a("span", {
+			class: "mark-code",
+			children: text
+		}) : quieted(text)) })
+	}), /* @__PURE__ */ a("div", {
+		class: "buttons",
+		children: /* @__PURE__ */ a(Copy, {
+			class: "button primary",
+			what: "the snippet",
+			text: () => code,
+			children: "Copy snippet"
+		})
+	})] });
+}
+function quieted(text) {
+	const out = [];
+	let at = 0;
+	for (const m of text.matchAll(WORDS)) {
+		out.push(text.slice(at, m.index), /* @__PURE__ */ a("span", {
+			class: "word-code",
+			children: m[0]
+		}));
+		at = m.index + m[0].length;
+	}
+	out.push(text.slice(at));
+	return out;
+}
+var recordSnippet = (logdir) => {
+	const mark = `tp.tensorboard_trace_handler(${JSON.stringify(logdir)})`;
+	return {
+		mark,
+		code: `import torch.profiler as tp
+
+with tp.profile(
+    schedule=tp.schedule(wait=5, warmup=2, active=3),
+    on_trace_ready=${mark},
+    record_shapes=True, with_stack=True,
+) as prof:
+    for batch in loader:
+        train_step(batch)
+        prof.step()`
+	};
+};
+/** A profiler call with the missing argument where it belongs. */
+function argumentSnippet(argument) {
+	return {
+		mark: argument,
+		code: `with torch.profiler.profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    ${argument},
+    ${[
+			"record_shapes=True",
+			"with_stack=True",
+			"profile_memory=True"
+		].filter((a) => !argument.includes(a.split("=")[0])).slice(0, 1).join(", ")},
+    on_trace_ready=tensorboard_trace_handler(logdir),
+) as prof: ...`
+	};
+}
+// src/pages/states.tsx
+var ms = (value) => human((value ?? 0) * 1e6, "ns");
+var plural = (n, word) => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
+/** Nothing for the first moment, so that quick answers do not flicker. */
+function After({ delay = 150, children }) {
+	const [on, setOn] = d$2(false);
+	A$1(() => {
+		const timer = window.setTimeout(() => setOn(true), delay);
+		return () => window.clearTimeout(timer);
+	}, []);
+	return on ? /* @__PURE__ */ a($, { children }) : null;
+}
+var KINDS = [
+	["*.pt.trace.json, .gz", "PyTorch profiler"],
+	["any .json with traceEvents", "found by content"],
+	["SOL capture files", "from the capture library"],
+	["memory snapshots", "beside a trace"]
+];
+function Empty({ runs }) {
+	const { scan, rejected = [] } = runs;
+	const roots = scan.roots ?? [];
+	const { code, mark } = recordSnippet(roots[0] ?? "runs/my-run");
+	const scanning = scan.state === "scanning";
+	const lines = rejected.map((r) => [
+		r.file,
+		r.size ? human(r.size, "B") : "",
+		r.what ?? "",
+		r.note ?? ""
+	].join("	")).join("\n");
+	return /* @__PURE__ */ a("div", {
+		class: "state",
+		children: [/* @__PURE__ */ a("div", {
+			class: "card split-card",
+			children: [/* @__PURE__ */ a("div", {
+				class: "split-main",
+				children: [
+					/* @__PURE__ */ a("h1", { children: scanning ? "Looking for recordings" : "No recording in this logdir yet" }),
+					/* @__PURE__ */ a("p", {
+						class: "prose",
+						children: scanning ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.` : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`
+					}),
+					scan.stopped && /* @__PURE__ */ a(Notice, { notice: {
+						level: "warn",
+						text: `The scan stopped early: ${scan.stopped}`
+					} }),
+					(scan.errors ?? []).map((e) => /* @__PURE__ */ a(Notice, { notice: {
+						level: "error",
+						text: typeof e === "string" ? e : [e.message, e.hint].filter(Boolean).join(" ")
+					} })),
+					/* @__PURE__ */ a("h2", { children: "Record a few steps" }),
+					/* @__PURE__ */ a(Snippet, {
+						code,
+						mark
+					})
+				]
+			}), /* @__PURE__ */ a("div", {
+				class: "split-side",
+				children: [
+					/* @__PURE__ */ a("h2", { children: "What counts as a recording" }),
+					/* @__PURE__ */ a("ul", {
+						class: "side-list",
+						children: KINDS.map(([what, note]) => /* @__PURE__ */ a("li", { children: [
+							/* @__PURE__ */ a(Icon, { name: "file" }),
+							/* @__PURE__ */ a("span", { children: what }),
+							/* @__PURE__ */ a("span", {
+								class: "note",
+								children: note
+							})
+						] }))
+					}),
+					/* @__PURE__ */ a("h2", { children: "Where it looked" }),
+					/* @__PURE__ */ a("ul", {
+						class: "side-list",
+						children: roots.map((root) => /* @__PURE__ */ a("li", { children: [
+							/* @__PURE__ */ a(Icon, { name: "folder" }),
+							/* @__PURE__ */ a("span", {
+								class: "mono",
+								children: /* @__PURE__ */ a(Middle, { text: root })
+							}),
+							roots.length === 1 && /* @__PURE__ */ a("span", {
+								class: "note",
+								children: [
+									plural(scan.files ?? 0, "file"),
+									", ",
+									plural(scan.directories ?? 0, "directory")
+								]
+							})
+						] }))
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						onClick: () => void rescan(),
+						children: [/* @__PURE__ */ a(Icon, { name: "again" }), "Scan again"]
+					})
+				]
+			})]
+		}), rejected.length > 0 && /* @__PURE__ */ a("div", {
+			class: "card table-card",
+			children: [
+				/* @__PURE__ */ a("div", {
+					class: "card-head",
+					children: [/* @__PURE__ */ a("div", {
+						class: "card-title",
+						children: [/* @__PURE__ */ a("h2", { children: "Looked at and not used" }), /* @__PURE__ */ a("span", {
+							class: "subtitle",
+							children: [
+								rejected.length,
+								" of ",
+								plural(scan.files ?? rejected.length, "file")
+							]
+						})]
+					}), /* @__PURE__ */ a("div", {
+						class: "card-tools",
+						children: /* @__PURE__ */ a(Copy, {
+							class: "text-button accent",
+							what: "the list",
+							text: () => lines,
+							children: "Copy as text"
+						})
+					})]
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "table-scroll",
+					children: /* @__PURE__ */ a("table", {
+						class: "table plain",
+						children: [/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: [
+							/* @__PURE__ */ a("th", {
+								scope: "col",
+								children: "File"
+							}),
+							/* @__PURE__ */ a("th", {
+								scope: "col",
+								class: "right",
+								children: "Size"
+							}),
+							/* @__PURE__ */ a("th", {
+								scope: "col",
+								children: "What it is"
+							}),
+							/* @__PURE__ */ a("th", { scope: "col" })
+						] }) }), /* @__PURE__ */ a("tbody", { children: rejected.slice(0, 300).map((r) => /* @__PURE__ */ a("tr", { children: [
+							/* @__PURE__ */ a("td", { children: /* @__PURE__ */ a("span", {
+								class: "symbol",
+								children: [/* @__PURE__ */ a(Icon, {
+									name: "file",
+									size: 14
+								}), /* @__PURE__ */ a("span", {
+									class: "mono",
+									children: /* @__PURE__ */ a(Middle, { text: r.file })
+								})]
+							}) }),
+							/* @__PURE__ */ a("td", {
+								class: "right",
+								children: typeof r.size === "number" ? human(r.size, "B") : "—"
+							}),
+							/* @__PURE__ */ a("td", { children: r.what }),
+							/* @__PURE__ */ a("td", {
+								class: "quiet",
+								children: r.note
+							})
+						] })) })]
+					})
+				}),
+				rejected.length > 300 && /* @__PURE__ */ a("div", {
+					class: "table-foot",
+					children: [rejected.length - 300, " more"]
+				})
+			]
+		})]
+	});
+}
+var STATE = {
+	new: "not read yet",
+	queued: "waits its turn",
+	loading: "reading",
+	ready: "ready",
+	error: "failed"
+};
+function Loading({ progress, since }) {
+	const c = chosen.value;
+	const p = progress ?? {};
+	const seconds = p.elapsed_s ?? (performance.now() - since) / 1e3;
+	const rate = p.bytes && seconds > .3 ? p.bytes / seconds : 0;
+	const left = rate && p.total && p.bytes && p.bytes < p.total ? (p.total - p.bytes) / rate : null;
+	const share = p.total ? Math.min(1, (p.bytes ?? 0) / p.total) : 0;
+	const files = (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({
+		w,
+		s
+	}))).filter(({ s, w }) => w === c?.worker && s === c.span || s.state === "loading" || s.state === "queued" || s.state === "error").slice(0, 12);
+	const bits = [
+		p.total ? `${human(p.bytes ?? 0, "B")} of ${human(p.total, "B")}` : "",
+		rate ? human(rate, "B/s") : "",
+		left !== null ? `about ${human(Math.max(1, Math.round(left)) * 1e9, "ns").replace(/\.00/, "")} left` : "",
+		p.events ? `${number(p.events, 0)} events` : "",
+		p.queue_position ? `place ${p.queue_position} in the queue` : ""
+	].filter(Boolean);
+	return /* @__PURE__ */ a("div", {
+		class: "loading",
+		children: [/* @__PURE__ */ a("div", {
+			class: "card",
+			role: "status",
+			"aria-live": "polite",
+			children: [
+				/* @__PURE__ */ a("div", {
+					class: "loading-head",
+					children: [
+						/* @__PURE__ */ a("h1", { children: ["Reading ", c ? c.run.name : "the recording"] }),
+						/* @__PURE__ */ a("span", {
+							class: "quiet",
+							children: [
+								bits.join(", "),
+								bits.length ? ". " : "",
+								"The first open is slow, the next takes under a second."
+							]
+						}),
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "button",
+							onClick: () => void cancel(),
+							children: "Cancel"
+						})
+					]
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "progress",
+					role: "progressbar",
+					"aria-valuemin": 0,
+					"aria-valuemax": 100,
+					"aria-valuenow": Math.round(share * 100),
+					"aria-label": "Bytes read",
+					children: /* @__PURE__ */ a("span", { style: { width: `${share * 100}%` } })
+				}),
+				/* @__PURE__ */ a("ul", {
+					class: "files",
+					children: files.map(({ w, s }) => /* @__PURE__ */ a(FileLine, {
+						w,
+						s,
+						share: w === c?.worker && s === c?.span ? share : s.state === "ready" ? 1 : 0,
+						stage: w === c?.worker && s === c?.span ? p.stage : void 0
+					}))
+				})
+			]
+		}), /* @__PURE__ */ a(Skeleton, {})]
+	});
+}
+function FileLine({ w, s, share, stage }) {
+	const bad = s.state === "error";
+	return /* @__PURE__ */ a("li", {
+		class: bad ? "bad" : s.state === "ready" ? "done" : "",
+		children: [
+			/* @__PURE__ */ a("span", {
+				class: "mono",
+				children: /* @__PURE__ */ a(Middle, {
+					text: w.name,
+					tip: s.file ?? s.name
+				})
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "progress small",
+				children: /* @__PURE__ */ a("span", { style: { width: `${share * 100}%` } })
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "file-size",
+				children: s.size ? human(s.size, "B") : ""
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: bad ? s.error?.message : stage || STATE[s.state ?? "new"]
+			})
+		]
+	});
+}
+function NotAvailable({ r }) {
+	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
+	const snippet = argument ? argumentSnippet(/=|\(/.test(argument) ? argument : `${argument}=True`) : null;
+	const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
+		class: "page-head",
+		children: /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
+			class: "headline",
+			children: "Not available for this recording."
+		})] })
+	}), /* @__PURE__ */ a("div", {
+		class: "state",
+		children: /* @__PURE__ */ a("div", {
+			class: "card split-card",
+			children: [/* @__PURE__ */ a("div", {
+				class: "split-main",
+				children: [
+					/* @__PURE__ */ a("h2", {
+						class: "large",
+						children: /* @__PURE__ */ a(Text, { text: r.because })
+					}),
+					r.record_it_with && /* @__PURE__ */ a("p", {
+						class: "prose",
+						children: /* @__PURE__ */ a(Text, { text: r.record_it_with })
+					}),
+					/* @__PURE__ */ a("p", {
+						class: "prose",
+						children: "Nothing here is estimated in its place."
+					}),
+					snippet && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Record the next run with" }), /* @__PURE__ */ a(Snippet, {
+						code: snippet.code,
+						mark: snippet.mark
+					})] })
+				]
+			}), /* @__PURE__ */ a("div", {
+				class: "split-side",
+				children: [/* @__PURE__ */ a("h2", { children: "What this recording does answer" }), /* @__PURE__ */ a("ul", {
+					class: "side-list",
+					children: can.map((a$4) => /* @__PURE__ */ a("li", { children: [
+						/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
+						/* @__PURE__ */ a(To, {
+							view: pageView(a$4.name),
+							class: "link",
+							children: a$4.title
+						}),
+						/* @__PURE__ */ a("span", {
+							class: "note",
+							children: a$4.question
+						})
+					] }))
+				})]
+			})]
+		})
+	})] });
+}
+function NotHere({ absent }) {
+	const to = (name) => ({
+		...view.value,
+		...absent.what === "run" ? {
+			run: name,
+			worker: "",
+			span: "",
+			step: ""
+		} : absent.what === "worker" ? {
+			worker: name,
+			span: "",
+			step: ""
+		} : { span: name }
+	});
+	return /* @__PURE__ */ a("div", {
+		class: "state",
+		children: /* @__PURE__ */ a("div", {
+			class: "card pad",
+			children: [
+				/* @__PURE__ */ a("h1", { children: "Not found here" }),
+				/* @__PURE__ */ a("p", {
+					class: "prose",
+					children: [
+						"This link shows the ",
+						absent.what,
+						" ",
+						/* @__PURE__ */ a("code", { children: absent.name }),
+						absent.within && /* @__PURE__ */ a($, { children: [" of ", /* @__PURE__ */ a("code", { children: absent.within })] }),
+						", and this logdir has none of that name. Nothing else is shown in its place."
+					]
+				}),
+				/* @__PURE__ */ a("h2", { children: absent.near.length ? "Near names here" : `There is no ${absent.what} here yet` }),
+				/* @__PURE__ */ a("ul", {
+					class: "side-list",
+					children: absent.near.map((name) => /* @__PURE__ */ a("li", { children: [/* @__PURE__ */ a(Icon, { name: "folder" }), /* @__PURE__ */ a(To, {
+						view: to(name),
+						class: "link",
+						children: /* @__PURE__ */ a("span", {
+							class: "mono",
+							children: name || "."
+						})
+					})] }))
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "buttons",
+					children: [/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						onClick: () => void rescan(),
+						children: [/* @__PURE__ */ a(Icon, { name: "again" }), "Scan again"]
+					}), /* @__PURE__ */ a(To, {
+						view: emptyView(),
+						class: "button",
+						children: "Start from the first run"
+					})]
+				})
+			]
+		})
+	});
+}
+function Failed({ error, what, retry }) {
+	const { code, message, hint, file, field } = error.body;
+	const details = [
+		`${what}: ${message}`,
+		hint,
+		file && `file: ${file}`,
+		field && `field: ${field}`,
+		`code: ${code}, status ${error.status}`
+	].filter(Boolean).join("\n");
+	return /* @__PURE__ */ a("div", {
+		class: "state",
+		children: [/* @__PURE__ */ a("div", {
+			class: "card pad failed",
+			role: "alert",
+			children: [
+				/* @__PURE__ */ a("h1", { children: [/* @__PURE__ */ a(Icon, { name: "error" }), what] }),
+				/* @__PURE__ */ a("p", {
+					class: "prose",
+					children: /* @__PURE__ */ a(Text, { text: message })
+				}),
+				hint && /* @__PURE__ */ a("p", {
+					class: "prose",
+					children: /* @__PURE__ */ a(Text, { text: hint })
+				}),
+				file && /* @__PURE__ */ a("p", {
+					class: "prose quiet",
+					children: ["File ", /* @__PURE__ */ a("code", { children: file })]
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "buttons",
+					children: [/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button primary",
+						onClick: retry,
+						children: "Try again"
+					}), /* @__PURE__ */ a(Copy, {
+						what: "the details",
+						text: () => details,
+						children: "Copy details"
+					})]
+				})
+			]
+		}), pages.value.state === "ready" && /* @__PURE__ */ a("p", {
+			class: "quiet center",
+			children: "Other pages are not touched by this."
+		})]
+	});
+}
+// src/pages/app.tsx
+function App() {
+	return /* @__PURE__ */ a("div", {
+		class: `shell ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`,
+		children: [
+			/* @__PURE__ */ a("a", {
+				class: "skip",
+				href: "#main",
+				onClick: (e) => {
+					e.preventDefault();
+					document.getElementById("main")?.focus();
+				},
+				children: "To the page"
+			}),
+			/* @__PURE__ */ a(Nav, {}),
+			/* @__PURE__ */ a("div", {
+				class: "side",
+				children: [/* @__PURE__ */ a(Bar, {}), /* @__PURE__ */ a("main", {
+					id: "main",
+					tabIndex: -1,
+					children: /* @__PURE__ */ a(Content, {})
+				})]
+			}),
+			/* @__PURE__ */ a(Help, {}),
+			/* @__PURE__ */ a(CopyField, {}),
+			/* @__PURE__ */ a(Tip, {})
+		]
+	});
+}
+var Bones = () => /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Skeleton, {}) });
+function Content() {
+	const list = runs.value;
+	if (!list.value) return list.state === "error" ? /* @__PURE__ */ a(Failed, {
+		what: "The list of runs could not be read",
+		error: list.error,
+		retry: () => void refreshRuns()
+	}) : /* @__PURE__ */ a(Bones, {});
+	const now = choice.value;
+	const scanning = list.value.scan.state === "scanning";
+	if (now.state === "none") return scanning ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
+	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
+	const asked = pages.value;
+	if (asked.state === "error") return /* @__PURE__ */ a(Failed, {
+		what: "The recording could not be read",
+		error: asked.error,
+		retry: readAgain
+	});
+	if (asked.state !== "ready") return asked.state === "loading" ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Loading, {
+		progress: asked.progress,
+		since: asked.since
+	}) }) : /* @__PURE__ */ a(Bones, {});
+	const got = report.value;
+	if (got.state === "error") return /* @__PURE__ */ a(Failed, {
+		what: "This page could not be computed",
+		error: got.error,
+		retry: readAgain
+	});
+	if (got.state === "loading" && got.progress) return /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Loading, {
+		progress: got.progress,
+		since: got.since
+	}) });
+	const value = got.value;
+	if (!value || value.analysis !== page.value) return /* @__PURE__ */ a(Bones, {});
+	return value.available ? /* @__PURE__ */ a(ReportPage, {
+		r: value,
+		waiting: got.state !== "ready"
+	}) : /* @__PURE__ */ a(NotAvailable, { r: value });
+}
+// src/pages/keys.ts
+var typing = (target) => target instanceof HTMLElement && (target.isContentEditable || [
+	"INPUT",
+	"TEXTAREA",
+	"SELECT"
+].includes(target.tagName));
+function startKeys() {
+	let afterG = 0;
+	document.addEventListener("keydown", (event) => {
+		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+		if (document.querySelector(".dialog")) return;
+		const key = event.key;
+		if (performance.now() < afterG) {
+			afterG = 0;
+			const name = LETTERS[key];
+			if (name && catalogue.peek().some((a) => a.name === name)) {
+				event.preventDefault();
+				go(pageView(name), "push");
+			}
+			return;
+		}
+		if (key === "g") afterG = performance.now() + 1500;
+		else if (key === "?") helpOpen.value = true;
+		else if (key === "[") stepBy(-1);
+		else if (key === "]") stepBy(1);
+		else if (key === "/") document.querySelector(".find-input")?.focus();
+		else return;
+		event.preventDefault();
+	});
+}
+// src/index.ts
+function stylesheet() {
+	return new Promise((done) => {
+		const link = document.createElement("link");
+		link.rel = "stylesheet";
+		link.href = new URL("index.css", import.meta.url).href;
+		link.onload = () => done();
+		link.onerror = () => done();
+		document.head.append(link);
+	});
+}
+/** Shows the page. Called once, by TensorBoard or by serve.js. */
+async function render() {
+	document.documentElement.lang = "en";
+	startTheme();
+	followAddress();
+	startData();
+	startTips();
+	startKeys();
+	onReload(rescan);
+	await stylesheet();
+	const root = document.createElement("div");
+	root.id = "tb-sol";
+	document.body.append(root);
+	Q(k$2(App, null), root);
+}
+export { render };
