@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 from collections.abc import Sequence
 
 from rich import box
@@ -34,8 +36,9 @@ LONGEST = 64
 
 
 def console() -> Console:
-    """Stdout; colours only on a terminal."""
-    return Console(highlight=False, soft_wrap=False)
+    """Stdout; colours only on a terminal, 140 columns where there is none."""
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, soft_wrap=False, width=140 if piped else None)
 
 
 def plain(text: str) -> str:

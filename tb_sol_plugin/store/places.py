@@ -52,7 +52,7 @@ def named(spec: str) -> tuple[Root, ...]:
     taken: set[str] = set()
     for entry in filter(None, (part.strip() for part in spec.split(","))):
         name, colon, rest = entry.partition(":")
-        if not colon or is_url(entry) or (len(name) == 1 and rest[:1] in ("/", "\\")) or "/" in name:
+        if not colon or is_url(entry) or (len(name) == 1 and (rest[:1] == "\\" or os.name == "nt")) or "/" in name:
             name, rest = "", entry
         name = name or basename(rest)
         unique, number = name, 2

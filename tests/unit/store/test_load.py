@@ -1,0 +1,410 @@
+"""Reading in processes: once per file, with progress, cancelled, killed, too large, too slow; and from the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.store import load, worker
+from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import single
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.store.workers import Workers
+from tests.support.tiny import EVENTS, trace
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    (tmp_path / "logs").mkdir()
+    made = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "cache"), workers=1, fresh_seconds=0.0))
+    yield made
+    made.close()
+
+
+def soon(question: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.01)
+
+
+# functions that run in a worker process ---------------------------------------------------------------------------
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def eat(count: int) -> int:
+    block = bytearray(count)
+    block[::4096] = b"x" * len(block[::4096])
+    time.sleep(20)
+    return len(block)
+
+
+def refuse() -> None:
+    raise BadInput("no", hint="yes", file="f.json")
+
+
+def fail() -> None:
+    raise ZeroDivisionError("secret=abc at /home/joe")
+
+
+def noisy() -> str:
+    print("to the answers' stream?")
+    os.system("echo and from a child")
+    return "said"
+
+
+# -- the processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    made = Workers(1, memory_bytes=1_200_000_000, seconds=20)
+    yield made
+    made.shutdown()
+
+
+def test_a_process_answers_and_is_kept(workers: Workers) -> None:
+    assert workers.submit(add, 2, 3).result(60) == 5
+    first = workers.submit(pid).result(60)
+    assert first == workers.submit(pid).result(60) != os.getpid()
+
+
+def test_what_a_library_prints_does_not_mix_with_answers(workers: Workers) -> None:
+    assert workers.submit(noisy).result(60) == "said"
+
+
+def test_our_errors_cross_whole_and_others_without_their_text(workers: Workers) -> None:
+    with pytest.raises(BadInput) as ours:
+        workers.submit(refuse).result(60)
+    assert (ours.value.message, ours.value.hint, ours.value.file) == ("no", "yes", "f.json")
+    with pytest.raises(BadInput, match="ZeroDivisionError") as theirs:
+        workers.submit(fail).result(60)
+    assert "joe" not in str(theirs.value) and "abc" not in str(theirs.value)
+
+
+def test_a_dead_process_fails_its_job_only(workers: Workers) -> None:
+    # GIVEN a job that kills its process and one behind it WHEN both ran THEN the first says so, the second is answered
+    dead, alive = workers.submit(die), workers.submit(add, 1, 1)
+    with pytest.raises(WorkerKilled, match="signal 9"):
+        dead.result(60)
+    assert alive.result(60) == 2
+
+
+def test_a_job_that_needs_too_much_memory_is_ended(workers: Workers) -> None:
+    with pytest.raises(WorkerKilled, match=r"more than 1\.20.GB"):
+        workers.submit(eat, 1_500_000_000).result(60)
+
+
+def test_a_job_that_takes_too_long_is_ended() -> None:
+    workers = Workers(1, seconds=0.5)
+    try:
+        workers.submit(add, 1, 1).exception(60)
+        with pytest.raises(WorkerKilled, match="longer than 0.5 s"):
+            workers.submit(sleep, 30).result(60)
+    finally:
+        workers.shutdown()
+
+
+def test_a_running_job_can_be_stopped_and_a_waiting_one_taken_back(workers: Workers) -> None:
+    running, waiting = workers.submit(sleep, 30), workers.submit(sleep, 30)
+    soon(running.running)
+    assert workers.stop(waiting) and waiting.cancelled()
+    assert workers.stop(running)
+    with pytest.raises(WorkerKilled, match="cancelled"):
+        running.result(10)
+    assert not workers.stop(running)
+
+
+def test_processes_end_with_the_pool_and_with_the_server(workers: Workers) -> None:
+    number = workers.submit(pid).result(60)
+    workers.shutdown()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+    with pytest.raises(RuntimeError):
+        workers.submit(pid)
+
+
+# -- captures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_is_read_in_a_process_and_next_time_from_the_cache(store: Store, tmp_path: Path) -> None:
+    # GIVEN a recording of three events, 10 to 50 µs
+    trace(tmp_path / "logs" / "run" / "rank3.json.gz")
+    recording = store.recording("run")
+    assert store.loader.state(recording)[0] == "new"
+    # WHEN it is asked for THEN it comes whole, under its names, and nothing was written beside it
+    capture = store.capture(recording, 60)
+    assert (capture.run, capture.worker, capture.span, capture.facts.file) == ("run", "rank3", "default", "run/rank3.json.gz")
+    assert (len(capture.device), capture.facts.total_events) == (1, 3)
+    assert capture.device["duration_ns"].tolist() == [30_000]
+    assert [p.name for p in (tmp_path / "logs" / "run").iterdir()] == ["rank3.json.gz"]
+    assert store.capture(recording) is capture
+    # AND another server opens it without a process
+    other = Store(store.roots, store.options, executor=Refusing())
+    assert other.loader.state(other.recording("run"))[0] == "ready"
+    again = other.capture(other.recording("run"))
+    assert again.facts == capture.facts
+
+
+class Refusing(ThreadPoolExecutor):
+    def submit(self, *_: object, **__: object) -> Future[object]:  # type: ignore[override]
+        raise AssertionError("nothing should be read")
+
+
+class Held(ThreadPoolExecutor):
+    """A thread that reads when it is told to; counts what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.go = threading.Event()
+        self.count = 0
+
+    def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
+        self.count += 1
+
+        def run() -> object:
+            assert self.go.wait(30)
+            return fn(*args, **kwargs)
+
+        return super().submit(run)
+
+
+def test_many_askers_one_read_and_progress_meanwhile(tmp_path: Path) -> None:
+    # GIVEN two recordings and one slow reader
+    for name in ("a", "b"):
+        trace(tmp_path / "logs" / f"{name}.json")
+    held = Held()
+    store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "c")), executor=held)
+    first, second = store.recordings("logs")
+    for recording in (first, second):
+        with pytest.raises(StillLoading):
+            store.capture(recording, 0.01)
+    # THEN the first is being read, the second is next, each with its size as total
+    soon(lambda: store.loader.state(first)[0] == "loading")
+    assert store.loader.state(second)[0] == "queued"
+    told = store.progress(second)
+    assert told is not None and told.queue_position == 1 and told.total == second.size and told.stage == "queued"
+    # WHEN five more ask at once THEN the file is read once and all get it
+    got: list[Capture] = []
+    threads = [threading.Thread(target=lambda: got.append(store.capture(first, 30))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    held.go.set()
+    for thread in threads:
+        thread.join(30)
+    assert len(got) == 5 and held.count == 2
+    assert store.progress(first) is None and store.loader.state(first)[0] == "ready"
+    store.close()
+
+
+def test_cancel_ends_the_read_and_leaves_no_error(tmp_path: Path) -> None:
+    trace(tmp_path / "logs" / "a.json")
+    held = Held()
+    store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "c")), executor=held)
+    recording = store.recording()
+    with pytest.raises(StillLoading):
+        store.capture(recording, 0.01)
+    assert store.loader.cancel(recording) and not store.loader.cancel(recording)
+    assert store.loader.state(recording)[0] == "new"
+    held.go.set()
+    assert store.capture(recording, 30).facts.total_events == 3
+
+
+def test_a_read_without_a_progress_file_stops(tmp_path: Path) -> None:
+    # GIVEN a reporter whose file was taken away WHEN it reports THEN the read is cancelled
+    from tb_sol_plugin.ingest import Progress
+
+    file = tmp_path / "p.json"
+    file.touch()
+    report = worker._reporter(str(file))
+    report(Progress(5, 10, 2, "reading"))
+    assert json.loads(file.read_text()) == {"bytes": 5, "total": 10, "events": 2, "stage": "reading"}
+    file.unlink()
+    with pytest.raises(worker.Cancelled):
+        report(Progress(6, 10, 3, "reading"))
+
+
+def test_a_killed_process_is_an_error_until_the_next_scan(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a reader that dies
+    trace(tmp_path / "logs" / "a.json")
+    recording = store.recording()
+    original = load.read_capture
+    monkeypatch.setattr(load, "read_capture", dying)
+    with pytest.raises(WorkerKilled) as error:
+        store.capture(recording, 60)
+    assert error.value.file == "a.json" and "signal 9" in error.value.message
+    # THEN it stays an error and is not tried again by itself
+    monkeypatch.setattr(load, "read_capture", original)
+    with pytest.raises(WorkerKilled):
+        store.capture(recording, 60)
+    assert store.loader.state(recording)[0] == "error"
+    # WHEN scanned again THEN it is tried again
+    store.rescan()
+    assert store.capture(store.recording(), 60).facts.total_events == 3
+
+
+def dying(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_file_that_grows_and_one_that_vanishes(store: Store, tmp_path: Path) -> None:
+    # GIVEN an open recording WHEN its file grows THEN the next listing knows it and the new content is read
+    file = trace(tmp_path / "logs" / "a.json")
+    assert store.capture(store.recording(), 60).facts.total_events == 3
+    trace(file, EVENTS + EVENTS)
+    store.rescan()
+    assert store.capture(store.recording(), 60).facts.total_events == 6
+    # WHEN one vanishes after it was listed THEN reading it says so
+    gone = trace(tmp_path / "logs" / "gone" / "b.json")
+    store.rescan()
+    recording = store.recording("gone")
+    gone.unlink()
+    with pytest.raises(BadInput, match="not there any more") as error:
+        store.capture(recording, 60)
+    assert error.value.file == "gone/b.json"
+    # AND after a scan its run is gone, with near names in the hint
+    store.rescan()
+    with pytest.raises(NotFound) as missing:
+        store.recording("gone")
+    assert "logs" in missing.value.hint
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tb_sol_plugin import ingest
+
+    file = trace(tmp_path / "a.json")
+    original = ingest.read
+
+    def growing(path: str, **more: object) -> Capture:
+        capture = original(path, **more)  # type: ignore[arg-type]
+        trace(file, EVENTS + EVENTS)
+        return capture
+
+    monkeypatch.setattr(ingest, "read", growing)
+    info = os.stat(file)
+    read = worker.read_capture(worker.Task(str(file), info.st_size, info.st_mtime, tmp_path / "c", 0))
+    assert read.capture is not None and "changed while it was read" in read.capture.facts.warnings[-1]
+    assert not (tmp_path / "c").exists()
+
+
+def test_without_a_cache_it_works_with_a_note(tmp_path: Path) -> None:
+    # GIVEN a cache directory that cannot be made WHEN a recording is opened THEN it opens, and the note says why it is slow
+    (tmp_path / "file").touch()
+    trace(tmp_path / "logs" / "a.json")
+    for chosen, note in ((str(tmp_path / "file" / "cache"), "cache directory"), ("", "switched off")):
+        store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=chosen, workers=1))
+        assert store.capture(store.recording(), 60).facts.total_events == 3
+        assert note in store.loader.cache.note
+        store.close()
+
+
+def test_a_damaged_cache_entry_is_read_anew(store: Store, tmp_path: Path) -> None:
+    trace(tmp_path / "logs" / "a.json")
+    store.capture(store.recording(), 60)
+    for table in (tmp_path / "cache").rglob("host.arrow"):
+        table.write_bytes(b"garbage")
+    other = Store(store.roots, store.options)
+    try:
+        assert other.capture(other.recording(), 60).facts.total_events == 3
+        assert "damaged" in other.loader.cache.note
+    finally:
+        other.close()
+
+
+def test_a_file_that_is_no_recording_says_what_to_do(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "a.pt.trace.json").write_bytes(b"\x00\x01 not json at all")
+    with pytest.raises(BadInput) as error:
+        store.capture(store.recording(), 60)
+    assert error.value.hint and error.value.file == "a.pt.trace.json"
+    assert str(tmp_path) not in error.value.message + error.value.hint
+
+
+def test_a_read_only_logdir(store: Store, tmp_path: Path) -> None:
+    trace(tmp_path / "logs" / "a.json").chmod(0o400)
+    (tmp_path / "logs").chmod(0o500)
+    try:
+        assert store.capture(store.recording(), 60).facts.total_events == 3
+    finally:
+        (tmp_path / "logs").chmod(0o700)
+
+
+def test_files_of_this_process_are_read_in_a_thread(tmp_path: Path) -> None:
+    # GIVEN a logdir that lives in memory (no other process sees it) WHEN opened THEN it opens
+    fs = fsspec.filesystem("memory")
+    fs.pipe("/mem/run/a.json", json.dumps({"traceEvents": EVENTS}).encode())
+    try:
+        store = Store(single("memory://mem"), StoreOptions(cache_dir=str(tmp_path)), executor=Refusing())
+        capture = store.capture(store.recording("run"), 60)
+        assert capture.facts.total_events == 3 and capture.facts.file == "run/a.json"
+        store.close()
+    finally:
+        fs.store.clear()
+
+
+def test_opened_captures_are_bounded(tmp_path: Path) -> None:
+    for name in "abc":
+        trace(tmp_path / "logs" / f"{name}.json")
+    with ThreadPoolExecutor(1) as pool:
+        loader = Loader(StoreOptions(cache_dir=str(tmp_path / "c"), open_bytes=1), pool)
+        store = Store(single(str(tmp_path / "logs")))
+        recordings: list[Recording] = list(store.recordings("logs"))
+        for recording in recordings:
+            loader.capture(recording, 60)
+        assert len(loader._open) == 1
+
+
+def test_active_answers_at_once(tmp_path: Path) -> None:
+    # GIVEN no roots THEN no; an unknown logdir THEN yes; an empty one THEN no once it is known; one with a recording THEN yes for good
+    assert not Store(()).active()
+    (tmp_path / "logs").mkdir()
+    empty = Store(single(str(tmp_path / "logs")), StoreOptions(fresh_seconds=0.0))
+    empty.active()
+    empty.listing(5.0)
+    soon(lambda: not empty.active())
+    file = trace(tmp_path / "logs" / "a.pt.trace.json")
+    soon(empty.active)
+    file.unlink()
+    empty.rescan()
+    assert empty.active()
+
+
+def test_a_scan_that_fails_is_told_and_the_old_listing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace(tmp_path / "a.json")
+    store = Store(single(str(tmp_path)), replace(StoreOptions(), fresh_seconds=0.0))
+    assert store.rescan()[0] == "done"
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("disk on fire")
+
+    monkeypatch.setattr("tb_sol_plugin.store.store.scan", broken)
+    state, listing = store.rescan()
+    assert state == "error" and len(listing.runs) == 1 and "RuntimeError" in store.failed
