@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from tb_sol_plugin.ingest import read
+import tb_sol_plugin as sol
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
 
@@ -13,7 +13,7 @@ from tb_sol_plugin.model.report import Report
 @lru_cache(maxsize=3)
 def capture(path: Path) -> Capture:
     """The capture of one file. Tests that go file by file read each file once."""
-    return read(str(path))
+    return sol.open_capture(str(path))
 
 
 def report(of: Capture, name: str, **query: str) -> Report:

@@ -1,0 +1,133 @@
+"""The simulated sample against the truth its script wrote beside it: what the product reads is what was put in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tests.real.oracle_checks import gemm_of
+from tests.support.captures import capture, report
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "samples" / "simulated_gpu_train"
+TRUTH: dict[str, dict[str, Any]] = json.loads((FOLDER / "truth.json").read_text())
+each_rank = pytest.mark.parametrize("worker", sorted(TRUTH))
+
+
+def load(worker: str) -> tuple[Capture, dict[str, Any]]:
+    (path,) = FOLDER.glob(f"{worker}.*.json.gz")
+    return capture(path), TRUTH[worker]
+
+
+@each_rank
+def test_events_steps_and_device_time(worker: str) -> None:
+    # GIVEN one simulated rank WHEN it is read THEN counts, steps and unions are those the simulator added up
+    c, truth = load(worker)
+    assert c.facts.total_events == truth["total_events"] and len(c.device) == truth["device_events"]
+    assert c.facts.rank == int(worker[4]) and c.facts.world_size == 2
+    assert c.steps["number"].tolist() == [s["number"] for s in truth["steps"]]
+    durations = (c.steps["host_end_ns"] - c.steps["host_start_ns"]).tolist()
+    assert durations == [s["duration_ns"] for s in truth["steps"]]
+    row = report(c, "gpu_breakdown").table("devices").set_index("device").loc["all"]
+    assert int(row["busy_ns"]) == truth["device_busy_ns"] and int(row["total_ns"]) == truth["device_extent_ns"]
+    facts = report(c, "links").facts
+    assert (facts["before_window_events"], facts["before_window_ns"]) == (truth["before_window"]["events"], truth["before_window"]["total_ns"])
+    assert int(c.device.loc[c.device["graph"], "duration_ns"].sum()) == truth["graph"]["total_ns"]
+    assert facts["fwdbwd_flow_pairs"] == truth["forward_backward_flows"] == facts["backward_linked"]
+
+
+@each_rank
+def test_kernels_copies_and_collectives(worker: str) -> None:
+    c, truth = load(worker)
+    # GIVEN the kernels by name THEN calls and time agree for each
+    table = report(c, "kernels").table("kernels")
+    got = {n: {"calls": int(k), "total_ns": int(t)} for n, k, t in zip(table["name"], table["calls"], table["total_ns"], strict=True)}
+    assert got == truth["kernels"]
+    # AND the copies by direction and memory kind
+    table = report(c, "memcpy", by="kind").table("copies")
+    for name, want in truth["copies"].items():
+        direction, _, kinds = name.partition(" ")
+        rows = table[table["direction"] == direction]
+        if kinds:
+            src, _, dst = kinds.partition(" -> ")
+            rows = rows[(rows["src_kind"] == src) & (rows["dst_kind"] == dst)]
+        assert (int(rows["count"].sum()), int(rows["bytes"].sum()), int(rows["time_ns"].sum())) == tuple(want.values()), name
+    # AND the all-reduces: two bytes an element
+    sizes = c.tables["collectives"]
+    duration = c.device["duration_ns"].to_numpy()[sizes["device"].to_numpy()]
+    want = truth["collectives"]
+    assert (len(sizes), int(sizes["in_elements"].sum()) * 2, int(duration.sum())) == (want["count"], want["bytes"], want["time_ns"])
+
+
+@each_rank
+def test_operators_and_modules(worker: str) -> None:
+    c, truth = load(worker)
+    # GIVEN operators by name THEN calls and directly launched device time agree
+    table = report(c, "operators").table("operators").set_index("name")
+    for name, want in truth["operators"].items():
+        assert (int(table.loc[name, "calls"]), int(table.loc[name, "device_self_ns"])) == (want["calls"], want["device_self_ns"]), name
+    # AND module instances: forward by containment, backward through the autograd links
+    table = report(c, "modules").table("modules").groupby("name")[["calls", "device_total_ns", "backward_device_ns"]].sum()
+    for name, want in truth["modules"].items():
+        got = tuple(int(v) for v in table.loc[name])
+        assert got == (want["calls"], want["device_total_ns"], want["backward_device_ns"]), name
+
+
+@each_rank
+def test_matrix_products_and_memory(worker: str) -> None:
+    c, truth = load(worker)
+    # GIVEN every shape of matrix product THEN calls, FLOP and device time agree
+    table = report(c, "roofline", by="op_shape").table("ops")
+    got: dict[str, list[int]] = {}
+    for name, shapes, calls, flop, time in zip(
+        table["name"], table["input_shapes"], table["calls"], table["flop"], table["measured_ns"], strict=True
+    ):
+        size = gemm_of(shapes) if name in ("aten::mm", "aten::addmm") else None
+        if size:
+            sums = got.setdefault(f"{name} {size[1]}x{size[2]}x{size[3]}", [0, 0, 0])
+            for i, value in enumerate((calls, flop, time)):
+                sums[i] += int(value)
+    assert got == {name: list(want.values()) for name, want in truth["gemms"].items()}
+    # AND the highest point of allocated memory
+    assert int(c.tables["memory"]["total_allocated"].max()) == truth["peak_allocated_bytes"]
+
+
+@each_rank
+def test_phases_by_launching_thread(worker: str) -> None:
+    c, truth = load(worker)
+    # GIVEN annotations WHEN device events are attributed by the thread that launched them
+    rows = c.device["annotation"].to_numpy()
+    names, parents, kind = c.host["name"].astype(str).to_numpy(), c.host["parent"].to_numpy(), c.host["kind"].to_numpy()
+    sums: dict[str, int] = {}
+    for row, duration in zip(rows, c.device["duration_ns"].to_numpy(), strict=True):
+        seen = set()
+        while row >= 0:
+            if kind[row] == S.ANNOTATION:
+                seen.add(names[row])
+            row = parents[row]
+        for name in seen:
+            sums[name] = sums.get(name, 0) + int(duration)
+    # THEN each annotation holds what the simulator launched inside it
+    assert sums == {name: want["device_ns"] for name, want in truth["phases"].items() if want["device_ns"]}
+
+
+def test_the_sample_is_what_its_script_writes(tmp_path: Path) -> None:
+    # GIVEN the committed script WHEN it runs once more, in a copy of its folder
+    for name in ("simulate_gpu.py", "simulator.py"):
+        (tmp_path / name).write_text((ROOT / "samples" / name).read_text())
+    subprocess.run([sys.executable, str(tmp_path / "simulate_gpu.py")], check=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": ""})
+    # THEN it writes the committed recordings, event for event
+    for path in sorted(FOLDER.iterdir()):
+        fresh = (tmp_path / FOLDER.name / path.name).read_bytes()
+        committed = path.read_bytes()
+        if path.suffix == ".gz":
+            fresh, committed = gzip.decompress(fresh), gzip.decompress(committed)
+        assert fresh == committed, f"{path.name} is stale: run samples/simulate_gpu.py"

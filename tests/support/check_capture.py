@@ -1,0 +1,247 @@
+"""One strong assertion for any recording: `check_capture(path)` loads it and holds every invariant the product promises."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+from tb_sol_plugin.store.cache import Cache
+from tb_sol_plugin.web.csv_text import csv_of
+from tests.support.captures import report
+
+KINDS = {"facts", "table", "figure", "findings", "timeline"}
+UNITS = {"", "ns", "B", "FLOP", "B/s", "FLOP/s", "FLOP/B", "count", "ratio", "%", "MHz"}
+
+
+def check_capture(path: Path, cache: Path) -> Capture:
+    """Load `path` and assert everything below; `cache` is an empty folder for the round trip."""
+    c = read(str(path))
+    host_tree_is_whole(c)
+    links_point_where_they_say(c)
+    for name in registry():
+        answer = c.analyze(name)
+        is_contract_shaped(name, answer)
+        if isinstance(answer, Report) and name in SUMS:
+            SUMS[name](c)
+    survives_the_cache(c, cache)
+    return c
+
+
+# -- tables -----------------------------------------------------------------------------------------------------
+
+
+def host_tree_is_whole(c: Capture) -> None:
+    """Parents stand before their children on the same thread and contain their start; subtrees are ranges."""
+    host = c.host
+    parent, end, thread = (host[k].to_numpy() for k in ("parent", "end", "thread"))
+    start, depth = host["start_ns"].to_numpy(), host["depth"].to_numpy()
+    rows = np.arange(len(host))
+    assert (host["duration_ns"] >= 0).all() and (end > rows).all() and (end <= len(host)).all()
+    child = parent >= 0
+    up = parent[child]
+    assert (up < rows[child]).all() and (thread[up] == thread[child]).all()
+    assert (end[up] >= end[child]).all(), "a subtree lies within its parent's"
+    assert (start[up] <= start[child]).all() and (depth[child] == depth[up] + 1).all() and (depth[~child] == 0).all()
+    assert len(np.unique(host["index"])) == len(host), "no event stands twice"
+
+
+def links_point_where_they_say(c: Capture) -> None:
+    """Every device event is kept with one way of linking, and what it names has the right kind."""
+    device, host = c.device, c.host
+    kind, names = host["kind"].to_numpy(), ("operator", "module", "annotation")
+    linked = device["link"].isin([S.BY_CORRELATION, S.BY_FLOW]).to_numpy()
+    call = device["call"].to_numpy()
+    assert (call[linked] >= 0).all() and (call[~linked] < 0).all(), "a launch is known exactly where there is a link"
+    assert (kind[call[linked]] == S.CALL).all()
+    for name, wanted in zip(names, (S.OPERATOR, S.MODULE, S.ANNOTATION), strict=True):
+        rows = device[name].to_numpy()
+        assert (kind[rows[rows >= 0]] == wanted).all()
+        assert (rows[~linked] < 0).all(), f"without a launch there is no {name}"
+    assert (device["duration_ns"] >= 0).all() and len(np.unique(device["index"])) == len(device)
+
+
+# -- reports ----------------------------------------------------------------------------------------------------
+
+
+def is_contract_shaped(name: str, answer: Report | UnavailableReport) -> None:
+    """JSON without NaN in the contract's shape, and CSV that parses to the same table."""
+    text = encode(answer).decode()
+    plain = json.loads(text, parse_constant=lambda word: _fail(f"{name}: {word} in the JSON"))
+    assert plain["analysis"] == name and plain["title"] and isinstance(plain["available"], bool)
+    if not plain["available"]:
+        assert plain["because"] and plain["record_it_with"], f"{name}: unavailable without a reason or a remedy"
+        return
+    assert isinstance(plain["selection"], dict) and plain["sections"], f"{name}: an empty report"
+    seen = [s["id"] for s in plain["sections"]]
+    assert len(seen) == len(set(seen)), f"{name}: section ids {seen}"
+    for section in plain["sections"]:
+        assert section["kind"] in KINDS and section["title"] is not None
+        if section["kind"] == "table":
+            _table_is_shaped(name, section)
+        if section["kind"] == "facts":
+            assert all(isinstance(v, str | int | float | bool) or v is None for v in section["values"].values())
+            assert set(section["units"].values()) <= UNITS
+    assert isinstance(answer, Report)
+    _csv_parses(name, answer)
+
+
+def _table_is_shaped(name: str, section: dict[str, object]) -> None:
+    columns, data = section["columns"], section["data"]
+    assert isinstance(columns, list) and isinstance(data, dict)
+    where = f"{name}.{section['id']}"
+    for column in columns:
+        assert {"name", "label", "unit", "doc"} <= set(column) and column["unit"] in UNITS, where
+        assert column["doc"] or column["unit"] == "", f"{where}.{column['name']} has no sentence"
+    assert list(data) == [c["name"] for c in columns], where
+    lengths = {len(v) for v in data.values()}
+    assert len(lengths) <= 1, f"{where}: columns of different lengths {lengths}"
+    key = section.get("key")
+    if key:
+        keys = [str(k) for k in data[str(key)]]
+        assert len(keys) == len(set(keys)), f"{where}: the key {key} is not unique"
+    tree = section.get("tree")
+    if isinstance(tree, dict):
+        ids = data[tree["id"]]
+        assert len(ids) == len(set(ids)), f"{where}: ids are not unique"
+        assert set(data[tree["parent"]]) - {None} <= set(ids), f"{where}: a parent that is no row"
+
+
+def _csv_parses(name: str, answer: Report) -> None:
+    from tb_sol_plugin.model.report import TableSection
+
+    for section in answer.sections:
+        if isinstance(section, TableSection):
+            rows = list(csv.reader(io.StringIO(csv_of(answer, section.id), newline="")))
+            assert rows[0] == [c.name for c in section.columns]
+            count = len(next(iter(section.data.values()), []))
+            assert len(rows) == count + 1 and {len(r) for r in rows} == {len(section.columns)}, f"{name}.{section.id}"
+
+
+def _fail(message: str) -> None:
+    raise AssertionError(message)
+
+
+# -- parts sum to wholes ----------------------------------------------------------------------------------------
+
+
+def _breakdown(c: Capture) -> None:
+    for scope in ("all", "linked"):
+        for rule in ("wide", "narrow"):
+            answer = c.analyze("gpu_breakdown", scope=scope, communication_rule=rule)
+            if not isinstance(answer, Report):
+                continue
+            t = answer.table("devices")
+            assert (t["total_ns"] == t["busy_ns"] + t["idle_ns"]).all()
+            assert (t["busy_ns"] == t["computation_ns"] + t["exposed_communication_ns"] + t["exposed_memcpy_ns"]).all()
+            assert (t["communication_ns"] == t["exposed_communication_ns"] + t["overlap_ns"]).all()
+            assert (t["exposed_memcpy_ns"] <= t["memcpy_ns"]).all() and (t["idle_ns"] >= 0).all()
+            whole = t[t["device"] == "all"].iloc[0]
+            single = t[t["device"] != "all"]
+            assert single["busy_ns"].max() <= whole["busy_ns"] <= single["busy_ns"].sum()
+
+
+def _steps(c: Capture) -> None:
+    t = report(c, "steps").table("steps")
+    parts = ["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns"]
+    assert (t[parts].sum(axis=1) == t["duration_ns"]).all(), "a step is the sum of its exclusive parts"
+    assert (t[parts] >= 0).all(axis=None) and len(t) == len(c.steps)
+
+
+def _kernels(c: Capture) -> None:
+    duration = c.device.loc[c.device["kind"] == S.KERNEL, "duration_ns"]
+    for by in ("name", "name_op", "properties"):
+        t = report(c, "kernels", group_by=by).table("kernels")
+        assert int(t["total_ns"].sum()) == int(duration.sum()) and int(t["calls"].sum()) == len(duration), by
+        assert (t["min_ns"] <= t["mean_ns"] + 1e-6).all() and (t["mean_ns"] <= t["max_ns"] + 1e-6).all()
+
+
+def _operators(c: Capture) -> None:
+    whole = int(c.device["duration_ns"].sum())
+    calls = int((c.host["kind"] == S.OPERATOR).sum())
+    for by in ("name", "name_shape"):
+        t = report(c, "operators", group_by=by).table("operators")
+        if len(c.device):
+            assert int(t["device_self_ns"].sum()) == whole, f"{by}: operators and the rows outside them hold all device work"
+            filled = t[t["calls"].notna()]
+            assert (filled["device_self_union_ns"] <= filled["device_self_ns"]).all()
+            assert (filled["device_self_ns"] <= filled["device_total_ns"]).all()
+        assert int(t["calls"].fillna(0).sum()) == calls
+        assert (t["host_self_ns"].fillna(0) >= 0).all()
+
+
+def _modules(c: Capture) -> None:
+    t = report(c, "modules").table("modules")
+    own = t[t["calls"].fillna(0) > 0]
+    assert int(own["calls"].sum()) == int((c.host["kind"] == S.MODULE).sum())
+    if len(c.device):
+        backward = int(report(c, "modules").facts["backward_ns"] or 0)  # credited to forward modules, each event once
+        whole = int(c.device["duration_ns"].sum())
+        assert int(t["device_self_ns"].fillna(0).sum()) + backward == whole, "modules, their backward and the rows outside hold all device work"
+    assert (own["host_self_ns"] >= 0).all() and (own["device_self_ns"].fillna(0) <= own["device_total_ns"].fillna(0)).all()
+
+
+def _memcpy(c: Capture) -> None:
+    copies = c.device[(c.device["kind"] != S.KERNEL) | c.device["copy_kernel"]]
+    for by in ("direction", "kind", "stream"):
+        t = report(c, "memcpy", by=by).table("copies")
+        assert int(t["count"].sum()) == len(copies) and int(t["time_ns"].sum()) == int(copies["duration_ns"].sum()), by
+        assert int(t["bytes"].fillna(0).sum()) == int(copies.loc[copies["bytes"] >= 0, "bytes"].sum())
+        assert int(t["without_bytes"].sum()) == int((copies["bytes"] < 0).sum())
+
+
+def _roofline(c: Capture) -> None:
+    answer = report(c, "roofline")
+    t = answer.table("ops")
+    for name in ("flop", "bytes", "measured_ns", "sol_ns"):
+        assert (t[name].dropna() >= 0).all(), name
+    share = answer.facts.get("modelled_share")
+    assert share is None or 0.0 <= float(share) <= 1.0 + 1e-9  # type: ignore[arg-type]
+    unmodelled = answer.facts.get("unmodelled_ns")
+    assert unmodelled is None or 0 <= int(unmodelled) <= int(c.device["duration_ns"].sum())  # type: ignore[arg-type]
+
+
+def _health(c: Capture) -> None:
+    facts = report(c, "health").facts
+    t = report(c, "health").table("categories")
+    assert int(facts["total_events"]) == int(t["count"].sum()) == c.facts.total_events  # type: ignore[arg-type]
+    assert facts["device_events"] == len(c.device)
+    assert int(facts["linked_device_events"]) + int(facts["unlinked_device_events"]) == len(c.device)  # type: ignore[arg-type]
+
+
+SUMS: dict[str, Callable[[Capture], None]] = {
+    "gpu_breakdown": _breakdown, "steps": _steps, "kernels": _kernels, "operators": _operators, "modules": _modules, "memcpy": _memcpy,
+    "roofline": _roofline, "health": _health,
+}  # fmt: skip
+
+
+# -- cache ------------------------------------------------------------------------------------------------------
+
+
+def survives_the_cache(c: Capture, folder: Path) -> None:
+    """Written and read back, facts and tables are equal, types included."""
+    cache = Cache(folder)
+    assert cache.save("k", c), "the capture could not be cached"
+    back = cache.load("k")
+    assert back is not None and back.facts == c.facts
+    for name, table in c.tables.items():
+        other = back.tables[name]
+        assert list(other.columns) == list(table.columns) and len(other) == len(table), name
+        for column in table.columns:
+            mine, theirs = table[column], other[column]
+            if isinstance(mine.dtype, pd.CategoricalDtype):
+                assert mine.astype(object).fillna("").tolist() == theirs.astype(object).fillna("").tolist(), f"{name}.{column}"
+            else:
+                assert mine.dtype == theirs.dtype and np.array_equal(mine.to_numpy(), theirs.to_numpy(), equal_nan=mine.dtype.kind == "f")
+
+
