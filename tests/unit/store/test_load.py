@@ -128,7 +128,7 @@ def test_a_job_that_takes_too_long_is_ended() -> None:
     workers = Workers(1, seconds=0.5)
     try:
         workers.submit(add, 1, 1).exception(60)
-        with pytest.raises(WorkerKilled, match="longer than 0.5 s"):
+        with pytest.raises(WorkerKilled, match=r"longer than 0\.5 s"):
             workers.submit(sleep, 30).result(60)
     finally:
         workers.shutdown()

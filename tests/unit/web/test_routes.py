@@ -1,0 +1,274 @@
+"""Every route: its shape, its errors, its headers."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from tb_sol_plugin.analyses import get, registry
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.app import create_app
+from tb_sol_plugin.web.options import WebOptions
+from tests.support.tiny import trace
+
+READY = {"wait": "20"}
+
+
+def test_runs_lists_everything_in_natural_order(client: FlaskClient, store: Store) -> None:
+    store.rescan()
+    body = client.get("/api/v1/runs").get_json()
+    assert body["scan"]["state"] == "done" and body["scan"]["roots"] == ["logs"] and body["scan"]["files"] == 5
+    assert [r["name"] for r in body["runs"]] == ["job", "odd"]
+    workers = body["runs"][0]["workers"]
+    assert [(w["name"], w["rank"], [(s["name"], s["label"]) for s in w["spans"]]) for w in workers] == [
+        ("rank2", 2, [("1", "1"), ("2", "2")]),
+        ("rank10", 10, [("1", "1")]),
+    ]
+    span = workers[0]["spans"][0]
+    assert span["file"] == "job/rank2.1.pt.trace.json.gz" and span["state"] == "new" and span["error"] is None and span["size"] > 50
+    assert [(r["file"], r["what"] != "") for r in body["rejected"]] == [("config.json", True)]
+    assert body["features"] == {"original": True, "bind_all": False, "version": body["features"]["version"]}
+
+
+def test_no_answer_holds_a_local_path(client: FlaskClient, logdir: Path) -> None:
+    for address in ("/api/v1/runs", "/api/v1/run?run=job", "/api/v1/analyses?run=job&wait=20", "/api/v1/analysis/health?run=job&wait=20"):
+        assert str(logdir.parent) not in client.get(address).get_data(as_text=True), address
+
+
+def test_a_recording_loads_on_request_and_its_facts_follow(client: FlaskClient) -> None:
+    body = client.get("/api/v1/analyses", query_string={"run": "job", **READY}).get_json()
+    assert body["state"] == "ready"
+    assert [a["name"] for a in body["analyses"]] == list(registry())
+    for info in body["analyses"]:
+        assert info["available"] or (info["because"] and info["record_it_with"])
+        assert {f["name"] for f in info["fields"]} >= {"step", "device_limits"}
+    run = client.get("/api/v1/run?run=job").get_json()
+    first, second = run["workers"][0]["spans"]
+    assert first["state"] == "ready" and first["facts"]["total_events"] == 3 and second["facts"] is None
+
+
+def test_the_catalogue_needs_no_recording(client: FlaskClient) -> None:
+    body = client.get("/api/v1/analyses").get_json()
+    assert body["state"] == "catalogue" and [a["name"] for a in body["analyses"]] == list(registry()) and body["devices"]
+
+
+def test_still_loading_is_409_with_progress(store: Store) -> None:
+    app = create_app(store, WebOptions(first_wait=0.0))
+    store.loader._workers().submit(__import__("time").sleep, 0.5)  # the reader is busy for a while
+    reply = app.test_client().get("/api/v1/analyses?run=job")
+    assert reply.status_code == 409 and reply.headers["Retry-After"]
+    body = reply.get_json()
+    assert body["error"]["code"] == "still_loading"
+    assert set(body["progress"]) == {"bytes", "total", "events", "stage", "elapsed_s", "queue_position"}
+    assert app.test_client().get("/api/v1/analyses?run=job&wait=20").status_code == 200
+
+
+@pytest.mark.parametrize("name", list(registry()))
+def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> None:
+    # GIVEN a recording WHEN any analysis is asked THEN JSON without NaN in the contract's shape; CSV has the table's rows and numbers
+    reply = client.get(f"/api/v1/analysis/{name}", query_string={"run": "job", **READY})
+    assert reply.status_code == 200 and reply.content_type == "application/json"
+    body = json.loads(reply.data, parse_constant=lambda c: pytest.fail(f"{c} in {name}"))
+    assert body["analysis"] == name and body["selection"]["worker"] == "rank2"
+    if not body["available"]:
+        assert body["because"] and "record_it_with" in body
+        return
+    for section in body["sections"]:
+        if section["kind"] != "table":
+            continue
+        names = [c["name"] for c in section["columns"]]
+        text = client.get(f"/api/v1/analysis/{name}", query_string={"run": "job", "format": "csv", "section": section["id"]}).get_data(
+            as_text=True
+        )
+        rows = list(csv.reader(io.StringIO(text)))
+        assert rows[0] == names
+        assert len(rows) - 1 == len(section["data"][names[0]])
+        for at, column in enumerate(names):
+            for row, value in zip(rows[1:], section["data"][column], strict=True):
+                if isinstance(value, bool):
+                    assert row[at] == str(value).lower()
+                elif isinstance(value, int | float):
+                    assert float(row[at]) == value
+
+
+def test_defaults_are_the_first_worker_and_span(client: FlaskClient) -> None:
+    one = client.get("/api/v1/analysis/health", query_string={"run": "job", **READY})
+    two = client.get("/api/v1/analysis/health", query_string={"run": "job", "worker": "rank2", "span": "1", **READY})
+    assert one.data == two.data and one.headers["ETag"] == two.headers["ETag"]
+    third = client.get("/api/v1/analysis/health", query_string=READY)
+    assert third.get_json()["selection"]["run"] == "job"
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "code", "field"),
+    [
+        ("/api/v1/run", 400, "bad_query", "run"),
+        ("/api/v1/run?run=nope", 404, "not_found", "run"),
+        ("/api/v1/analysis/nope?run=job", 404, "not_found", "name"),
+        ("/api/v1/analysis/health?run=nope", 404, "not_found", "run"),
+        ("/api/v1/analysis/health?run=job&worker=nope", 404, "not_found", "worker"),
+        ("/api/v1/analysis/health?run=job&span=nope", 404, "not_found", "span"),
+        ("/api/v1/analysis/health?run=job&colour=red", 400, "bad_query", "colour"),
+        ("/api/v1/analysis/gpu_breakdown?run=job&scope=some", 400, "bad_query", "scope"),
+        ("/api/v1/analysis/health?run=job&format=xml", 400, "bad_query", "format"),
+        ("/api/v1/analysis/health?run=job&wait=nan", 400, "bad_query", "wait"),
+        ("/api/v1/analysis/health?run=job&wait=1e9", 400, "bad_query", "wait"),
+        ("/api/v1/analysis/health?run=job&format=csv&section=nope&wait=20", 400, "bad_query", "section"),
+        ("/api/v1/analyses?run=job&x=1", 400, "bad_query", "x"),
+        ("/api/v1/trace?run=nope", 404, "not_found", "run"),
+        ("/api/v1/nothing", 404, "not_found", None),
+        ("/nothing.js", 404, "not_found", None),
+    ],
+)
+def test_errors_have_one_shape(client: FlaskClient, address: str, status: int, code: str, field: str | None) -> None:
+    reply = client.get(address)
+    assert reply.status_code == status and reply.content_type == "application/json"
+    error = reply.get_json()["error"]
+    assert error["code"] == code and error["message"] and error.get("field") == field
+
+
+def test_a_wrong_method_is_json_too(client: FlaskClient) -> None:
+    reply = client.post("/api/v1/runs")
+    assert reply.status_code == 405 and reply.get_json()["error"]["code"] == "method_not_allowed" and "GET" in reply.headers["Allow"]
+
+
+def test_an_analysis_that_fails_is_an_id_logged_once(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # GIVEN an analysis that raises with a secret and a path in its text
+    def broken(*_: object) -> None:
+        raise RuntimeError("token=hf_abcdefghijklmnop at /home/joe/x.py")
+
+    monkeypatch.setitem(get("health").__dict__, "run", broken)
+    caplog.set_level(logging.ERROR)
+    # WHEN it is asked for twice THEN 500 with the same id, one log entry without the secret, and the other analyses answer
+    replies = [client.get("/api/v1/analysis/health", query_string={"run": "job", **READY}) for _ in range(2)]
+    assert [r.status_code for r in replies] == [500, 500]
+    errors = [r.get_json()["error"] for r in replies]
+    assert errors[0] == errors[1] and "joe" not in str(errors) and "RuntimeError" in errors[0]["message"]
+    logged = [r.getMessage() for r in caplog.records if errors[0]["id"] in r.getMessage()]
+    assert len(logged) == 1 and "hf_abc" not in logged[0]
+    assert client.get("/api/v1/analysis/links", query_string={"run": "job", **READY}).status_code == 200
+
+
+def test_a_broken_recording_is_told_with_file_and_remedy(client: FlaskClient, logdir: Path, store: Store) -> None:
+    (logdir / "bad").mkdir()
+    (logdir / "bad" / "x.pt.trace.json").write_bytes(b"\x00\x01")
+    store.rescan()
+    reply = client.get("/api/v1/analyses", query_string={"run": "bad", **READY})
+    assert reply.status_code == 422
+    error = reply.get_json()["error"]
+    assert error["file"] == "bad/x.pt.trace.json" and error["hint"]
+    (shown,) = [r for r in client.get("/api/v1/runs").get_json()["runs"] if r["name"] == "bad"]
+    assert shown["workers"][0]["spans"][0]["state"] == "error" and shown["workers"][0]["spans"][0]["error"] == error
+
+
+# -- headers ---------------------------------------------------------------------------------------------------------
+
+
+def test_etag_gzip_and_their_304(client: FlaskClient) -> None:
+    address = "/api/v1/analysis/health?run=job&wait=20"
+    plain, zipped = client.get(address), client.get(address, headers={"Accept-Encoding": "gzip"})
+    assert zipped.headers["Content-Encoding"] == "gzip" and gzip.decompress(zipped.data) == plain.data
+    assert plain.headers["ETag"] != zipped.headers["ETag"] and "Accept-Encoding" in plain.headers["Vary"]
+    for reply in (plain, zipped):
+        again = client.get(
+            address, headers={"If-None-Match": reply.headers["ETag"], "Accept-Encoding": reply.headers.get("Content-Encoding", "")}
+        )
+        assert again.status_code == 304 and not again.data
+        assert again.headers["Content-Type"] == "application/json" and "Content-Security-Policy" not in again.headers
+
+
+def test_plotly_comes_from_here_compressed(client: FlaskClient) -> None:
+    reply = client.get("/vendor/plotly.min.js", headers={"Accept-Encoding": "gzip"})
+    assert reply.status_code == 200 and reply.content_type.startswith("text/javascript")
+    assert len(reply.data) < 2_000_000 and b"plotly" in gzip.decompress(reply.data)[:200]
+    again = client.get("/vendor/plotly.min.js", headers={"If-None-Match": reply.headers["ETag"], "Accept-Encoding": "gzip"})
+    assert again.status_code == 304 and again.content_type.startswith("text/javascript")
+
+
+def test_every_answer_has_the_safety_headers(client: FlaskClient) -> None:
+    for address in ("/api/v1/runs", "/api/v1/none", "/api/v1/analysis/health?run=job&wait=20", "/vendor/plotly.min.js", "/none"):
+        reply = client.get(address)
+        assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Content-Type"] and reply.headers["Cache-Control"]
+
+
+# -- the original bytes ----------------------------------------------------------------------------------------------
+
+
+def test_the_original_bytes(client: FlaskClient, logdir: Path) -> None:
+    reply = client.get("/api/v1/trace?run=job&worker=rank10")
+    assert reply.data == (logdir / "job" / "rank10.1.pt.trace.json.gz").read_bytes()
+    assert reply.content_type == "application/gzip" and "attachment" in reply.headers["Content-Disposition"]
+    assert "Content-Encoding" not in reply.headers
+    part = client.get("/api/v1/trace?run=job&worker=rank10", headers={"Range": "bytes=0-1"})
+    assert part.status_code == 206 and part.data == b"\x1f\x8b"
+    hostile = client.get("/api/v1/trace?run=odd")
+    assert hostile.status_code == 200 and "\n" not in hostile.headers["Content-Disposition"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (WebOptions(bind_all=True), 403),
+        (WebOptions(bind_all=True, serve_original="on"), 200),
+        (WebOptions(serve_original="off"), 403),
+        (WebOptions(), 200),
+    ],
+)
+def test_the_original_bytes_can_be_switched_off(store: Store, options: WebOptions, status: int) -> None:
+    client = create_app(store, options).test_client()
+    reply = client.get("/api/v1/trace?run=job")
+    assert reply.status_code == status
+    assert client.get("/api/v1/runs").get_json()["features"]["original"] is (status == 200)
+    if status == 403:
+        assert "--sol_serve_original" in reply.get_json()["error"]["hint"]
+
+
+# -- changing requests -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://outside.proxy"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+def test_other_sites_change_nothing(client: FlaskClient, headers: dict[str, str], status: int) -> None:
+    assert client.post("/api/v1/rescan", headers=headers).status_code == status
+
+
+def test_rescan_finds_what_is_new(client: FlaskClient, logdir: Path) -> None:
+    assert len(client.get("/api/v1/runs").get_json()["runs"]) in (0, 2)
+    trace(logdir / "newer" / "a.json")
+    assert client.post("/api/v1/rescan").get_json() == {"done": True, "scan": "done"}
+    assert [r["name"] for r in client.get("/api/v1/runs").get_json()["runs"]] == ["job", "newer", "odd"]
+
+
+def test_cancel_what_is_not_read(client: FlaskClient) -> None:
+    assert client.post("/api/v1/cancel?run=job").get_json()["done"] is False
+    assert client.post("/api/v1/cancel", data={"run": "job"}).get_json()["done"] is False
+    assert client.post("/api/v1/cancel?run=none").status_code == 404
+
+
+def test_health(client: FlaskClient) -> None:
+    assert client.get("/api/v1/health").get_json()["status"] == "ok"
+
+
+def test_the_device_of_the_server_is_the_default(store: Store) -> None:
+    client = create_app(store, WebOptions(device="A100_SXM_80GB")).test_client()
+    shown = client.get("/api/v1/analyses?run=job&wait=20").get_json()["device"]
+    assert shown is None or shown["method"] == "override"
