@@ -75,15 +75,21 @@ class Work:
         return self.modelled_ns / self.device_ns if self.device_ns else None
 
 
-def work(capture: Capture, spec: DeviceSpec | None = None) -> Work:
-    """Every owning call of `capture` against the limits of `spec`. The result is shared: do not change it."""
+def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = False) -> Work:
+    """Every owning call of `capture` against the limits of `spec`. The result is shared: do not change it.
+
+    dense: count attention with every (query, key) pair; by default pairs behind a causal mask do not count.
+    """
     key = (spec.key, spec.name, spec.method) if spec is not None else None
-    return memo(capture, ("work", key), lambda: _work(capture, spec))
+    return memo(capture, ("work", key, dense), lambda: _work(capture, spec, dense))
 
 
-def _work(capture: Capture, spec: DeviceSpec | None) -> Work:
+def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     base = memo(capture, ("work.calls",), lambda: _calls(capture))
     ops = base.ops.copy()
+    if dense:
+        every = ops["flop_dense"].to_numpy()
+        ops["flop"] = np.where(np.isfinite(every), every, ops["flop"].to_numpy())
     flop, vector, data = (ops[c].to_numpy() for c in ("flop", "flop_vector", "bytes"))
     dtype = ops["dtype"]
     if spec is None:
@@ -310,8 +316,9 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     """Rows of `Work.ops` summed by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
 
     calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
-    modelled_ns: measured time of the calls with a limit. wasted_ns, efficiency: over these. modelled_share: their share.
-    bound: the side that holds the larger part of the limit. flagged: efficiency above 102 %. estimated: of any call.
+    known_ns: measured time of the calls with a cost model (the base of rates). modelled_ns: that of the calls with a limit;
+    wasted_ns, efficiency: over these. modelled_share: known_ns over measured_ns. bound: the side that holds the larger part of the
+    limit. flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
     """
     if isinstance(by, np.ndarray):
         number, first = np.unique(by, return_index=True)
@@ -337,16 +344,21 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     timed = np.bincount(code[both], measured[both], minlength=size).astype(np.float64)
     least = np.bincount(code[both], sol[both], minlength=size).astype(np.float64)
     known = np.bincount(code[both], minlength=size) > 0
+    covered = ops["modelled"].to_numpy()
+    out["known_ns"] = np.bincount(code[covered], measured[covered], minlength=size).astype(np.float64)
     out["modelled_ns"] = timed
     out["wasted_ns"] = np.where(known, timed - least, np.nan)
     out["efficiency"] = ratio(np.where(known, least, np.nan), timed)
-    out["modelled_share"] = ratio(timed, out["measured_ns"].astype(np.float64))
+    out["modelled_share"] = ratio(out["known_ns"].astype(np.float64), out["measured_ns"].astype(np.float64))
     side = ops["bound"].cat.codes.to_numpy()
     parts = [np.bincount(code[both & (side == s)], sol[both & (side == s)], minlength=size) for s in (1, 2)]
     out["bound"] = np.where(~known | (parts[0] + parts[1] == 0), 0, np.where(parts[0] >= parts[1], 1, 2))
     out["flagged"] = np.nan_to_num(out["efficiency"].astype(np.float64)) > TOLERATED
-    out["estimated"] = np.bincount(code, ops["estimated"].to_numpy(), minlength=size) > 0
-    frame = pd.concat([keys, pd.DataFrame(out)], axis=1)
+    guessed = np.flatnonzero(ops["estimated"].to_numpy())[::-1]
+    why = np.full(size, "", object)
+    why[code[guessed]] = ops["reason"].astype(object).to_numpy()[guessed]
+    out["estimated"] = np.bincount(code[guessed], minlength=size) > 0
+    frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
     frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), list(BOUNDS))
     return frame
 

@@ -1,0 +1,457 @@
+"""Roofline: which work wastes most, and against which wall.
+
+Every operator call that a cost model covers is set against the limit of the device: the larger of its FLOP over the peak of its
+type and its bytes over the memory bandwidth. Bytes are a lower bound: each tensor read or written once. Peaks are dense, without
+structured sparsity; attention counts only the pairs that a causal mask leaves. Work without a model is shown with its time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.analyses import _roofline_figure as chart
+from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.names import module_instance, phase_name
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.work import Work, group, work
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import DeviceSpec, device_for, why_no_limits
+from tb_sol_plugin.model.device_table import MATRIX_COLUMNS
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_table,
+)
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+MOST_ROWS: Final = 2000
+MOST_POINTS: Final = 400
+LISTED: Final = 10
+OUTSIDE_MODULE: Final = "(outside every module)"
+OUTSIDE_PHASE: Final = "(outside every phase)"
+
+_NO_MODEL = "no cost model, or sizes not recorded"
+_NO_LIMIT = "no cost model, sizes not recorded, or unknown device limits"
+ID = Column("id", "Row", "", "Key of the row: what it is grouped by.", "code", rank=3)
+COLUMNS = (
+    Column("name", "Operator", "", "Operator, module, phase or kernel, as grouped.", "symbol", color_by="kind"),
+    Column("kind", "Kind", "", "Kind of work: gemm, attention, conv, norm, elementwise, other.", "text", rank=3, color_by="kind"),
+    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with; empty where calls of several sizes are in one row.", "shapes",
+           rank=2),
+    Column("dtype", "Type", "", "Type that it computes in; several are joined.", "text", rank=2),
+    Column("direction", "Direction", "", "fwd, or bwd for work of the backward pass.", "badge", rank=2),
+    Column("calls", "Calls", "count", "Calls that own device time."),
+    Column("measured_ns", "Time", "ns", "Per call the union of its device intervals, summed over calls.", "bar", color_by="kind"),
+    Column("share", "Share", "ratio", "Time over the time of all rows.", "share", rank=2),
+    Column("sol_ns", "Limit", "ns", "Least time on this device: per call the larger of compute and memory time, summed.", rank=3, missing=_NO_LIMIT),
+    Column("wasted_ns", "Above limit", "ns", "Time less the limit, over the calls that have a limit.", missing=_NO_LIMIT),
+    Column("efficiency", "Efficiency", "ratio", "Limit over time, sums over the calls that have a limit.", "efficiency", missing=_NO_LIMIT),
+    Column("intensity_flop_per_byte", "FLOP/B", "FLOP/B", "FLOP over bytes: matrix FLOP, or vector FLOP where there are no others.",
+           missing="no arithmetic, or no cost model"),
+    Column("achieved_flop_per_s", "FLOP/s", "FLOP/s", "FLOP over the time of the modelled calls: matrix FLOP, or vector FLOP where there are no others.",
+           missing="no arithmetic, or no cost model"),
+    Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modelled calls.", missing=_NO_MODEL),
+    Column("bound", "Bound", "", "Which limit holds the larger part: compute or memory; none without a limit.", "badge"),
+    Column("flop", "FLOP", "FLOP", "Matrix FLOP (products, convolutions, attention) of all calls; a multiply-add is 2, bias adds are none.", rank=3,
+           missing=_NO_MODEL),
+    Column("vector_flop", "Vector FLOP", "FLOP", "Elementwise, normalisation and reduction FLOP of all calls.", rank=3, missing=_NO_MODEL),
+    Column("bytes", "Bytes", "B", "Least device memory traffic of all calls: inputs read once, outputs written once.", rank=3, missing=_NO_MODEL),
+    Column("modelled_share", "Modelled", "ratio", "Share of the time that a cost model covers.", "share", rank=3),
+    Column("flags", "Flags", "", "above limit: efficiency over 102 %; estimated: something had to be assumed; link: a copy between host and device.",
+           "badge", rank=3),
+)  # fmt: skip
+LIST_COLUMNS = (
+    COLUMNS[0],
+    COLUMNS[1],
+    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with.", "shapes", rank=3),
+    Column("wasted_ns", "Above limit", "ns", "Time less the limit.", "bar", color_by="kind", missing=_NO_LIMIT),
+    Column("running_share", "Running share", "ratio", "Share of all time above the limit that this row and those before it hold.", "share"),
+)  # fmt: skip
+FACTS = {
+    "device": "Device whose limits are used.",
+    "limits_from": "How the device was found: exact, token, memory or units (by its recorded properties), derived (from its generation), override.",
+    "peak_flop_per_s": "Dense peak of the type that holds most of the matrix work.",
+    "peak_bytes_per_s": "Memory bandwidth of the device.",
+    "achievable_flop_per_s": "BF16 rate that a good product reaches in practice: the dashed line.",
+    "total_flop": "Matrix FLOP of all modelled calls.",
+    "total_vector_flop": "Vector FLOP of all modelled calls.",
+    "total_bytes": "Least memory traffic of all modelled calls.",
+    "device_ns": "Plain sum of all device time of the selection.",
+    "measured_ns": "Time of the calls that have a limit.",
+    "sol_ns": "Least time of the same calls.",
+    "efficiency": "sol_ns over measured_ns.",
+    "modelled_share": "Share of the device time that a cost model covers.",
+    "unmodelled_ns": "Device time without a cost model.",
+    "no_operator_ns": "Part of it that no recorded operator launched.",
+}
+
+
+class RooflineQuery(Query, kw_only=True, frozen=True):
+    """Roofline.
+
+    by: what makes a row: operator and shapes, operator, innermost module, innermost phase, or kernel.
+    attention: count the pairs that a causal mask leaves, or every pair as some counters do.
+    """
+
+    by: Literal["op_shape", "op", "module", "phase", "kernel"] = "op_shape"
+    attention: Literal["causal_aware", "dense_equivalent"] = "causal_aware"
+
+
+@analysis(
+    title="Roofline",
+    question="Which work wastes most, and against which wall?",
+    group="Speed of light",
+    order=10,
+    needs=("operators", "shapes"),
+    query=RooflineQuery,
+    tables={"ops": COLUMNS, "above": LIST_COLUMNS},
+    facts=FACTS,
+)
+def roofline(capture: Capture, query: RooflineQuery) -> Report:
+    """One row per group of operator calls, against the limits of the device."""
+    spec = device_for(capture, query.device_limits)
+    part = scope(capture, query)
+    done = work(capture, spec, dense=query.attention == "dense_equivalent")
+    ops, outside = _selected(capture, done, part)
+    frame = _rows(capture, done, ops, query, part)
+    facts = _facts(capture, done, ops, frame, outside, part)
+    report = Report(analysis="roofline", title="Roofline", headline=_headline(frame, facts, spec, done.by_host_time))
+    report.notices = _notices(capture, done, ops, facts)
+    report.sections = [_figure(frame, ops, done, query), _list(frame), _table(frame, outside, facts), _facts_section(facts, spec)]
+    return report
+
+
+# -- rows -----------------------------------------------------------------------------------------------------
+
+
+def _selected(capture: Capture, done: Work, part: Scope) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Calls of the selection, and the device time in it that no operator owns, by the reason."""
+    ops = done.ops if part.whole else done.ops[done.ops["step"].isin(part.rows).to_numpy()]
+    outside: dict[str, int] = {}
+    if not done.by_host_time:
+        alone = part.device & (done.owner < 0)
+        link, duration = capture.device["link"].to_numpy(), capture.device["duration_ns"].to_numpy()
+        known = {at.BEFORE: link == S.BEFORE_WINDOW, at.NO_RECORD: link == S.NO_RECORD}
+        rest = ~(known[at.BEFORE] | known[at.NO_RECORD])
+        for name, mask in ((at.NO_OPERATOR, rest), *known.items()):
+            time = int(duration[mask & alone].sum())
+            if time:
+                outside[name] = time
+    return ops, outside
+
+
+_KEYS: Final = {"op_shape": ["name", "shapes", "dtype", "direction"], "op": ["name"]}
+
+
+def _rows(capture: Capture, done: Work, ops: pd.DataFrame, query: RooflineQuery, part: Scope) -> pd.DataFrame:
+    """The table's rows, longest first."""
+    if query.by == "kernel" and not done.by_host_time:
+        ops = _kernels(capture, done, part)
+    elif query.by in ("module", "phase"):
+        ops = ops.assign(name=_around(capture, ops, query.by))
+    if not len(ops):
+        return pd.DataFrame({c.name: pd.Series(dtype=object) for c in (ID, *COLUMNS)}).assign(
+            estimated=False, reason="", known_ns=0.0, modelled_ns=0.0
+        )
+    frame = group(ops, _KEYS.get(query.by, ["name"]))
+    if query.by != "op_shape":
+        frame = frame.assign(shapes="", dtype=_joined(ops, frame, "dtype"), direction=_joined(ops, frame, "direction"))
+    frame["kind"] = _main_kind(ops, frame, _KEYS.get(query.by, ["name"]))
+    work_done = np.where(frame["flop"].to_numpy() > 0, frame["flop"].to_numpy(), frame["flop_vector"].to_numpy())
+    work_done = np.where(work_done > 0, work_done, np.nan)
+    known = frame["known_ns"].to_numpy() / 1e9
+    data = frame["bytes"].to_numpy()
+    frame = frame.assign(
+        name=frame["name"].astype(str), input_shapes=frame["shapes"].astype(str), vector_flop=frame["flop_vector"],
+        dtype=frame["dtype"].astype(str), direction=frame["direction"].astype(str), bound=frame["bound"].astype(str),
+        intensity_flop_per_byte=ratio(work_done, data), achieved_flop_per_s=ratio(work_done, known), achieved_bytes_per_s=ratio(data, known),
+        share=ratio(frame["measured_ns"].to_numpy(), np.full(len(frame), frame["measured_ns"].sum())), flags=_flags(ops, frame, query),
+    )  # fmt: skip
+    split = query.by == "op_shape"
+    frame["id"] = (
+        (frame["name"] + " | " + frame["input_shapes"] + " | " + frame["dtype"] + " | " + frame["direction"]) if split else frame["name"]
+    )
+    return frame.sort_values("measured_ns", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _kernels(capture: Capture, done: Work, part: Scope) -> pd.DataFrame:
+    """Device rows as calls: a kernel takes the part of its operator's work that its time is of the operator's time."""
+    device = capture.device
+    rows = np.flatnonzero(part.device & (done.owner >= 0))
+    owner = done.owner[rows]
+    duration = device["duration_ns"].to_numpy()[rows].astype(np.float64)
+    ops = done.ops.iloc[owner].reset_index(drop=True)
+    piece = ratio(duration, ops["device_sum_ns"].to_numpy(dtype=np.float64))
+    scaled = {c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")}
+    names = pd.Categorical.from_codes(device["name"].cat.codes.to_numpy()[rows], device["name"].cat.categories)
+    several = ops["device_events"].to_numpy() > 1
+    return ops.assign(
+        name=names, measured_ns=duration, **scaled, estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
+        reason=np.where(several, "work of the operator shared among its kernels by time", ops["reason"].astype(str)),
+    )  # fmt: skip
+
+
+def _around(capture: Capture, ops: pd.DataFrame, by: str) -> pd.Categorical:
+    names = capture.host["name"].cat.categories
+    clean, none = (module_instance, OUTSIDE_MODULE) if by == "module" else (phase_name, OUTSIDE_PHASE)
+    words = np.array([*(clean(str(n)) for n in names), none], object)
+    rows = ops["module" if by == "module" else "annotation"].to_numpy()
+    codes = np.append(capture.host["name"].cat.codes.to_numpy().astype(np.int64), -1)
+    return pd.Categorical(words[codes[rows]])
+
+
+def _joined(ops: pd.DataFrame, frame: pd.DataFrame, column: str) -> list[str]:
+    """Per row the distinct values of a column among its calls."""
+    pairs = ops[["name", column]].drop_duplicates().astype(str)
+    found: dict[str, list[str]] = {}
+    for name, value in zip(pairs["name"], pairs[column], strict=True):
+        if value:
+            found.setdefault(name, []).append(value)
+    return [", ".join(sorted(found.get(name, []))) for name in frame["name"].astype(str)]
+
+
+def _main_kind(ops: pd.DataFrame, frame: pd.DataFrame, keys: list[str]) -> list[str]:
+    """Per row the kind that holds most of its time."""
+    by_kind = ops.groupby([*keys, "kind"], observed=True, sort=False)["measured_ns"].sum().reset_index()
+    best = by_kind.sort_values("measured_ns", ascending=False, kind="stable").drop_duplicates(keys)
+    merged = frame[keys].astype(str).merge(best.astype({**dict.fromkeys(keys, str), "kind": str}), on=keys, how="left")
+    return [str(k) for k in merged["kind"]]
+
+
+def _flags(ops: pd.DataFrame, frame: pd.DataFrame, query: RooflineQuery) -> list[str]:
+    links = set(ops.loc[ops["link"].to_numpy(), "name"].astype(str))
+    out = []
+    for name, over, guessed, known in zip(frame["name"].astype(str), frame["flagged"], frame["estimated"], frame["known_ns"], strict=True):
+        words = [w for w, on in (("above limit", over), ("estimated", guessed), ("link", name in links and not known)) if on]
+        out.append(", ".join(words))
+    return out
+
+
+# -- facts and words ------------------------------------------------------------------------------------------
+
+
+def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame, outside: dict[str, int], part: Scope) -> dict[str, Scalar]:
+    spec = done.spec
+    has_limit = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
+    measured = int(ops["measured_ns"].to_numpy()[has_limit].sum())
+    sol = float(ops["sol_ns"].to_numpy(dtype=np.float64)[has_limit].sum())
+    covered = ops["modelled"].to_numpy()
+    time = ops["measured_ns" if done.by_host_time else "device_sum_ns"].to_numpy()
+    whole = int(time.sum()) + sum(outside.values())
+    modelled = int(time[covered].sum())
+    facts: dict[str, Scalar] = {"device": spec.name if spec else "unknown", "limits_from": spec.method if spec else "none"}
+    if spec is not None:
+        main = _main_dtype(ops)
+        facts["peak_flop_per_s"] = spec.matrix_peak(main) if main else None
+        facts |= {f"peak_flop_per_s_{dtype}": spec.matrix_peak(dtype) for dtype in MATRIX_COLUMNS if spec.matrix_peak(dtype) is not None}
+        facts["peak_flop_per_s_vector"] = spec.vector_peak("")
+        facts["peak_bytes_per_s"] = spec.memory_bandwidth
+        facts["achievable_flop_per_s"] = spec.achievable_bf16
+    facts |= {
+        "total_flop": _total(ops, "flop"), "total_vector_flop": _total(ops, "flop_vector"), "total_bytes": _total(ops, "bytes"),
+        "device_ns": None if done.by_host_time else whole, "measured_ns": measured if has_limit.any() else None,
+        "sol_ns": round(sol) if has_limit.any() else None, "efficiency": sol / measured if measured else None,
+        "modelled_share": modelled / whole if whole else None, "unmodelled_ns": whole - modelled, "no_operator_ns": sum(outside.values()),
+    }  # fmt: skip
+    return facts
+
+
+def _total(ops: pd.DataFrame, column: str) -> int | None:
+    values = ops[column].to_numpy(dtype=np.float64)
+    good = np.isfinite(values)
+    return round(float(values[good].sum())) if good.any() else None
+
+
+def _main_dtype(ops: pd.DataFrame) -> str:
+    matrix = ops[ops["flop"].to_numpy(dtype=np.float64) > 0]
+    sums = matrix.groupby("dtype", observed=True)["flop"].sum()
+    return str(sums.idxmax()) if len(sums) else ""
+
+
+def _headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, by_host: bool) -> str:
+    share, efficiency = facts["modelled_share"], facts["efficiency"]
+    if by_host:
+        return "This recording has no device work: rates are over host time, and a CPU has no fixed limit."
+    if spec is None or not isinstance(efficiency, float):
+        return f"The limits of the device are not known: rates are shown, efficiencies are not. {human(_number(share), 'ratio')} of device time is modelled."
+    partly = "" if isinstance(share, float) and share >= 0.95 else "≈ "
+    first = f"Modelled kernels run at **{partly}{human(efficiency, 'ratio')}** of what the {spec.name} allows."
+    if isinstance(share, float) and share < 0.95:
+        first = f"Modelled kernels, {human(share, 'ratio')} of device time, run at **{human(efficiency, 'ratio')}** of what the {spec.name} allows."
+    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    above = np.sort(wasted[np.isfinite(wasted) & (wasted > 0)])[::-1]
+    if not len(above):
+        return first
+    running = np.cumsum(above) / above.sum()
+    count = min(int(np.searchsorted(running, 0.8)) + 1, 5, len(above))
+    rows = "One row holds" if count == 1 else f"{('', '', 'Two', 'Three', 'Four', 'Five')[count]} rows hold"
+    return f"{first} {rows} **{human(float(running[count - 1]), 'ratio')}** of the time above the limit."
+
+
+def _number(value: Scalar) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _notices(capture: Capture, done: Work, ops: pd.DataFrame, facts: dict[str, Scalar]) -> list[Notice]:
+    out: list[Notice] = []
+    if done.spec is None:
+        out.append(Notice(why_no_limits(capture)[0].upper() + why_no_limits(capture)[1:] + ".", "info" if done.by_host_time else "warn"))
+    elif done.spec.method == "derived":
+        text = done.spec.notes or "its peaks are a share of a known device"
+        out.append(Notice(f"The limits of {done.spec.name} are derived: {text}. Choose other device limits if you know them."))
+    share = facts["modelled_share"]
+    if isinstance(share, float) and share < 0.9 and not done.by_host_time:
+        bare = ops[~ops["modelled"].to_numpy()]
+        largest = bare.groupby("name", observed=True)["device_sum_ns"].sum().sort_values(ascending=False).head(3)
+        named = ", ".join(f"`{name}` {human(int(time), 'ns')}" for name, time in largest.items())
+        tail = f" Largest without: {named}." if named else ""
+        out.append(Notice(f"A cost model covers {human(share, 'ratio')} of device time.{tail}", "info"))
+    return out
+
+
+# -- sections -------------------------------------------------------------------------------------------------
+
+
+def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQuery) -> FigureSection:
+    spec = done.spec
+    columns = ("id", "name", "input_shapes", "kind", "calls", "measured_ns", "sol_ns", "intensity_flop_per_byte", "achieved_flop_per_s",
+               "achieved_bytes_per_s", "efficiency", "flagged")  # fmt: skip
+    points = [chart.Point(*row) for row in frame.head(MOST_POINTS)[list(columns)].itertuples(index=False)] if len(frame) else []
+    flop = ops["flop"].to_numpy(dtype=np.float64)
+    dtypes = sorted(set(ops["dtype"].astype(str).to_numpy()[flop > 0]))
+    vector = bool((ops["flop_vector"].to_numpy(dtype=np.float64) > 0).any())
+    pairs = "causal-aware" if query.attention == "causal_aware" else "every pair of attention counted"
+    title = f"{spec.name}, dense, {pairs}" if spec else "Achieved rates"
+    return FigureSection(
+        id="roofline", title=title, subtitle="area is device time; the line is what the device allows" if spec else "area is time; no limits known",
+        figure=chart.build(points, spec, chart.roofs(spec, dtypes, vector=vector)), span=8, table="ops", height=460,
+        summary=f"Achieved FLOP per second over arithmetic intensity of {len(points)} rows, with the limits of the device." + _worst(frame),
+    )  # fmt: skip
+
+
+def _worst(frame: pd.DataFrame) -> str:
+    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    if not np.isfinite(wasted).any():
+        return ""
+    row = frame.iloc[int(np.nanargmax(wasted))]
+    return f" Most time above its limit: {row['name']}, {human(float(row['wasted_ns']), 'ns')}."
+
+
+def _list(frame: pd.DataFrame) -> TableSection:
+    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    order = np.argsort(-np.nan_to_num(wasted, nan=-np.inf), kind="stable")
+    order = order[np.nan_to_num(wasted[order], nan=-1.0) > 0]
+    above = frame.iloc[order].copy()
+    total = float(above["wasted_ns"].sum())
+    above["running_share"] = above["wasted_ns"].cumsum() / total if total else np.nan
+    above = _integers(above.head(LISTED), ("wasted_ns",))
+    return make_table(
+        "above", "Most time above the limit", above, (ID, *LIST_COLUMNS), span=4, key="id", subtitle="with running share",
+        empty="No row has a limit here.",
+    )  # fmt: skip
+
+
+_WHOLE: Final = ("calls", "measured_ns", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
+
+
+def _integers(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Sums as whole numbers; unknown stays unknown."""
+    whole = {c: pd.array([None if v != v else round(v) for v in frame[c].tolist()], dtype="Int64") for c in columns}
+    return frame.assign(**whole)
+
+
+def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar]) -> TableSection:
+    shown = frame.head(MOST_ROWS)
+    whole = float(frame["measured_ns"].sum()) + sum(outside.values())
+    if outside:
+        extra = pd.DataFrame(
+            {
+                "id": list(outside),
+                "name": list(outside),
+                "kind": "other",
+                "bound": "none",
+                "measured_ns": [float(t) for t in outside.values()],
+            }
+        )
+        shown = pd.concat([shown, extra.reindex(columns=shown.columns)], ignore_index=True)
+        shown[["input_shapes", "dtype", "direction", "flags", "reason"]] = shown[
+            ["input_shapes", "dtype", "direction", "flags", "reason"]
+        ].fillna("")
+    shown = _integers(shown, _WHOLE).assign(share=shown["measured_ns"].to_numpy(dtype=np.float64) / whole if whole else np.nan)
+    total: dict[str, Scalar] = {
+        "name": f"All {human(len(frame), 'count')} rows", "calls": _sum(frame, "calls"), "measured_ns": round(whole), "share": 1.0 if whole else None,
+        "sol_ns": facts["sol_ns"], "wasted_ns": _sum(frame, "wasted_ns"), "efficiency": facts["efficiency"], "flop": facts["total_flop"],
+        "vector_flop": facts["total_vector_flop"], "bytes": facts["total_bytes"], "modelled_share": facts["modelled_share"],
+    }  # fmt: skip
+    marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
+    for row, (value, guessed, why) in enumerate(zip(shown["efficiency"], shown["estimated"], shown["reason"], strict=True)):
+        if value is not None and value == value and value > TOLERATED:
+            marks["efficiency"][str(row)] = Mark("flagged", "above the limit: a wrong type or peak, or data that stayed in cache")
+        elif guessed is True or guessed == 1:
+            marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = Mark("estimated", str(why) or "memory bandwidth unknown")
+    table = make_table(
+        "ops", "Operators", shown, (ID, *COLUMNS), key="id", sort=Sort("measured_ns"), total=total, last=list(outside), marks=marks,
+        filters=["kind", "bound", "direction", "dtype"], truncated=max(len(frame) - MOST_ROWS, 0),
+        footer="Bytes are a lower bound: each tensor read or written once.", empty="No operator has device time here.",
+    )  # fmt: skip
+    for row, name in enumerate(shown["name"].tolist()):
+        if name in outside:
+            table.row_links[str(row)] = Link("links", label="How events were linked")
+        elif "::" in str(name):
+            table.row_links[str(row)] = Link("operators", {"find": str(name)}, "In the operators")
+    return table
+
+
+def _sum(frame: pd.DataFrame, column: str) -> int | None:
+    values = frame[column].to_numpy(dtype=np.float64)
+    good = np.isfinite(values)
+    return round(float(values[good].sum())) if good.any() else None
+
+
+def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None) -> FactsSection:
+    units = {k: _unit(k) for k in facts}
+    labels = {
+        "device": "Device limits", "limits_from": "Found by", "peak_flop_per_s": "Peak, main type", "peak_bytes_per_s": "Memory bandwidth",
+        "achievable_flop_per_s": "Achievable, bf16", "total_flop": "Matrix work", "total_vector_flop": "Vector work", "total_bytes": "Memory traffic",
+        "device_ns": "Device time", "measured_ns": "Time with a limit", "sol_ns": "Limit", "efficiency": "Efficiency",
+        "modelled_share": "Modelled", "unmodelled_ns": "Not modelled", "no_operator_ns": "Launched by no operator",
+    }  # fmt: skip
+    marks: dict[str, Mark] = {}
+    for name in facts:
+        if name.startswith("peak_flop_per_s_"):
+            dtype = name.removeprefix("peak_flop_per_s_")
+            labels[name] = f"Peak, {dtype}"
+            if spec is not None and spec.is_unverified("fp32" if dtype == "vector" else dtype, vector=dtype == "vector"):
+                marks[name] = Mark("unverified", "this figure of the device table is not confirmed")
+    if spec is not None and "mem_bw_gb_per_s" in spec.unverified:
+        marks["peak_bytes_per_s"] = Mark("unverified", "this figure of the device table is not confirmed")
+    docs = FACTS | {n: "Dense peak of matrix units in this type." for n in facts if n.startswith("peak_flop_per_s_")}
+    return FactsSection(id="facts", title="Limits and totals", values=facts, units=units, labels=labels, docs=docs, marks=marks, span=12)
+
+
+def _unit(name: str) -> str:
+    if name.endswith("_flop_per_s") or name.startswith("peak_flop_per_s"):
+        return "FLOP/s"
+    if name == "peak_bytes_per_s":
+        return "B/s"
+    if name.endswith("_ns"):
+        return "ns"
+    return {"total_flop": "FLOP", "total_vector_flop": "FLOP", "total_bytes": "B", "efficiency": "ratio", "modelled_share": "ratio"}.get(
+        name, ""
+    )
