@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest import link, rules
-from tb_sol_plugin.ingest.columns import Array, Buffer, Interner
-from tb_sol_plugin.ingest.decode import Columns, identity
+from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, identity
+from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
 
@@ -212,13 +212,13 @@ def collectives(columns: Columns, order: Ints) -> pd.DataFrame:
 def threads(columns: Columns) -> pd.DataFrame:
     process_names, labels, thread_names = {}, {}, {}
     for kind, pid, tid, text in columns.meta:
-        process = identity(pid)
+        process = identity(pid.encode())
         if kind == "process_name":
             process_names[process] = text
         elif kind == "process_labels":
             labels[process] = text
         else:
-            thread_names[(process, identity(tid))] = text
+            thread_names[(process, identity(tid.encode()))] = text
     keys = [(str(k[0]), str(k[1])) for k in columns.threads.distinct if isinstance(k, tuple)]
     names = [" ".join(dict.fromkeys(t for t in (process_names.get(p, ""), labels.get(p, "")) if t)) for p, _ in keys]
     return S.THREADS.frame(

@@ -2,312 +2,351 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.ingest import events as E
-from tb_sol_plugin.ingest import repair, rules
-from tb_sol_plugin.ingest.columns import floats, integers, nanoseconds
-from tb_sol_plugin.ingest.decode import Batch, Columns, identity
+from tb_sol_plugin.ingest import _scan as K
+from tb_sol_plugin.ingest import rules
+from tb_sol_plugin.ingest.batch import Batch
+from tb_sol_plugin.ingest.columns import Codes, Ints, RawInterner, plain_text
+from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.model import schemas as S
 
-T = TypeVar("T", bound=msgspec.Struct)
-Ints = npt.NDArray[np.int64]
-Adder = Callable[[Batch, Ints, Columns], None]
+EXTRA = (
+    "Call stack",
+    "Module Hierarchy",
+    "kernel_backend",
+    "kernel_name",
+    "kernel_file",
+    "kernel_hash",
+    "kernel_kwargs",
+    "num_warps",
+    "num_stages",
+)
 
 
-def _placed(batch: Batch, index: Ints, columns: Columns) -> tuple[Batch, Ints, Ints, Ints]:
+class Group(NamedTuple):
+    """Events of one phase and category: `rows` of a batch whose first event is number `first` of the file."""
+
+    batch: Batch
+    phase: str
+    category: str | None
+    rows: Ints
+    first: int
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Group:
+        return self._replace(rows=self.rows[keep])
+
+    def ints(self, key: str, old: str = "") -> Ints:
+        """An argument as int64, -1 missing; `old` is the spelling of older recorders."""
+        found = self.batch.ints(key, self.rows)
+        return np.where(found < 0, self.batch.ints(old, self.rows), found) if old and self.batch.has(old) else found
+
+    def floats(self, key: str) -> npt.NDArray[np.float64]:
+        return self.batch.floats(key, self.rows)
+
+    def codes(self, key: str, interner: RawInterner) -> Codes:
+        return self.batch.codes(key, self.rows, interner)
+
+    def names(self, columns: Columns) -> Codes:
+        return self.batch.names(self.rows, columns.names)
+
+    def threads(self, columns: Columns) -> Codes:
+        return self.batch.threads(self.rows, columns.threads)
+
+    def places(self) -> Ints:
+        return self.rows + self.first
+
+    def one_name(self, columns: Columns, place: int) -> str:
+        code = self.batch.names(self.rows[place : place + 1], columns.names)[0]
+        return str(list(columns.names)[int(code)])
+
+
+Adder = Callable[[Group, Columns], None]
+
+
+def _placed(group: Group, columns: Columns) -> tuple[Group, Ints, Ints]:
     """Events that have a place in time, with start and duration in ns (duration 0 where missing or negative)."""
     health = columns.health
-    start, given = nanoseconds(batch.ts, health)
+    start, given = group.batch.times(K.TS, group.rows)
     if not given.all():
-        health.add("complete event without ts", int((~given).sum()), batch.name[int(np.argmin(given))])
-        batch = batch.take(np.flatnonzero(given))
-        index, start = index[given], start[given]
-    duration, known = nanoseconds(batch.dur, health)
+        health.add("complete event without ts", int((~given).sum()), group.one_name(columns, int(np.argmin(given))))
+        group, start = group.only(given), start[given]
+    duration, known = group.batch.times(K.DUR, group.rows)
     if not known.all():
-        health.add("complete event without dur", int((~known).sum()), batch.name[int(np.argmin(known))])
+        health.add("complete event without dur", int((~known).sum()), group.one_name(columns, int(np.argmin(known))))
     for reason, bad in (("negative duration", duration < 0), ("time out of range", start > 2**62 - np.maximum(duration, 0))):
         if bad.any():
-            health.add(reason, int(bad.sum()), batch.name[int(np.argmax(bad))])
+            health.add(reason, int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
             duration = np.where(bad, 0, duration)
-    return batch, index, start, duration
-
-
-def _args(batch: Batch, decoder: msgspec.json.Decoder[list[T]], kind: type[T], columns: Columns) -> Any:
-    """The arguments of all events as one object with the fields of `kind`, each a column (a tuple over the events).
-
-    Events whose arguments are no object, or do not fit, are read one by one.
-    """
-    try:
-        rows = decoder.decode(b"[" + b",".join(batch.args) + b"]")
-    except msgspec.DecodeError:
-        rows = [_one(bytes(raw), decoder, kind, columns) for raw in batch.args]
-    return kind(*zip(*map(msgspec.structs.astuple, rows), strict=True))
-
-
-def _one(raw: bytes, decoder: msgspec.json.Decoder[list[T]], kind: type[T], columns: Columns) -> T:
-    clean = repair.clean_args(raw)
-    if clean is None:
-        columns.health.add("arguments that are not an object", 1, raw[:80].decode("utf-8", "replace"))
-        return kind()
-    return decoder.decode(b"[" + clean + b"]")[0]
-
-
-def _threads(batch: Batch, columns: Columns) -> npt.NDArray[np.int32]:
-    return columns.threads.codes(zip(batch.pid, batch.tid, strict=True))
-
-
-def _external(new: Sequence[E.Number], old: Sequence[E.Number]) -> Ints:
-    ids = integers(new)
-    return np.where(ids < 0, integers(old), ids)
+    return group, start, duration
 
 
 def _host(kind: int) -> Adder:
-    def add(batch: Batch, index: Ints, columns: Columns) -> None:
-        batch, index, start, duration = _placed(batch, index, columns)
-        if not batch.name:
+    def add(group: Group, columns: Columns) -> None:
+        group, start, duration = _placed(group, columns)
+        count = len(start)
+        if count == 0:
             return
-        category = batch.cat[0]
-        if category is None:
-            columns.health.add("event without a category", len(index), batch.name[0])
-        kinds = np.full(len(index), kind, np.int8)
-        if category is not None and category.lower() == rules.LEGACY_OPERATOR and kind == S.OPERATOR:
-            kinds[[bool(rules.LEGACY_ANNOTATION.match(name)) for name in batch.name]] = S.ANNOTATION
-        row = columns.host.rows + np.arange(len(index), dtype=np.int64)
+        name = group.names(columns)
+        if group.category is None:
+            columns.health.add("event without a category", count, group.one_name(columns, 0))
+        kinds = np.full(count, kind, np.int8)
+        if kind == S.OPERATOR and (group.category or "").lower() == rules.LEGACY_OPERATOR:
+            kinds[_matching(name, columns, lambda n: bool(rules.LEGACY_ANNOTATION.match(n)))] = S.ANNOTATION
+        row = columns.host.rows + np.arange(count, dtype=np.int64)
         if kind == S.OPERATOR:
-            _operator(batch, row, columns)
+            _operator(group, row, columns)
         elif kind == S.CALL:
-            a = _args(batch, _CALLS, E.CallArgs, columns)
-            external = _external(a.external_id, a.old_external_id)
-            columns.calls.add(host=row, correlation=integers(a.correlation), external_id=external, cbid=integers(a.cbid))
+            columns.calls.add(
+                host=row,
+                correlation=group.ints("correlation"),
+                external_id=group.ints("External id", "external id"),
+                cbid=group.ints("cbid"),
+            )
         elif kind == S.FRAME:
-            f = _args(batch, _FRAMES, E.FrameArgs, columns)
-            module = integers(f.module_id)
-            kinds[(module >= 0) | np.fromiter((n.startswith("nn.Module: ") for n in batch.name), bool, len(index))] = S.MODULE
-            columns.frames.add(host=row, python_id=integers(f.python_id), python_parent_id=integers(f.parent_id), module_id=module)
+            module = group.ints("Python module id")
+            kinds[(module >= 0) | _matching(name, columns, lambda n: n.startswith("nn.Module: "))] = S.MODULE
+            columns.frames.add(
+                host=row,
+                python_id=group.ints("Python id"),
+                python_parent_id=group.ints("Python parent id"),
+                module_id=module,
+            )
         columns.host.add(
-            name=columns.names.codes(batch.name),
-            category=np.full(len(index), columns.categories["unknown" if category is None else category], np.int32),
+            name=name,
+            category=np.full(count, columns.categories["unknown" if group.category is None else group.category], np.int32),
             kind=kinds,
-            thread=_threads(batch, columns),
+            thread=group.threads(columns),
             start=start,
             duration=duration,
-            index=index,
+            index=group.places(),
         )
 
     return add
 
 
-def _operator(batch: Batch, row: Ints, columns: Columns) -> None:
-    a = _args(batch, _OPERATORS, E.OperatorArgs, columns)
-    shapes = list(map(bytes, a.shapes))
-    if not any(shapes):
-        shapes = list(map(bytes, a.old_shapes))
-    rare = np.zeros(len(row), bool)
-    for column in (a.module_hierarchy, a.kernel_backend, a.kernel_name, a.kernel_file, a.kernel_kwargs):
-        rare |= np.fromiter(map(len, column), np.int64, len(row)) > 2  # "" is written by recorders that know no modules
-    extra: list[object] = list(map(bytes, a.call_stack))
-    for i in np.flatnonzero(rare).tolist():
-        extra[i] = tuple((key, bytes(getattr(a, field)[i])) for field, key in E.EXTRA_FIELDS if len(getattr(a, field)[i]) > 0)
+def _matching(name: Codes, columns: Columns, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    """Which events' names pass a test, made once per distinct name of the group."""
+    codes, place = np.unique(name, return_inverse=True)
+    names = list(columns.names)
+    return np.fromiter((test(str(names[c])) for c in codes.tolist()), bool, len(codes))[place]
+
+
+def _operator(group: Group, row: Ints, columns: Columns) -> None:
+    batch = group.batch
     columns.operators.add(
         host=row,
-        sequence=integers(a.sequence),
-        forward_thread=integers(a.forward_thread),
-        external_id=_external(a.external_id, a.old_external_id),
-        shapes=columns.shapes.codes(shapes),
-        types=columns.types.codes(map(bytes, a.types)),
-        strides=columns.strides.codes(map(bytes, a.strides)),
-        concrete=columns.concrete.codes(map(bytes, a.concrete)),
-        extra=columns.extra.codes(extra),
+        sequence=group.ints("Sequence number"),
+        forward_thread=group.ints("Fwd thread id"),
+        external_id=group.ints("External id", "external id"),
+        shapes=group.codes("Input Dims" if batch.has("Input Dims") or not batch.has("Input dims") else "Input dims", columns.shapes),
+        types=group.codes("Input type", columns.types),
+        strides=group.codes("Input Strides", columns.strides),
+        concrete=group.codes("Concrete Inputs", columns.concrete),
+        extra=_extra(group, columns),
     )
 
 
-def _device(batch: Batch, index: Ints, columns: Columns) -> None:
-    batch, index, start, duration = _placed(batch, index, columns)
-    if not batch.name:
+def _extra(group: Group, columns: Columns) -> Codes:
+    """Codes of the rarely recorded arguments, taken together: a tuple of (key, raw value) per event that has any."""
+    recorded = [key for key in EXTRA if group.batch.where(key, group.rows).any()]
+    if not recorded:
+        return np.full(len(group.rows), columns.extra[()], np.int32)
+    raws = columns.grids
+    parts = np.stack([group.codes(key, raws) for key in recorded])
+    distinct, place = np.unique(parts, axis=1, return_inverse=True)
+    values = list(raws)
+    empty = (b"", b'""', b"null")
+    keys = [
+        tuple((key, values[code]) for key, code in zip(recorded, column, strict=True) if values[code] not in empty)
+        for column in distinct.T.tolist()
+    ]
+    return columns.extra.codes(keys)[place.reshape(-1)]
+
+
+def _device(group: Group, columns: Columns) -> None:
+    group, start, duration = _placed(group, columns)
+    count = len(start)
+    if count == 0:
         return
-    category = (batch.cat[0] or "").lower()
-    a = _args(batch, _DEVICES, E.DeviceArgs, columns)
+    batch, rows = group.batch, group.rows
+    category = (group.category or "").lower()
     kind = S.MEMCPY if "memcpy" in category else S.MEMSET if "memset" in category else S.KERNEL
-    kinds = np.full(len(index), kind, np.int8)
-    size = integers(a.bytes)
-    said = list(map(bytes, a.kind))
-    if category == "mtia_ccp_events":  # MTIA writes copies as compute events named dma_request
-        dma = np.fromiter(map(bool, a.direction), bool, len(index))
+    kinds = np.full(count, kind, np.int8)
+    size, said = group.ints("bytes"), group.codes("kind", columns.texts)
+    mtia = category == "mtia_ccp_events"
+    if mtia:  # MTIA writes copies as compute events named dma_request
+        dma = batch.where("direction", rows)
         kinds[dma] = S.MEMCPY
-        size = np.where(dma, integers(a.size), size)
-        said = list(map(bytes, a.direction))
-    stream, device = integers(a.stream), integers(a.device)
-    for column, fallback in ((stream, batch.tid), (device, batch.pid)):
+        size = np.where(dma, group.ints("size"), size)
+        said = group.codes("direction", columns.texts)
+    stream, device = group.ints("stream"), group.ints("device")
+    for column, which in ((stream, K.TID), (device, K.PID)):
         bare = np.flatnonzero(column < 0)
-        if len(bare):
-            # A thread that is a bare number is no stream: MTIA's DMA requests without `stream` stand on thread 801.
-            told = column is device or category != "mtia_ccp_events"
-            column[bare] = [trailing_number(fallback[i]) if told else -1 for i in bare.tolist()]
-    if any(a.collective):
-        _collective(a, columns)
-    texts, grids = columns.texts, columns.grids
+        # A thread that is a bare number is no stream there: MTIA's DMA requests without `stream` stand on thread 801.
+        if len(bare) and (which == K.PID or not mtia):
+            column[bare] = _trailing_numbers(batch, which, rows[bare])
+    if batch.has("Collective name"):
+        _collective(group, columns)
     columns.device.add(
-        name=columns.names.codes(batch.name),
-        category=np.full(len(index), columns.categories[batch.cat[0] or ""], np.int32),
+        name=group.names(columns),
+        category=np.full(count, columns.categories[group.category or ""], np.int32),
         kind=kinds,
         device=device,
         stream=stream,
         start=start,
         duration=duration,
-        correlation=integers(a.correlation),
-        external_id=_external(a.external_id, a.old_external_id),
+        correlation=group.ints("correlation"),
+        external_id=group.ints("External id", "external id"),
         bytes=size,
-        bandwidth=floats(a.bandwidth),
-        copy_kind=texts.codes(said),
-        grid=grids.codes(map(bytes, a.grid)),
-        block=grids.codes(map(bytes, a.block)),
-        registers=integers(a.registers),
-        shared_memory=integers(a.shared_memory),
-        blocks_per_sm=floats(a.blocks_per_sm),
-        warps_per_sm=floats(a.warps_per_sm),
-        occupancy=floats(a.occupancy),
-        context=integers(a.context),
-        graph_node=integers(a.graph_node),
-        index=index,
+        bandwidth=group.floats("memory bandwidth (GB/s)"),
+        copy_kind=said,
+        grid=group.codes("grid", columns.grids),
+        block=group.codes("block", columns.grids),
+        registers=group.ints("registers per thread"),
+        shared_memory=group.ints("shared memory"),
+        blocks_per_sm=group.floats("blocks per SM"),
+        warps_per_sm=group.floats("warps per SM"),
+        occupancy=group.floats("est. achieved occupancy %"),
+        context=group.ints("context"),
+        graph_node=group.ints("graph node id"),
+        index=group.places(),
     )
 
 
-def _collective(a: Any, columns: Columns) -> None:
-    rows = np.flatnonzero(np.fromiter(map(bool, a.collective), bool, len(a.collective)))
-    places, texts = rows.tolist(), columns.texts
-
-    def text(column: Sequence[msgspec.Raw]) -> npt.NDArray[np.int32]:
-        return texts.codes(bytes(column[i]) for i in places)
-
+def _collective(group: Group, columns: Columns) -> None:
+    carries = group.batch.where("Collective name", group.rows)
+    if not carries.any():
+        return
+    chosen, texts = group.only(carries), columns.texts
     columns.collectives.add(
-        device=columns.device.rows + rows,
-        name=text(a.collective),
-        dtype=text(a.dtype),
-        in_elements=integers(a.in_elements)[rows],
-        out_elements=integers(a.out_elements)[rows],
-        group_size=integers(a.group_size)[rows],
-        process_group=text(a.process_group),
-        description=text(a.process_group_description),
-        ranks=text(a.ranks),
-        in_split=text(a.in_split),
-        out_split=text(a.out_split),
+        device=columns.device.rows + np.flatnonzero(carries),
+        name=chosen.codes("Collective name", texts),
+        dtype=chosen.codes("dtype", texts),
+        in_elements=chosen.ints("In msg nelems"),
+        out_elements=chosen.ints("Out msg nelems"),
+        group_size=chosen.ints("Group size"),
+        process_group=chosen.codes("Process Group Name", texts),
+        description=chosen.codes("Process Group Description", texts),
+        ranks=chosen.codes("Process Group Ranks", texts),
+        in_split=chosen.codes("In split size", texts),
+        out_split=chosen.codes("Out split size", texts),
     )
 
 
-def trailing_number(value: object) -> int:
+def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:
     """7 of 7, "7" and "stream 7" (old traces name the thread so); -1 without a number."""
-    tail = identity(value).rpartition(" ")[2]
-    return int(tail) if tail.isdigit() and len(tail) < 18 else -1
+    codes = batch.raw.fields.codes(batch.text, *batch.field(which, rows))
+    distinct, place = np.unique(codes, return_inverse=True)
+    tails = [plain_text(batch.raw.fields.value(c)).rpartition(" ")[2] for c in distinct.tolist()]
+    return np.asarray([int(t) if t.isdigit() and len(t) < 18 else -1 for t in tails], np.int64)[place]
 
 
-def _sync(batch: Batch, index: Ints, columns: Columns) -> None:
-    batch, index, start, duration = _placed(batch, index, columns)
-    if not batch.name:
-        return
-    a = _args(batch, _SYNCS, E.SyncArgs, columns)
-    columns.sync.add(
-        name=columns.names.codes(batch.name),
-        device=integers(a.device),
-        stream=integers(a.stream),
-        start=start,
-        duration=duration,
-        correlation=integers(a.correlation),
-        event_record=integers(a.event_record),
-        wait_on_stream=integers(a.wait_on_stream),
-    )
+def _sync(group: Group, columns: Columns) -> None:
+    group, start, duration = _placed(group, columns)
+    if len(start):
+        columns.sync.add(
+            name=group.names(columns),
+            device=group.ints("device"),
+            stream=group.ints("stream"),
+            start=start,
+            duration=duration,
+            correlation=group.ints("correlation"),
+            event_record=group.ints("wait_on_cuda_event_record_corr_id"),
+            wait_on_stream=group.ints("wait_on_stream"),
+        )
 
 
-def _device_annotation(batch: Batch, index: Ints, columns: Columns) -> None:
-    batch, index, start, duration = _placed(batch, index, columns)
-    if not batch.name:
-        return
-    a = _args(batch, _ANNOTATIONS, E.AnnotationArgs, columns)
-    columns.annotations.add(
-        name=columns.names.codes(batch.name),
-        start=start,
-        duration=duration,
-        external_id=integers(a.external_id),
-        device=np.fromiter(map(trailing_number, batch.pid), np.int64, len(index)),
-        stream=np.fromiter(map(trailing_number, batch.tid), np.int64, len(index)),
-    )
+def _device_annotation(group: Group, columns: Columns) -> None:
+    group, start, duration = _placed(group, columns)
+    if len(start):
+        columns.annotations.add(
+            name=group.names(columns),
+            start=start,
+            duration=duration,
+            external_id=group.ints("External id"),
+            device=_trailing_numbers(group.batch, K.PID, group.rows),
+            stream=_trailing_numbers(group.batch, K.TID, group.rows),
+        )
 
 
-def _flow(batch: Batch, _: Ints, columns: Columns) -> None:
-    time, given = nanoseconds(batch.ts, columns.health)
+def _flow(group: Group, columns: Columns) -> None:
+    time, given = group.batch.times(K.TS, group.rows)
     columns.flows.add(
-        category=np.full(len(time), columns.categories[batch.cat[0] or ""], np.int32),
-        phase=np.full(len(time), columns.categories[batch.ph[0]], np.int32),
-        id=integers(batch.id),
-        thread=_threads(batch, columns),
+        category=np.full(len(time), columns.categories[group.category or ""], np.int32),
+        phase=np.full(len(time), columns.categories[group.phase], np.int32),
+        id=group.batch.numbers(K.ID, group.rows),
+        thread=group.threads(columns),
         time=np.where(given, time, -1),
     )
 
 
-def _instant(batch: Batch, index: Ints, columns: Columns) -> None:
-    time, given = nanoseconds(batch.ts, columns.health)
-    memory = np.fromiter((name == "[memory]" for name in batch.name), bool, len(time)) & given
+def _instant(group: Group, columns: Columns) -> None:
+    time, given = group.batch.times(K.TS, group.rows)
+    name = group.names(columns)
+    memory = (name == columns.names["[memory]"]) & given
     if memory.any():
-        chosen = batch.take(np.flatnonzero(memory))
-        a = _args(chosen, _MEMORIES, E.MemoryArgs, columns)
+        chosen = group.only(memory)
         columns.memory.add(
             time=time[memory],
-            thread=_threads(chosen, columns),
-            device_type=integers(a.device_type),
-            device_id=integers(a.device_id),
-            address=integers(a.address),
-            bytes=integers(a.bytes),
-            total_allocated=integers(a.total_allocated),
-            total_reserved=integers(a.total_reserved),
-            index=index[memory],
+            thread=chosen.threads(columns),
+            device_type=chosen.ints("Device Type"),
+            device_id=chosen.ints("Device Id"),
+            address=chosen.ints("Addr"),
+            bytes=chosen.ints("Bytes"),
+            total_allocated=chosen.ints("Total Allocated"),
+            total_reserved=chosen.ints("Total Reserved"),
+            index=chosen.places(),
         )
     rest = given & ~memory
     if rest.any():
-        others = batch.take(np.flatnonzero(rest))
-        count = len(others.name)
+        others = group.only(rest)
+        count = len(others.rows)
         columns.instant.add(
-            name=columns.names.codes(others.name),
-            category=np.full(count, columns.categories[others.cat[0] or ""], np.int32),
-            phase=np.full(count, columns.categories[others.ph[0]], np.int32),
-            thread=_threads(others, columns),
+            name=name[rest],
+            category=np.full(count, columns.categories[group.category or ""], np.int32),
+            phase=np.full(count, columns.categories[group.phase], np.int32),
+            thread=others.threads(columns),
             time=time[rest],
-            args=columns.instants.codes(map(bytes, others.args)),
+            args=columns.instants.codes(others.batch.raws(K.ARGS, others.rows)),
         )
 
 
-def _meta(batch: Batch, _: Ints, columns: Columns) -> None:
-    wanted = np.fromiter((n in ("process_name", "process_labels", "thread_name") for n in batch.name), bool, len(batch.name))
+def _meta(group: Group, columns: Columns) -> None:
+    names = np.asarray(list(columns.names) if len(columns.names) else [""], object)
+    code = group.names(columns)
+    names = np.asarray(list(columns.names), object)[code]
+    wanted = np.isin(names, ["process_name", "process_labels", "thread_name"])
     if not wanted.any():
         return
-    chosen = batch.take(np.flatnonzero(wanted))
-    a = _args(chosen, _METAS, E.MetaArgs, columns)
-    texts = [
-        "" if name is None and label is None else str(label if name is None else name) for name, label in zip(a.name, a.labels, strict=True)
-    ]  # type: ignore[arg-type]
-    columns.meta.extend(zip(chosen.name, chosen.pid, chosen.tid, texts, strict=True))
+    chosen = group.only(wanted)
+    texts = columns.texts
+    label, named = (chosen.codes(key, texts) for key in ("labels", "name"))
+    values = [plain_text(v) if isinstance(v, bytes) else str(v) for v in texts]
+    for kind, pid, tid, a, b in zip(
+        names[wanted].tolist(),
+        chosen.batch.raws(K.PID, chosen.rows),
+        chosen.batch.raws(K.TID, chosen.rows),
+        named.tolist(),
+        label.tolist(),
+        strict=True,
+    ):
+        columns.meta.append((kind, pid.decode("utf-8", "replace"), tid.decode("utf-8", "replace"), values[a] or values[b]))
 
 
-def begin_end(batch: Batch, index: Ints, columns: Columns) -> None:
+def begin_end(group: Group, columns: Columns) -> None:
     """B and E events are kept until the end of the file, where they are paired per thread."""
-    time, given = nanoseconds(batch.ts, columns.health)
-    threads = _threads(batch, columns).tolist()
+    time, given = group.batch.times(K.TS, group.rows)
+    names = list(columns.names)
+    code, thread, index = group.names(columns).tolist(), group.threads(columns).tolist(), group.places().tolist()
+    names = list(columns.names)
     for i in np.flatnonzero(given).tolist():
-        columns.begin_end.append((batch.ph[i], batch.name[i], batch.cat[i], threads[i], int(time[i]), int(index[i])))
+        columns.begin_end.append((group.phase, str(names[code[i]]), group.category, thread[i], int(time[i]), index[i]))
 
-
-_OPERATORS = msgspec.json.Decoder(list[E.OperatorArgs])
-_CALLS = msgspec.json.Decoder(list[E.CallArgs])
-_FRAMES = msgspec.json.Decoder(list[E.FrameArgs])
-_DEVICES = msgspec.json.Decoder(list[E.DeviceArgs])
-_SYNCS = msgspec.json.Decoder(list[E.SyncArgs])
-_MEMORIES = msgspec.json.Decoder(list[E.MemoryArgs])
-_METAS = msgspec.json.Decoder(list[E.MetaArgs])
-_ANNOTATIONS = msgspec.json.Decoder(list[E.AnnotationArgs])
 
 ADDERS: dict[int, Adder] = {
     rules.HOST_OPERATOR: _host(S.OPERATOR),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.tables._kernels import decimal_kernel
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -53,18 +52,44 @@ class RawInterner(Interner):
         return shown.categorical(remap[codes] if len(self) else codes)
 
 
-def _compact(raw: bytes) -> str:
-    if not raw:
+class ThreadInterner(Interner):
+    """(pid, tid) as raw JSON to a code; a number written as text is the same thread. `distinct` holds the threads as text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distinct = Interner()
+
+    def __missing__(self, key: object) -> int:
+        process, thread = key if isinstance(key, tuple) else (key, b"")
+        code = self[key] = self.distinct[(identity(process), identity(thread))]
+        return code
+
+
+def identity(raw: bytes) -> str:
+    """pid or tid as the one text it is known by: 7, 7.0 and "7" are one."""
+    text = plain_text(raw)
+    if text == "null":
         return ""
+    return text[:-2] if text.endswith(".0") else text
+
+
+def _compact(raw: bytes) -> str:
+    """JSON without needless space; what is not valid JSON stays as written."""
     if b"\n" in raw or b" " in raw:
-        raw = msgspec.json.format(raw, indent=-1)
+        try:
+            raw = msgspec.json.format(raw, indent=-1)
+        except msgspec.DecodeError:
+            raw = raw.strip()
     return raw.decode("utf-8", "replace")
 
 
 def plain_text(raw: bytes) -> str:
     """The text of a JSON string; other JSON stays as compact JSON; nothing stays empty."""
     if raw[:1] == b'"':
-        return str(msgspec.json.decode(raw))
+        try:
+            return str(msgspec.json.decode(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return raw[1:-1].decode("utf-8", "replace")
     return _compact(raw)
 
 
@@ -76,43 +101,24 @@ class TextInterner(RawInterner):
 
 
 class ExtraInterner(RawInterner):
-    """Rare arguments: the bytes of a call stack alone, or (key, bytes) pairs; shown as a JSON object."""
+    """Rare arguments: a tuple of (key, raw value) pairs, shown as a JSON object."""
 
     def text(self, raw: object) -> str:
-        pairs = raw if isinstance(raw, tuple) else ((("Call stack", raw),) if raw else ())
+        pairs = raw if isinstance(raw, tuple) else ()
         inner = b",".join(msgspec.json.encode(key) + b":" + value for key, value in pairs)
         return _compact(b"{" + inner + b"}") if inner else ""
 
 
-def nanoseconds(texts: Sequence[msgspec.Raw], health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """(int64 ns, given) from decimal microsecond texts, without a float in between.
-
-    Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and numbers out
-    of the int64 range count as not given.
-    """
-    count = len(texts)
-    out = np.zeros(count, np.int64)
-    status = np.zeros(count, np.int8)
-    if count == 0:
-        return out, np.zeros(0, bool)
-    joined = b",".join(texts)
-    found = decimal_kernel(np.frombuffer(joined, np.uint8), out, status)
-    if found != count or joined.count(b",") != count - 1:
-        status[:] = 2
-    rounded = int((status == 1).sum())
-    if rounded:
-        health.add("digits past nanoseconds", rounded, bytes(texts[int(np.argmax(status == 1))]).decode())
-    for i in np.flatnonzero(status == 2).tolist():
-        value = _decimal(bytes(texts[i]))
-        if value is None:
-            status[i] = 3
-        elif abs(value) >= LIMIT:
-            status[i] = 3
-            health.add("time out of range", 1, bytes(texts[i]).decode("utf-8", "replace"))
-        else:
-            out[i] = value
-            health.add("time in an unusual form", 1, bytes(texts[i]).decode("utf-8", "replace"))
-    return out, status != 3
+def decimal_ns(text: bytes, health: Health) -> int | None:
+    """ns of a time that is no plain decimal (exponent, quoted); None where it is no number or out of range, which is counted."""
+    value = _decimal(text)
+    shown = text[:40].decode("utf-8", "replace")
+    if value is not None and abs(value) >= LIMIT:
+        health.add("time out of range", 1, shown)
+        return None
+    if value is not None:
+        health.add("time in an unusual form", 1, shown)
+    return value
 
 
 def _decimal(text: bytes) -> int | None:
@@ -125,45 +131,20 @@ def _decimal(text: bytes) -> int | None:
         return None
 
 
-def integers(values: Sequence[int | float | str | None]) -> Ints:
-    """int64, -1 for what is missing or not a whole number; numeric strings and hexadecimal are read."""
-    if values.count(-1) == len(values):
-        return np.full(len(values), -1, np.int64)
+def whole_number(raw: bytes) -> int:
+    """A raw JSON value as a whole number: quoted, hexadecimal and x.0 are read; anything else is -1."""
+    text = raw.strip(b'"').strip()
     try:
-        return np.fromiter(values, np.int64, len(values))  # type: ignore[arg-type]
-    except (ValueError, TypeError, OverflowError):
-        return np.fromiter(map(_integer, values), np.int64, len(values))
-
-
-def _integer(value: int | float | str | None) -> int:
-    if isinstance(value, str):
+        value = int(text, 0)
+    except ValueError:
         try:
-            value = int(value, 0)
+            number = float(text)
         except ValueError:
-            try:
-                value = float(value)
-            except ValueError:
-                return -1
-    if isinstance(value, float):
-        value = int(value) if value == value and abs(value) < LIMIT else -1
-    if value is None:
-        return -1
+            return -1
+        if number != number or abs(number) >= LIMIT:
+            return -1
+        value = int(number)
     return value if -LIMIT < value < LIMIT else value & (LIMIT - 1)
-
-
-def floats(values: Sequence[int | float | str | None]) -> npt.NDArray[np.float64]:
-    """float64, NaN for what is missing or not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
-    try:
-        return np.array(values, np.float64)
-    except (ValueError, TypeError):
-        return np.fromiter(map(_float, values), np.float64, len(values))
-
-
-def _float(value: int | float | str | None) -> float:
-    try:
-        return float(value) if value is not None else float("nan")
-    except (ValueError, TypeError):
-        return float("nan")
 
 
 class Buffer:

@@ -1,28 +1,21 @@
 """A stream of bytes into the header, the events chunk by chunk, and the rest of the header.
 
-A chunk ends at a guessed boundary between two events. The guess proves itself: the chunk starts at event level, and
-only if it decodes as a complete array was its end at event level too. A chunk that does not decode is cut by
-balanced brackets instead, event by event.
+The decoder takes all complete events of what is buffered; what is cut off stays for the next chunk.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-
-import msgspec
 
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import repair
-from tb_sol_plugin.ingest.decode import Columns, Decoder, add_events
+from tb_sol_plugin.ingest.decode import Columns, Decoder
+from tb_sol_plugin.ingest.pipeline import Pipeline
 from tb_sol_plugin.ingest.source import Source
 
-CHUNK = 1 << 20
+CHUNK = 4 << 20
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
-_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid)"\s*:)')
-_CLOSE = re.compile(rb"\}\s*,?\s*\]")
-_SPACE = re.compile(rb"[\s,]*")
 
 
 class Splitter:
@@ -31,8 +24,8 @@ class Splitter:
     `warnings` are sentences about the file as a whole. `tick` is called after every chunk.
     """
 
-    def __init__(self, source: Source, columns: Columns, decoder: Decoder) -> None:
-        self.source, self.columns, self.decoder = source, columns, decoder
+    def __init__(self, source: Source, columns: Columns, decoder: Decoder, pipeline: Pipeline) -> None:
+        self.source, self.columns, self.decoder, self._pipeline = source, columns, decoder, pipeline
         self.warnings: list[str] = []
         self.header: dict[str, object] = {}
         self.truncated = False
@@ -81,6 +74,7 @@ class Splitter:
             self._take(1)
             self._check_list()
             yield from self._events()
+            self._pipeline.drain()
         elif text[:1] == b"{":
             yield from self._objects()
         else:
@@ -101,6 +95,7 @@ class Splitter:
             found, prefix = before
             if found:
                 yield from self._events()
+                self._pipeline.drain()
                 tail = self._tail()
             header = self._parse_header(prefix + (b"[]" if found else b"") + tail)
             self.header = header if header is not None else self.header
@@ -158,101 +153,52 @@ class Splitter:
 
     def _events(self) -> Iterator[None]:
         """Decode events up to the bracket that closes their list, which is taken too."""
+        wanted = CHUNK
         while True:
-            self._fill(CHUNK)
-            skip = _SPACE.match(self._buffer)
-            if skip is not None and skip.end():
-                self._take(skip.end())
-                self._fill(CHUNK)
-            if self._buffer[:1] == b"]":
-                self._take(1)
+            self._fill(wanted)
+            fed = self.decoder.feed(self._buffer, self._pipeline.put)
+            self._take(fed.consumed)
+            if fed.closed:
                 return
-            if not self._buffer:
-                self._ended_early("")
+            if fed.broken or (fed.consumed == 0 and (self._eof or wanted > EVENT_LIMIT)):
+                if self._skip():
+                    return
+                wanted = CHUNK
+            elif self._eof and not self._buffer.strip(b" \t\r\n,"):
+                self._ended_early()
                 return
-            if not self._fast_chunk() and self._slow_chunk():
-                return
+            elif fed.consumed == 0:
+                wanted = 2 * max(len(self._buffer), CHUNK)
+            else:
+                wanted = CHUNK
             yield
 
-    def _fast_chunk(self) -> bool:
-        """One chunk by a guessed boundary; False where no guess holds. Takes the closing bracket into account later."""
-        window = self._buffer[:CHUNK]
-        cut = _last(_BOUNDARY, window)
-        full = not self._eof or len(self._buffer) > CHUNK // 2
-        if cut is not None and full and self._try(window[: cut.start() + 1]):
-            self._take(cut.end())
-            return True
-        if self._eof:
-            closes = [m.end() - 1 for m in _CLOSE.finditer(self._buffer)][-8:]
-            for end in reversed(closes):
-                if self._try(self._buffer[:end].rstrip(b" \t\r\n,")):
-                    self._take(end)
-                    return True
-            if cut is not None and self._try(window[: cut.start() + 1]):
-                self._take(cut.end())
-                return True
-        return False
-
-    def _try(self, events: bytes) -> bool:
-        try:
-            self.decoder(b"[" + events + b"]", self.columns)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return False
-        return True
-
-    def _slow_chunk(self) -> bool:
-        """Cut what is buffered by balanced brackets and mend event by event. True at the end of the list or the file."""
-        health = self.columns.health
+    def _skip(self) -> bool:
+        """Go past what cannot be read as an event; True at the end of the file."""
         size = CHUNK
         while True:
             self._fill(size)
-            text = self._buffer[:size]
-            found = list(repair.entries(text))
-            if found or (self._eof and size >= len(self._buffer)):
-                break
-            if size > EVENT_LIMIT:
+            final = self._eof or size > EVENT_LIMIT
+            skipped, what = repair.skip_entry(self._buffer[:size], final)
+            if skipped:
                 break
             size *= 2
-        closed = bool(found) and found[-1][0] == b"]"
-        batch = []
-        pending: list[bytes] = []
-        for entry, _ in found:
-            if entry == b"]":
-                break
-            pending.append(entry)
-        mended = repair.mend(b",".join(pending), health) if pending else b""
-        if not mended or not self._try(mended):
-            batch = [event for event in (repair.one_event(entry, health) for entry in pending) if event is not None]
-            add_events(batch, self.columns)
-        if found:
-            self._take(found[-1][1])
-        if closed:
-            return True
-        if not found:
-            return self._resync()
-        return False
+        cut_off = self._eof and skipped >= len(self._buffer)
+        self.columns.health.add(what, 1, self._buffer[:60].decode("utf-8", "replace"))
+        if cut_off:
+            self._ended_early()
+        self._take(skipped)
+        return cut_off
 
-    def _resync(self) -> bool:
-        """No complete entry at all: skip to the next thing that looks like an event, or end."""
-        start = repair.EVENT_START.search(self._buffer, 1)
-        if start is None:
-            self._ended_early(self._buffer[:60].decode("utf-8", "replace"))
-            self._take(len(self._buffer))
-            return True
-        self.columns.health.add("unreadable event", 1, self._buffer[:60].decode("utf-8", "replace"))
-        self._take(start.start())
-        return False
-
-    def _ended_early(self, example: str) -> None:
+    def _ended_early(self) -> None:
+        """The list of events was not closed."""
+        self._pipeline.drain()
         self.truncated = True
         if not self.source.truncated:
-            where = self._dropped
             self.warnings.append(
-                f"the file ends in the middle of the events, after byte {where:,}; "
+                f"the file ends in the middle of the events, after byte {self._dropped:,}; "
                 f"the {self.columns.total:,} complete events before that are kept"
             )
-        if example:
-            self.columns.health.add("unreadable event", 1, example)
 
     # -- header -----------------------------------------------------------------------------------------------
 
@@ -283,24 +229,8 @@ class Splitter:
 
     def _parse_header(self, text: bytes) -> dict[str, object] | None:
         """The header object; a text that stays unreadable is reported and gives the empty header."""
-        for candidate in (text, text.rstrip().rstrip(b",}") + b"}"):
-            for attempt in (candidate, repair.mend(candidate, self.columns.health)):
-                try:
-                    value = msgspec.json.decode(attempt)
-                except (msgspec.DecodeError, RecursionError):
-                    continue
-                return value if isinstance(value, dict) else None
-        if text.strip(b" \t\r\n{}"):
+        found = repair.header(text, self.columns.health)
+        if found is None and text.strip(b" \t\r\n{}"):
             self.warnings.append("the header could not be read: device names, versions and flags are unknown")
-        return {} if text else None
-
-
-def _last(pattern: re.Pattern[bytes], window: bytes) -> re.Match[bytes] | None:
-    """The last match near the end of `window`, looking ever further back."""
-    back = 1 << 14
-    while True:
-        start = max(len(window) - back, 0)
-        found = list(pattern.finditer(window, start))
-        if found or start == 0:
-            return found[-1] if found else None
-        back *= 8
+            return {}
+        return found

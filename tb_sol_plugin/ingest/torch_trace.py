@@ -14,7 +14,9 @@ import pandas as pd
 from tb_sol_plugin.errors import NotATrace
 from tb_sol_plugin.ingest import assemble, link
 from tb_sol_plugin.ingest import header as H
-from tb_sol_plugin.ingest.decode import Columns, Decoder, decode
+from tb_sol_plugin.ingest.batch import Scanner
+from tb_sol_plugin.ingest.decode import Columns, Decoder
+from tb_sol_plugin.ingest.pipeline import Pipeline
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.ingest.split import Splitter
@@ -26,11 +28,13 @@ EPOCH_US = 10**14
 """Without a base time, a ts from here on (in µs) is time since 1970; below it the origin is unknown."""
 
 
-def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder = decode) -> Capture:
+def read(
+    path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder | None = None
+) -> Capture:
     """Read one trace file (local path or fsspec URL). BadInput or NotATrace where it holds no trace."""
     columns = Columns()
-    with Source(path, fs_options) as source, _without_gc():
-        splitter = Splitter(source, columns, decoder)
+    with Source(path, fs_options) as source, _without_gc(), Pipeline(columns) as pipeline:
+        splitter = Splitter(source, columns, decoder or Scanner(), pipeline)
         last = 0.0
         for _ in splitter.run():
             now = time.monotonic()

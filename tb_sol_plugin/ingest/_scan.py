@@ -1,0 +1,377 @@
+"""The compiled loops of the fast decoder: cut text into values, intern values, read numbers. No Python object per event."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# what an event's row in `found` holds: offset and length of the raw value of each field (length 0: absent)
+PH, CAT, NAME, PID, TID, TS, DUR, ID, ARGS = range(9)
+FIELDS = 9
+# why `scan` stopped
+INCOMPLETE, CLOSED, BROKEN, FULL = range(4)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _string_end(text, i, n):  # type: ignore[no-untyped-def]
+    """Index after the closing quote of the string that opens at i; n + 1 if it does not close."""
+    i += 1
+    while i < n:
+        c = text[i]
+        if c == 34:
+            return i + 1
+        if c == 92:
+            i += 1
+        i += 1
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def _value_end(text, i, n):  # type: ignore[no-untyped-def]
+    """Index after the value that starts at i; n + 1 if it does not end before n."""
+    c = text[i]
+    if c == 34:
+        return _string_end(text, i, n)
+    if c == 123 or c == 91:
+        depth = 0
+        while i < n:
+            c = text[i]
+            if c == 34:
+                i = _string_end(text, i, n)
+                continue
+            if c == 123 or c == 91:
+                depth += 1
+            elif c == 125 or c == 93:
+                depth -= 1
+                if depth == 0:
+                    return i + 1
+            i += 1
+        return n + 1
+    while i < n:
+        c = text[i]
+        if c == 44 or c == 125 or c == 93 or c <= 32:
+            return i
+        i += 1
+    return n + 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _space(text, i, n):  # type: ignore[no-untyped-def]
+    while i < n and text[i] <= 32:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _field(text, i, length):  # type: ignore[no-untyped-def]
+    """Which event field a key (without quotes) of this length at i is; -1 for others."""
+    a = text[i]
+    if length == 2:
+        b = text[i + 1]
+        if a == 112 and b == 104:
+            return 0
+        if a == 116 and b == 115:
+            return 5
+        if a == 105 and b == 100:
+            return 7
+        return -1
+    if length == 3:
+        b = text[i + 1]
+        c = text[i + 2]
+        if a == 99 and b == 97 and c == 116:
+            return 1
+        if a == 112 and b == 105 and c == 100:
+            return 3
+        if a == 116 and b == 105 and c == 100:
+            return 4
+        if a == 100 and b == 117 and c == 114:
+            return 6
+        return -1
+    if length == 4:
+        b = text[i + 1]
+        c = text[i + 2]
+        d = text[i + 3]
+        if a == 110 and b == 97 and c == 109 and d == 101:
+            return 2
+        if a == 97 and b == 114 and c == 103 and d == 115:
+            return 8
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def scan(text, start, found, args):  # type: ignore[no-untyped-def]
+    """Cut events out of `text` from `start`, which is at event level of a JSON array.
+
+    found int32[events, 18]: offset, length per field. args int32[many, 5]: event, key offset, key length (without
+    quotes), value offset, value length, for every key of an `args` object.
+    Returns (why it stopped, events, args, where): `where` is after the last complete event and its comma, or after
+    the closing bracket.
+    """
+    n = len(text)
+    events = 0
+    pairs = 0
+    i = start
+    while True:
+        i = _space(text, i, n)
+        while i < n and text[i] == 44:
+            i = _space(text, i + 1, n)
+        where = i
+        if i >= n:
+            return 0, events, pairs, where
+        if text[i] == 93:
+            return 1, events, pairs, i + 1
+        if text[i] != 123:
+            return 2, events, pairs, where
+        if events >= len(found) or pairs + 128 >= len(args):
+            return 3, events, pairs, where
+        for k in range(18):
+            found[events, k] = 0
+        first = pairs
+        i = _space(text, i + 1, n)
+        while True:
+            if i >= n:
+                return 0, events, first, where
+            if text[i] == 125:
+                i += 1
+                break
+            if text[i] == 44:
+                i = _space(text, i + 1, n)
+                continue
+            if text[i] != 34:
+                return 2, events, first, where
+            key = i + 1
+            i = _string_end(text, i, n)
+            if i > n:
+                return 0, events, first, where
+            length = i - 1 - key
+            i = _space(text, i, n)
+            if i >= n:
+                return 0, events, first, where
+            if text[i] != 58:
+                return 2, events, first, where
+            i = _space(text, i + 1, n)
+            if i >= n:
+                return 0, events, first, where
+            value = i
+            field = _field(text, key, length)
+            if field == 8 and text[i] == 123:
+                pairs = first
+                i = _space(text, i + 1, n)
+                while True:
+                    if i >= n:
+                        return 0, events, first, where
+                    c = text[i]
+                    if c == 125:
+                        i += 1
+                        break
+                    if c == 44:
+                        i = _space(text, i + 1, n)
+                        continue
+                    if c != 34:
+                        return 2, events, first, where
+                    akey = i + 1
+                    i = _string_end(text, i, n)
+                    if i > n:
+                        return 0, events, first, where
+                    alength = i - 1 - akey
+                    i = _space(text, i, n)
+                    if i >= n:
+                        return 0, events, first, where
+                    if text[i] != 58:
+                        return 2, events, first, where
+                    i = _space(text, i + 1, n)
+                    if i >= n:
+                        return 0, events, first, where
+                    avalue = i
+                    i = _value_end(text, i, n)
+                    if i > n:
+                        return 0, events, first, where
+                    if i == avalue:
+                        return 2, events, first, where
+                    if pairs >= len(args):
+                        return (2 if first == 0 else 3), events, first, where
+                    args[pairs, 0] = events
+                    args[pairs, 1] = akey
+                    args[pairs, 2] = alength
+                    args[pairs, 3] = avalue
+                    args[pairs, 4] = i - avalue
+                    pairs += 1
+                    i = _space(text, i, n)
+            else:
+                i = _value_end(text, i, n)
+                if i > n:
+                    return 0, events, first, where
+                if i == value:
+                    return 2, events, first, where
+            if field >= 0:
+                found[events, 2 * field] = value
+                found[events, 2 * field + 1] = i - value
+            i = _space(text, i, n)
+            if i < n and text[i] != 44 and text[i] != 125:
+                return 2, events, first, where
+        # what follows an event must be a comma, the end of the list, or not there yet
+        j = _space(text, i, n)
+        if j < n and text[j] != 44 and text[j] != 93:
+            return 2, events, first, where
+        events += 1
+
+
+@njit(cache=True, nogil=True)
+def intern(text, offset, length, out, begin, slots, hashes, starts, lengths, arena, count, used):  # type: ignore[no-untyped-def]
+    """Codes of byte ranges, equal bytes equal code. Returns (next range to do, distinct values, arena bytes used).
+
+    Stops early where the table is more than half full or the arena has no room: the caller grows them and goes on.
+    A hit is compared byte by byte, so a crafted hash collision cannot merge two values.
+    """
+    mask = len(slots) - 1
+    for k in range(begin, len(offset)):
+        size = length[k]
+        at = offset[k]
+        h = np.uint64(14695981039346656037)
+        for i in range(at, at + size):
+            h = (h ^ np.uint64(text[i])) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(29)
+        slot = np.int64(h & np.uint64(mask))
+        while True:
+            entry = slots[slot]
+            if entry < 0:
+                if 2 * (count + 1) > len(slots) or count >= len(hashes) or used + size > len(arena):
+                    return k, count, used
+                slots[slot] = count
+                hashes[count] = h
+                starts[count] = used
+                lengths[count] = size
+                for i in range(size):
+                    arena[used + i] = text[at + i]
+                used += size
+                out[k] = count
+                count += 1
+                break
+            if hashes[entry] == h and lengths[entry] == size:
+                same = True
+                base = starts[entry]
+                for i in range(size):
+                    if arena[base + i] != text[at + i]:
+                        same = False
+                        break
+                if same:
+                    out[k] = entry
+                    break
+            slot = (slot + 1) & mask
+    return len(offset), count, used
+
+
+@njit(cache=True, nogil=True)
+def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+    """Put `count` entries into an empty slot table."""
+    mask = len(slots) - 1
+    for entry in range(count):
+        slot = np.int64(hashes[entry] & np.uint64(mask))
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = entry
+
+
+@njit(cache=True, nogil=True)
+def numbers(text, offset, length, whole, fraction, status):  # type: ignore[no-untyped-def]
+    """Plain JSON numbers: `whole` their integer part, `fraction` the float value.
+
+    status: 0 an integer, 1 a decimal whose float is exact by one division, 2 anything else (the caller reads it).
+    """
+    for k in range(len(offset)):
+        i = offset[k]
+        end = i + length[k]
+        negative = False
+        if i < end and text[i] == 45:
+            negative = True
+            i += 1
+        value = np.int64(0)
+        digits = 0
+        places = 0
+        dot = False
+        odd = i >= end
+        while i < end:
+            c = text[i]
+            if 48 <= c <= 57:
+                value = value * 10 + (c - 48)
+                digits += 1
+                if dot:
+                    places += 1
+                if digits > 18:
+                    odd = True
+                    break
+            elif c == 46 and not dot:
+                dot = True
+            else:
+                odd = True
+                break
+            i += 1
+        if odd or digits == 0:
+            status[k] = 2
+            continue
+        if negative:
+            value = -value
+        if not dot:
+            status[k] = 0
+            whole[k] = value
+            fraction[k] = value
+        elif digits <= 15 and places <= 22:
+            status[k] = 1
+            fraction[k] = value / 10.0**places
+        else:
+            status[k] = 2
+
+
+@njit(cache=True, nogil=True)
+def microseconds(text, offset, length, out, status):  # type: ignore[no-untyped-def]
+    """Decimal microseconds to int64 ns; status as `tables._kernels.decimal_kernel`: 0, 1 rounded, 2 odd, 3 absent."""
+    for k in range(len(offset)):
+        i = offset[k]
+        end = i + length[k]
+        if i == end:
+            status[k] = 3
+            continue
+        negative = text[i] == 45
+        if negative:
+            i += 1
+        whole = np.int64(0)
+        frac = np.int64(0)
+        digits = 0
+        places = 0
+        dot = False
+        odd = False
+        up = False
+        while i < end:
+            c = text[i]
+            if 48 <= c <= 57:
+                if not dot:
+                    whole = whole * 10 + (c - 48)
+                    digits += 1
+                    if digits > 16:
+                        odd = True
+                        break
+                elif places < 3:
+                    frac = frac * 10 + (c - 48)
+                    places += 1
+                else:
+                    if places == 3:
+                        up = c >= 53
+                    places += 1
+            elif c == 46 and not dot:
+                dot = True
+            else:
+                odd = True
+                break
+            i += 1
+        if odd or digits == 0 or whole > 9_200_000_000_000_000:
+            status[k] = 2
+            continue
+        shown = places
+        while shown < 3:
+            frac *= 10
+            shown += 1
+        value = whole * 1000 + frac
+        if up:
+            value += 1
+        out[k] = -value if negative else value
+        status[k] = 1 if places > 3 else 0
