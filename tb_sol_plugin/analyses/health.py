@@ -47,13 +47,25 @@ FACTS = {
     "extent_ns": "First start to last end over all complete events.",
 }
 WORDS = {
-    "device_events": "Device activity", "host_events": "Host activity", "operators": "Operators", "shapes": "Input shapes", "modules": "Python frames and modules",
-    "annotations": "User ranges", "steps": "Steps", "memory": "Memory events", "collectives": "Communication kernels", "backward": "Backward pass",
+    "device_events": "Device activity",
+    "host_events": "Host activity",
+    "operators": "Operators",
+    "shapes": "Input shapes",
+    "modules": "Python frames and modules",
+    "annotations": "User ranges",
+    "steps": "Steps",
+    "memory": "Memory events",
+    "collectives": "Communication kernels",
+    "backward": "Backward pass",
     "copies": "Copies",
-}  # fmt: skip
+}
 FLAG_WORDS = {
-    "record_shapes": "shapes", "with_stack": "stacks", "profile_memory": "memory", "with_flops": "FLOPs", "with_modules": "modules",
-}  # fmt: skip
+    "record_shapes": "shapes",
+    "with_stack": "stacks",
+    "profile_memory": "memory",
+    "with_flops": "FLOPs",
+    "with_modules": "modules",
+}
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""
 
@@ -123,18 +135,34 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
 
 def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSection:
     labels = {
-        "total_events": "Events", "host_events": "Host events", "device_events": "Device events", "linked_device_events": "With a launch",
-        "unlinked_device_events": "Without a launch", "unlinked_device_ns": "Their device time", "clipped_host_events": "Overlapping host events",
-        "threads": "Threads", "issues": "Kinds of oddities", "truncated": "Cut short", "size": "File size", "extent_ns": "Time recorded",
-    }  # fmt: skip
+        "total_events": "Events",
+        "host_events": "Host events",
+        "device_events": "Device events",
+        "linked_device_events": "With a launch",
+        "unlinked_device_events": "Without a launch",
+        "unlinked_device_ns": "Their device time",
+        "clipped_host_events": "Overlapping host events",
+        "threads": "Threads",
+        "issues": "Kinds of oddities",
+        "truncated": "Cut short",
+        "size": "File size",
+        "extent_ns": "Time recorded",
+    }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in facts} | {"truncated": "", "size": "B"}
     recorded = [word for flag, word in FLAG_WORDS.items() if capture.facts.flags.get(flag)]
     notes = {"total_events": f"recorded with {', '.join(recorded)}"} if recorded else {}
     links = {"unlinked_device_events": Link("links", label="How events were linked")}
     return FactsSection(
-        id="facts", title="What the file held", subtitle=capture.facts.file, values=dict(facts), units=units, labels=labels, docs=dict(FACTS), notes=notes,
+        id="facts",
+        title="What the file held",
+        subtitle=capture.facts.file,
+        values=dict(facts),
+        units=units,
+        labels=labels,
+        docs=dict(FACTS),
+        notes=notes,
         value_links=links,
-    )  # fmt: skip
+    )
 
 
 def _recorded(capture: Capture) -> TableSection:
@@ -142,29 +170,49 @@ def _recorded(capture: Capture) -> TableSection:
     for need in NEEDS:
         lack = capture.missing(need)
         because, hint, _ = lack or ("", "", "")
-        rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because or None, "record_it_with": hint or None})
+        rows.append(
+            {"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because or None, "record_it_with": hint or None}
+        )
     return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
 
 
 def _issues(capture: Capture) -> TableSection:
     return make_table(
-        "issues", "Oddities", capture.tables["issues"], ISSUE_COLUMNS, subtitle="counted by reason; nothing is dropped without a line here", key="reason",
-        sort=Sort("count"), empty="Nothing odd was met.",
-    )  # fmt: skip
+        "issues",
+        "Oddities",
+        capture.tables["issues"],
+        ISSUE_COLUMNS,
+        subtitle="counted by reason; nothing is dropped without a line here",
+        key="reason",
+        sort=Sort("count"),
+        empty="Nothing odd was met.",
+    )
 
 
 def _categories(capture: Capture) -> TableSection:
     table = capture.tables["categories"]
-    frame = pd.DataFrame({"category": table["category"].astype(str), "phase": table["phase"].astype(str), "count": table["count"].to_numpy()})
+    frame = pd.DataFrame(
+        {"category": table["category"].astype(str), "phase": table["phase"].astype(str), "count": table["count"].to_numpy()}
+    )
     return make_table(
-        "categories", "Events by category", frame, CATEGORY_COLUMNS, subtitle="as written in the file", sort=Sort("count"),
-        total={"category": "All", "count": int(frame["count"].sum())}, filters=["category", "phase"],
-    )  # fmt: skip
+        "categories",
+        "Events by category",
+        frame,
+        CATEGORY_COLUMNS,
+        subtitle="as written in the file",
+        sort=Sort("count"),
+        total={"category": "All", "count": int(frame["count"].sum())},
+        filters=["category", "phase"],
+    )
 
 
 def _log(capture: Capture) -> TableSection:
     rows = [("error", line) for line in capture.facts.errors] + [("warning", line) for line in capture.facts.warnings]
     return make_table(
-        "log", "Log", pd.DataFrame(rows, columns=["level", "message"]), LOG_COLUMNS, subtitle="the profiler's own lines and the reader's",
+        "log",
+        "Log",
+        pd.DataFrame(rows, columns=["level", "message"]),
+        LOG_COLUMNS,
+        subtitle="the profiler's own lines and the reader's",
         empty="Neither the profiler nor the reader logged anything.",
-    )  # fmt: skip
+    )

@@ -33,7 +33,9 @@ METHOD_COLUMNS = (
     Column("with_phase", "In a phase", "count", "Events whose launch lies in a user range.", rank=2),
 )
 BACKWARD_COLUMNS = (
-    Column("method", "Forward found by", "", "An autograd flow recorded in the file, or the sequence number and the forward thread.", "text"),
+    Column(
+        "method", "Forward found by", "", "An autograd flow recorded in the file, or the sequence number and the forward thread.", "text"
+    ),
     Column("links", "Links", "count", "Links from a forward operator to a backward root."),
     Column("forward_operators", "Forward operators", "count", "Distinct forward operators."),
     Column("backward_roots", "Backward roots", "count", "Distinct backward roots."),
@@ -106,10 +108,14 @@ def _facts(capture: Capture, part: Scope) -> dict[str, int | None]:
     if not len(device):
         values = dict.fromkeys(values)
         values["device_events"] = values["linked_device_events"] = 0
-    return values | _sequence_numbers(capture) | {
-        "fwdbwd_flow_pairs": sum(int(row["pairs"]) for row in _flow_rows(capture) if row["category"] in _FORWARD_BACKWARD),
-        "backward_links": len(capture.tables["backward"]),
-    }
+    return (
+        values
+        | _sequence_numbers(capture)
+        | {
+            "fwdbwd_flow_pairs": sum(int(row["pairs"]) for row in _flow_rows(capture) if row["category"] in _FORWARD_BACKWARD),
+            "backward_links": len(capture.tables["backward"]),
+        }
+    )
 
 
 def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
@@ -148,19 +154,28 @@ def _headline(facts: dict[str, int | None]) -> str:
     numbers, found = facts["sequence_numbers_with_backward"] or 0, facts["backward_linked"] or 0
     backward = f"{human(found, 'count')} of {human(numbers, 'count')} backward sequence numbers lead to their forward operator."
     if not events:
-        return f"No device activity was recorded; **{backward[:-1]}**." if numbers else "No device activity and no backward pass was recorded."
+        return (
+            f"No device activity was recorded; **{backward[:-1]}**." if numbers else "No device activity and no backward pass was recorded."
+        )
     device = f"**{human(linked / events, 'ratio')}** of {human(events, 'count')} device events found their launch"
     return f"{device}; {backward}" if numbers else f"{device}; no backward pass was recorded."
 
 
 def _facts_section(facts: dict[str, int | None]) -> FactsSection:
     labels = {
-        "device_events": "Device events", "linked_device_events": "With a launch", "before_window_events": "Launched before the window",
-        "before_window_ns": "Their device time", "no_record_events": "No launch record", "busy_ns": "Device busy",
-        "busy_without_before_window_ns": "Busy without work launched before", "sequence_numbers_with_backward": "Backward sequence numbers",
-        "backward_linked": "With a forward operator", "fwdbwd_flow_pairs": "Autograd flow pairs", "backward_links": "Forward to backward links",
+        "device_events": "Device events",
+        "linked_device_events": "With a launch",
+        "before_window_events": "Launched before the window",
+        "before_window_ns": "Their device time",
+        "no_record_events": "No launch record",
+        "busy_ns": "Device busy",
+        "busy_without_before_window_ns": "Busy without work launched before",
+        "sequence_numbers_with_backward": "Backward sequence numbers",
+        "backward_linked": "With a forward operator",
+        "fwdbwd_flow_pairs": "Autograd flow pairs",
+        "backward_links": "Forward to backward links",
         "gradient_accumulation": "Gradient accumulation",
-    }  # fmt: skip
+    }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
     return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))
 
@@ -173,18 +188,32 @@ def _methods(capture: Capture, part: Scope) -> TableSection:
     for code, name in enumerate(S.LINKS):
         mask = part.device & (link == code)
         time = int(duration[mask].sum())
-        rows.append({
-            "method": name, "events": int(mask.sum()), "kernels": int((mask & (kind == S.KERNEL)).sum()), "copies": int((mask & (kind != S.KERNEL)).sum()),
-            "graph": int((mask & device["graph"].to_numpy()).sum()), "time_ns": time, "busy_ns": iv.length(spans_of(capture, mask)),
-            "share": time / whole if whole else None, "with_operator": int((mask & (device["operator"].to_numpy() >= 0)).sum()),
-            "with_module": int((mask & (device["module"].to_numpy() >= 0)).sum()), "with_phase": int((mask & (device["annotation"].to_numpy() >= 0)).sum()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "method": name,
+                "events": int(mask.sum()),
+                "kernels": int((mask & (kind == S.KERNEL)).sum()),
+                "copies": int((mask & (kind != S.KERNEL)).sum()),
+                "graph": int((mask & device["graph"].to_numpy()).sum()),
+                "time_ns": time,
+                "busy_ns": iv.length(spans_of(capture, mask)),
+                "share": time / whole if whole else None,
+                "with_operator": int((mask & (device["operator"].to_numpy() >= 0)).sum()),
+                "with_module": int((mask & (device["module"].to_numpy() >= 0)).sum()),
+                "with_phase": int((mask & (device["annotation"].to_numpy() >= 0)).sum()),
+            }
+        )
     sums = ("events", "kernels", "copies", "graph", "time_ns", "with_operator", "with_module", "with_phase")
     frame = pd.DataFrame(rows)
     return make_table(
-        "methods", "Device events by link", frame, METHOD_COLUMNS, key="method", total={"method": "All", **{c: int(frame[c].sum()) for c in sums}},
+        "methods",
+        "Device events by link",
+        frame,
+        METHOD_COLUMNS,
+        key="method",
+        total={"method": "All", **{c: int(frame[c].sum()) for c in sums}},
         footer="Correlation is the id that the recorder gives to a launch and to the work it starts.",
-    )  # fmt: skip
+    )
 
 
 def _backward(capture: Capture) -> TableSection:
@@ -192,9 +221,14 @@ def _backward(capture: Capture) -> TableSection:
     rows = []
     for code, name in enumerate(("flow", "sequence number")):
         own = table[table["method"].to_numpy() == code]
-        rows.append({
-            "method": name, "links": len(own), "forward_operators": int(own["forward"].nunique()), "backward_roots": int(own["backward"].nunique()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "method": name,
+                "links": len(own),
+                "forward_operators": int(own["forward"].nunique()),
+                "backward_roots": int(own["backward"].nunique()),
+            }
+        )
     return make_table("backward", "Forward to backward", pd.DataFrame(rows), BACKWARD_COLUMNS, key="method", span=6)
 
 

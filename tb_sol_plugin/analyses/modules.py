@@ -19,7 +19,19 @@ from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.palette import efficiency_colour, light
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Sort, TableSection, TreeSpec, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Sort,
+    TableSection,
+    TreeSpec,
+    make_table,
+)
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -32,20 +44,34 @@ _NUMBERS = (
     Column("share", "Share", "ratio", "Device time over all device work of the selection.", "share", rank=2),
     Column("device_total_ns", "Forward", "ns", "Sum of the durations of device events whose launch starts inside a call.", rank=2),
     Column("device_self_ns", "Self", "ns", "Forward device time launched outside every module inside it.", rank=2),
-    Column("backward_device_ns", "Backward", "ns",
-           "Device time of backward operators linked to forward operators inside a call; work launched inside the call itself is not counted again.",
-           rank=2),
+    Column(
+        "backward_device_ns",
+        "Backward",
+        "ns",
+        "Device time of backward operators linked to forward operators inside a call; work launched inside the call itself is not counted again.",
+        rank=2,
+    ),
     Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
-    Column("flop", "FLOP", "FLOP", "Floating point operations of the modelled operators in the chosen direction.", missing=NO_MODEL, rank=2),
+    Column(
+        "flop", "FLOP", "FLOP", "Floating point operations of the modelled operators in the chosen direction.", missing=NO_MODEL, rank=2
+    ),
     Column("bytes", "Bytes", "B", "Least memory traffic of the modelled operators in the chosen direction.", missing=NO_MODEL, rank=3),
     Column("sol_ns", "Limit", "ns", "Least time of the modelled operators on this device.", missing=NO_MODEL),
     Column("measured_ns", "Modelled time", "ns", "Device time of the modelled operators.", missing=NO_MODEL, rank=3),
     Column("wasted_ns", "Above limit", "ns", "Modelled time less the limit.", missing=NO_MODEL),
-    Column("modelled_share", "Modelled", "ratio", "Part of the device time that a cost model covers.", "share", missing="no device time", rank=3),
+    Column(
+        "modelled_share",
+        "Modelled",
+        "ratio",
+        "Part of the device time that a cost model covers.",
+        "share",
+        missing="no device time",
+        rank=3,
+    ),
     Column("efficiency", "Efficiency", "ratio", "Limit over modelled time.", "efficiency", missing=NO_MODEL),
-)  # fmt: skip
+)
 
 COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path of instances from the root.", "code", rank=3),
@@ -218,7 +244,9 @@ def _notices(capture: Capture, table: pd.DataFrame, query: ModulesQuery, facts: 
 # -- sections -------------------------------------------------------------------------------------------------
 
 
-def _icicle(nodes: pd.DataFrame, rows: list[MergedRow], keys: list[str], query: ModulesQuery, whole: int, limit: int = 1500) -> FigureSection:
+def _icicle(
+    nodes: pd.DataFrame, rows: list[MergedRow], keys: list[str], query: ModulesQuery, whole: int, limit: int = 1500
+) -> FigureSection:
     """Boxes for every node, the widest `limit` of them. With merged rows a box carries the key of its merged row."""
     row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
     path: list[str] = []
@@ -249,11 +277,23 @@ def _icicle(nodes: pd.DataFrame, rows: list[MergedRow], keys: list[str], query: 
         hover.append(f"<b>{labels[-1]}</b><br>{human(float(value[i]), unit)}{share}{limit_text}")
         data.append(keys[row_of[i]])
     trace = {
-        "type": "icicle", "ids": ids, "labels": labels, "parents": parents, "values": sizes, "branchvalues": "total", "customdata": data,
-        "marker": {"colors": colours, "line": {"width": 1, "color": light("surface")}}, "text": texts, "textinfo": "label+text",
-        "hovertext": hover, "hoverinfo": "text", "tiling": {"orientation": "v", "pad": 1}, "pathbar": {"visible": False},
-        "root": {"color": "rgba(0,0,0,0)"}, "sort": False,
-    }  # fmt: skip
+        "type": "icicle",
+        "ids": ids,
+        "labels": labels,
+        "parents": parents,
+        "values": sizes,
+        "branchvalues": "total",
+        "customdata": data,
+        "marker": {"colors": colours, "line": {"width": 1, "color": light("surface")}},
+        "text": texts,
+        "textinfo": "label+text",
+        "hovertext": hover,
+        "hoverinfo": "text",
+        "tiling": {"orientation": "v", "pad": 1},
+        "pathbar": {"visible": False},
+        "root": {"color": "rgba(0,0,0,0)"},
+        "sort": False,
+    }
     words = {"device": "device time", "host": "host time", "flop": "FLOP"}[width]
     depth = int(nodes["depth"].max()) + 1 if len(nodes) else 1
     left_out = int((value > 0).sum()) - len(shown)
@@ -281,7 +321,9 @@ def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -
     return out
 
 
-def _table(capture: Capture, part: Scope, table: pd.DataFrame, rows: list[MergedRow], query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+def _table(
+    capture: Capture, part: Scope, table: pd.DataFrame, rows: list[MergedRow], query: ModulesQuery, facts: dict[str, int | None]
+) -> TableSection:
     frame = table
     outside = _outside_rows(capture, part, query, facts)
     if query.merge == "on":
@@ -293,10 +335,18 @@ def _table(capture: Capture, part: Scope, table: pd.DataFrame, rows: list[Merged
     whole = facts["device_ns"]
     of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
     section = make_table(
-        "modules", "Modules", frame, COLUMNS, subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}", key="id", tree=TreeSpec(),
-        sort=Sort("time_ns" if whole else "host_total_ns"), last=[str(r["id"]) for r in outside], filters=["name", "class_name"],
+        "modules",
+        "Modules",
+        frame,
+        COLUMNS,
+        subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
+        key="id",
+        tree=TreeSpec(),
+        sort=Sort("time_ns" if whole else "host_total_ns"),
+        last=[str(r["id"]) for r in outside],
+        filters=["name", "class_name"],
         footer="A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
-    )  # fmt: skip
+    )
     _mark(section)
     return section
 
@@ -321,10 +371,20 @@ def _with_self_rows(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
     for _, row in own.iterrows():
         time = int(row["device_self_ns"])
         total = row["share"] / row["time_ns"] if row["time_ns"] else None
-        records.append({
-            "id": f"{row['id']}/self", "parent": row["id"], "name": "self: launched by the module itself", "class_name": row["class_name"], "instances": row["instances"],
-            "calls": row["calls"], "time_ns": time, "device_total_ns": time, "device_self_ns": time, "share": time * total if total else None,
-        })  # fmt: skip
+        records.append(
+            {
+                "id": f"{row['id']}/self",
+                "parent": row["id"],
+                "name": "self: launched by the module itself",
+                "class_name": row["class_name"],
+                "instances": row["instances"],
+                "calls": row["calls"],
+                "time_ns": time,
+                "device_total_ns": time,
+                "device_self_ns": time,
+                "share": time * total if total else None,
+            }
+        )
     if not records:
         return frame
     return pd.concat([frame.astype(object), pd.DataFrame(records).reindex(columns=frame.columns).astype(object)], ignore_index=True)
@@ -345,19 +405,34 @@ def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dic
     out: list[dict[str, object]] = []
     for name, mask in at.unowned(capture, owner, OUTSIDE):
         time = int(duration[mask].sum())
-        out.append({
-            "id": name, "parent": None, "name": name, "class_name": "", "time_ns": time, "device_total_ns": time, "device_self_ns": time,
-            "device_events": int(mask.sum()), "share": time / whole if whole else None,
-        })  # fmt: skip
+        out.append(
+            {
+                "id": name,
+                "parent": None,
+                "name": name,
+                "class_name": "",
+                "time_ns": time,
+                "device_total_ns": time,
+                "device_self_ns": time,
+                "device_events": int(mask.sum()),
+                "share": time / whole if whole else None,
+            }
+        )
     return out
 
 
 def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, whole: int) -> TableSection:
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
     section = make_table(
-        "classes", "Classes", frame, CLASS_COLUMNS, subtitle="summed over all instances; a class inside itself counts twice", key="class_name",
-        sort=Sort("time_ns" if whole else "host_total_ns"), filters=["class_name"],
-    )  # fmt: skip
+        "classes",
+        "Classes",
+        frame,
+        CLASS_COLUMNS,
+        subtitle="summed over all instances; a class inside itself counts twice",
+        key="class_name",
+        sort=Sort("time_ns" if whole else "host_total_ns"),
+        filters=["class_name"],
+    )
     _mark(section)
     for row, name in enumerate(frame["class_name"].tolist()):
         section.row_links[str(row)] = Link("modules", {"find": str(name)}, "Its instances")
@@ -366,8 +441,14 @@ def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, whole: 
 
 def _facts_section(facts: dict[str, int | None]) -> FactsSection:
     labels = {
-        "instances": "Instances", "calls": "Calls", "classes": "Classes", "instances_with_device_time": "Instances with device time",
-        "device_ns": "Device work, sum", "in_modules_ns": "Launched inside a module", "backward_ns": "Backward of a module", "outside_ns": "Of no module",
-    }  # fmt: skip
+        "instances": "Instances",
+        "calls": "Calls",
+        "classes": "Classes",
+        "instances_with_device_time": "Instances with device time",
+        "device_ns": "Device work, sum",
+        "in_modules_ns": "Launched inside a module",
+        "backward_ns": "Backward of a module",
+        "outside_ns": "Of no module",
+    }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
     return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))

@@ -35,35 +35,109 @@ MEASURES = {
 ID = Column("id", "Row", "", "Key of the row: the name and, where rows are split, the property.", "code", rank=3)
 COLUMNS = (
     Column("name", "Operator", "", "Name of the operator as recorded.", "code"),
-    Column("input_shapes", "Input shapes", "", "Sizes of its inputs; a count where calls of several shapes are in one row.", "shapes", rank=2,
-           missing="recorded without record_shapes"),
-    Column("dtype", "Type", "", "Element type of its first tensor; a count where calls differ.", "text", rank=3,
-           missing="recorded without record_shapes"),
-    Column("module", "Module", "", "Class of the innermost module call around it; a count where calls differ.", "code", rank=3,
-           missing="launched outside every module, or recorded without with_stack"),
+    Column(
+        "input_shapes",
+        "Input shapes",
+        "",
+        "Sizes of its inputs; a count where calls of several shapes are in one row.",
+        "shapes",
+        rank=2,
+        missing="recorded without record_shapes",
+    ),
+    Column(
+        "dtype",
+        "Type",
+        "",
+        "Element type of its first tensor; a count where calls differ.",
+        "text",
+        rank=3,
+        missing="recorded without record_shapes",
+    ),
+    Column(
+        "module",
+        "Module",
+        "",
+        "Class of the innermost module call around it; a count where calls differ.",
+        "code",
+        rank=3,
+        missing="launched outside every module, or recorded without with_stack",
+    ),
     Column("thread", "Thread", "", "Host thread that ran it; a count where calls differ.", "text", rank=3),
     Column("calls", "Calls", "count", "How often it ran; a call inside a call of the same name counts too."),
     Column("launching_calls", "Launching", "count", "Calls that launched device work themselves.", rank=3),
-    Column("device_self_ns", "Device self", "ns", "Sum of the durations of device events that it launched itself, not through an operator inside it.", "bar",
-           color="compute"),
+    Column(
+        "device_self_ns",
+        "Device self",
+        "ns",
+        "Sum of the durations of device events that it launched itself, not through an operator inside it.",
+        "bar",
+        color="compute",
+    ),
     Column("device_share", "Share", "ratio", "Device self over all device work of the selection.", "share", rank=2),
-    Column("device_total_ns", "Device total", "ns",
-           "Sum of the durations of device events launched inside its calls; an event counts once per row, also where calls nest.", "bar", color="compute"),
-    Column("device_self_union_ns", "Device self, union", "ns", "Per call the time during which at least one of its own device events ran, summed over calls.",
-           rank=3),
+    Column(
+        "device_total_ns",
+        "Device total",
+        "ns",
+        "Sum of the durations of device events launched inside its calls; an event counts once per row, also where calls nest.",
+        "bar",
+        color="compute",
+    ),
+    Column(
+        "device_self_union_ns",
+        "Device self, union",
+        "ns",
+        "Per call the time during which at least one of its own device events ran, summed over calls.",
+        rank=3,
+    ),
     Column("device_events", "GPU events", "count", "Device events that it launched itself.", rank=2),
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host"),
     Column("host_self_ns", "Host self", "ns", "Host time less the operators and the runtime calls inside; never negative.", rank=2),
-    Column("host_self_with_calls_ns", "Host self with calls", "ns", "Host time less the operators inside: launching is part of it; never negative.", rank=3),
+    Column(
+        "host_self_with_calls_ns",
+        "Host self with calls",
+        "ns",
+        "Host time less the operators inside: launching is part of it; never negative.",
+        rank=3,
+    ),
     Column("host_mean_ns", "Host mean", "ns", "Host time over calls.", rank=3),
     Column("device_mean_ns", "Device mean", "ns", "Device self over calls.", rank=3),
-    Column("flop", "FLOP", "FLOP", "Floating point operations of the calls that a cost model covers.", rank=2, missing="no cost model, or no shapes"),
-    Column("bytes", "Bytes", "B", "Least memory traffic of the calls that a cost model covers.", rank=3, missing="no cost model, or no shapes"),
-    Column("sol_ns", "Limit", "ns", "Least time of the modelled calls on this device.", rank=3, missing="no cost model, no shapes, or an unknown device"),
-    Column("measured_ns", "Modelled time", "ns", "Device time of the modelled calls, everything below them included.", rank=3,
-           missing="no cost model, or no shapes"),
-    Column("efficiency", "Efficiency", "ratio", "Limit over modelled time.", "efficiency", rank=2, missing="no cost model, no shapes, or an unknown device"),
-)  # fmt: skip
+    Column(
+        "flop",
+        "FLOP",
+        "FLOP",
+        "Floating point operations of the calls that a cost model covers.",
+        rank=2,
+        missing="no cost model, or no shapes",
+    ),
+    Column(
+        "bytes", "Bytes", "B", "Least memory traffic of the calls that a cost model covers.", rank=3, missing="no cost model, or no shapes"
+    ),
+    Column(
+        "sol_ns",
+        "Limit",
+        "ns",
+        "Least time of the modelled calls on this device.",
+        rank=3,
+        missing="no cost model, no shapes, or an unknown device",
+    ),
+    Column(
+        "measured_ns",
+        "Modelled time",
+        "ns",
+        "Device time of the modelled calls, everything below them included.",
+        rank=3,
+        missing="no cost model, or no shapes",
+    ),
+    Column(
+        "efficiency",
+        "Efficiency",
+        "ratio",
+        "Limit over modelled time.",
+        "efficiency",
+        rank=2,
+        missing="no cost model, no shapes, or an unknown device",
+    ),
+)
 
 FACTS = {
     "operators": "Distinct rows of the table that are operators.",
@@ -119,7 +193,11 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
     if no_launch:
         share = no_launch / int(facts["device_ns"])
         report.notices.append(
-            Notice(f"{human(share, 'ratio')} of device time has no launch in this recording; it stands in the last rows.", "info", Link("links"))
+            Notice(
+                f"{human(share, 'ratio')} of device time has no launch in this recording; it stands in the last rows.",
+                "info",
+                Link("links"),
+            )
         )
     report.sections = [_figure(frame, query, sums.outside), _table(frame, sums.outside), _facts_section(facts)]
     return report
@@ -193,9 +271,14 @@ def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -
     start = device["start_ns"].to_numpy()[mask]
     span = at.union_by(np.zeros(len(start), np.int64), start, start + device["duration_ns"].to_numpy()[mask], 1)
     return {
-        "id": name, "name": name, "calls": None, "device_self_ns": duration, "device_total_ns": duration,
-        "device_self_union_ns": int(span[0]), "device_events": int(mask.sum()),
-    }  # fmt: skip
+        "id": name,
+        "name": name,
+        "calls": None,
+        "device_self_ns": duration,
+        "device_total_ns": duration,
+        "device_self_union_ns": int(span[0]),
+        "device_events": int(mask.sum()),
+    }
 
 
 def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
@@ -253,22 +336,45 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
     factor, unit = fig.time_scale(longest)
     labels = [_short(name) for name in top["name"]]
     keys = [str(k) for k in top["id"]]
-    data = [{
-        "type": "bar", "orientation": "h", "y": keys, "x": [float(v) / factor for v in values[top.index]], "customdata": keys,
-        "marker": fig.fill(token), "width": 0.62,
-        "text": [human(int(v), "ns") for v in values[top.index]], "textposition": "outside", "cliponaxis": False,
-        "hovertext": [f"<b>{fig_escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
-                      for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)],
-        "hoverinfo": "text",
-    }]  # fmt: skip
-    y = fig.axis(autorange="reversed", tickmode="array", tickvals=keys, ticktext=labels, type="category", showgrid=False,
-                 tickfont={"family": fig.MONO, "size": 12})  # fmt: skip
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": keys,
+            "x": [float(v) / factor for v in values[top.index]],
+            "customdata": keys,
+            "marker": fig.fill(token),
+            "width": 0.62,
+            "text": [human(int(v), "ns") for v in values[top.index]],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "hovertext": [
+                f"<b>{fig_escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
+                for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)
+            ],
+            "hoverinfo": "text",
+        }
+    ]
+    y = fig.axis(
+        autorange="reversed",
+        tickmode="array",
+        tickvals=keys,
+        ticktext=labels,
+        type="category",
+        showgrid=False,
+        tickfont={"family": fig.MONO, "size": 12},
+    )
     x = fig.axis(f"{words}, {unit}", range=[0, longest / factor * 1.14])
     best = f"; the first is {top.iloc[0]['name']} with {human(int(values[top.index[0]]), 'ns')}" if len(top) else ""
     return FigureSection(
-        id="top", title="Top operators", subtitle=f"by {words}", figure=fig.figure(data, x=x, y=y, margin={"l": 240, "r": 14, "t": 10, "b": 46}),
-        summary=f"The {len(top)} operators with the most {words}{best}.", table="operators", height=70 + 26 * max(len(top), 4),
-    )  # fmt: skip
+        id="top",
+        title="Top operators",
+        subtitle=f"by {words}",
+        figure=fig.figure(data, x=x, y=y, margin={"l": 240, "r": 14, "t": 10, "b": 46}),
+        summary=f"The {len(top)} operators with the most {words}{best}.",
+        table="operators",
+        height=70 + 26 * max(len(top), 4),
+    )
 
 
 def fig_escape(text: str) -> str:
@@ -311,13 +417,25 @@ def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
 
 def _facts_section(facts: dict[str, int]) -> FactsSection:
     labels = {
-        "operators": "Operators", "calls": "Calls", "device_events": "Device events", "device_ns": "Device work, sum",
-        "sum_device_self_ns": "Sum of device self", "no_operator_ns": "Launched by no operator", "before_window_ns": "Launched before the window",
-        "no_record_ns": "No launch record", "host_ns": "Host time under operators",
-    }  # fmt: skip
+        "operators": "Operators",
+        "calls": "Calls",
+        "device_events": "Device events",
+        "device_ns": "Device work, sum",
+        "sum_device_self_ns": "Sum of device self",
+        "no_operator_ns": "Launched by no operator",
+        "before_window_ns": "Launched before the window",
+        "no_record_ns": "No launch record",
+        "host_ns": "Host time under operators",
+    }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
     whole = facts["sum_device_self_ns"] == facts["device_ns"]
     return FactsSection(
-        id="facts", title="Check", subtitle="every device event is in exactly one row of device self" if whole else "", values=dict(facts), units=units,
-        labels=labels, docs=dict(FACTS), span=12,
-    )  # fmt: skip
+        id="facts",
+        title="Check",
+        subtitle="every device event is in exactly one row of device self" if whole else "",
+        values=dict(facts),
+        units=units,
+        labels=labels,
+        docs=dict(FACTS),
+        span=12,
+    )

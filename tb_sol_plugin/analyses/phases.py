@@ -19,7 +19,19 @@ from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.palette import light
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Sort, TableSection, TreeSpec, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Sort,
+    TableSection,
+    TreeSpec,
+    make_table,
+)
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
@@ -30,27 +42,49 @@ NO_MODEL = "no cost model, no shapes, or an unknown device"
 COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path.", "code", rank=3),
     Column("parent", "Parent", "", "Path of the phase around it.", "code", rank=3),
-    Column("path", "Phase", "", "Names from the outermost phase down; steps are one phase, ## marks and step numbers are left out.", "tree"),
+    Column(
+        "path", "Phase", "", "Names from the outermost phase down; steps are one phase, ## marks and step numbers are left out.", "tree"
+    ),
     Column("name", "Name", "", "The last level of the path.", "text", rank=3),
     Column("count", "Count", "count", "Ranges of this very path; 0 for a level that only a `/` in names makes."),
     Column("device_events", "GPU events", "count", "Device events launched inside.", rank=2),
     Column("ops", "Operators", "count", "Operator calls inside.", rank=3),
     Column("host_ns", "Host", "ns", "Sum of the durations of its ranges on the host.", "bar", color="host"),
     Column("host_self_ns", "Host self", "ns", "Host time less the phases inside on the same thread; never negative.", rank=3),
-    Column("device_ns", "Device", "ns", "Union of the intervals of the device events launched inside: time during which at least one of them ran.", "stack",
-           parts=("compute_ns", "exposed_communication_ns", "exposed_memcpy_ns"), part_colors=("compute", "communication", "memcpy")),
+    Column(
+        "device_ns",
+        "Device",
+        "ns",
+        "Union of the intervals of the device events launched inside: time during which at least one of them ran.",
+        "stack",
+        parts=("compute_ns", "exposed_communication_ns", "exposed_memcpy_ns"),
+        part_colors=("compute", "communication", "memcpy"),
+    ),
     Column("device_sum_ns", "Device sum", "ns", "Plain sum of the durations of the device events launched inside.", rank=3),
     Column("compute_ns", "Compute", "ns", "Union of its computation: kernels that are not communication, and memset.", rank=3),
     Column("exposed_communication_ns", "Exp. comm.", "ns", "Its communication that no computation of the device hides.", rank=2),
     Column("exposed_memcpy_ns", "Exp. copies", "ns", "Its copies that neither computation nor communication of the device hides.", rank=2),
-    Column("by_time_ns", "By time", "ns", "Plain sum of device time that was launched by an autograd thread and belongs here by the moment of its launch.", rank=3),
+    Column(
+        "by_time_ns",
+        "By time",
+        "ns",
+        "Plain sum of device time that was launched by an autograd thread and belongs here by the moment of its launch.",
+        rank=3,
+    ),
     Column("flop", "FLOP", "FLOP", "Floating point operations of the modelled operators inside.", rank=3, missing=NO_MODEL),
     Column("bytes", "Bytes", "B", "Least memory traffic of the modelled operators inside.", rank=3, missing=NO_MODEL),
     Column("sol_ns", "Limit", "ns", "Least time of the modelled operators on this device.", missing=NO_MODEL),
     Column("measured_ns", "Modelled time", "ns", "Device time of the modelled operators.", rank=3, missing=NO_MODEL),
-    Column("modelled_share", "Modelled", "ratio", "Part of the plain sum of device time that a cost model covers.", "share", missing="no device work"),
+    Column(
+        "modelled_share",
+        "Modelled",
+        "ratio",
+        "Part of the plain sum of device time that a cost model covers.",
+        "share",
+        missing="no device work",
+    ),
     Column("efficiency", "Efficiency", "ratio", "Limit over modelled time; covers the modelled part only.", "efficiency", missing=NO_MODEL),
-)  # fmt: skip
+)
 
 FACTS = {
     "phases": "Distinct phases.",
@@ -88,7 +122,12 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
     frame = phase_times(capture, part, query.device_limits)
     report = Report(analysis="phases", title="Phases", headline=_headline(capture, part, frame))
     report.notices = _notices(capture, part, frame)
-    report.sections = [_average(capture, part, frame), _steps(capture, part), _table(capture, part, frame, query), _facts(capture, part, frame)]
+    report.sections = [
+        _average(capture, part, frame),
+        _steps(capture, part),
+        _table(capture, part, frame, query),
+        _facts(capture, part, frame),
+    ]
     return report
 
 
@@ -124,7 +163,9 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
     idle_ns = int(_gpu_parts(capture, start, end)[3].sum())
     device = human(round(int(row["device_ns"]) / part.step_count), "ns")
     idle = human(idle_ns / window if window else None, "ratio")
-    return f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device} of device work{each}."
+    return (
+        f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device} of device work{each}."
+    )
 
 
 def _notices(capture: Capture, part: Scope, frame: pd.DataFrame) -> list[Notice]:
@@ -135,11 +176,20 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame) -> list[Notice]
     tops = frame[frame["parent"] == -1]
     whole, covered = float(tops["device_sum_ns"].sum()), float(np.nansum(tops["modelled_sum_ns"].to_numpy(float)))
     if whole and 0 < covered / whole < 0.8:
-        out.append(Notice(f"{human(covered / whole, 'ratio')} of the device time has a cost model; efficiency covers that part.", "warn", Link("roofline")))
+        out.append(
+            Notice(
+                f"{human(covered / whole, 'ratio')} of the device time has a cost model; efficiency covers that part.",
+                "warn",
+                Link("roofline"),
+            )
+        )
     by_time = int(tops["by_time_ns"].sum())
     if by_time:
         out.append(
-            Notice(f"{human(by_time / whole, 'ratio')} of the device time was launched by an autograd thread; its phase is the one open at that moment.", "info")
+            Notice(
+                f"{human(by_time / whole, 'ratio')} of the device time was launched by an autograd thread; its phase is the one open at that moment.",
+                "info",
+            )
         )
     return out
 
@@ -161,7 +211,11 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
     for share in shares:
         value = share.host_ns / factor
         label = _label(share.name, share.host_ns, longest)
-        data.append(_segment("Host", value, light("accent"), label, share.name, share.host_ns, longest, opacity=strength[share.path], key=share.path))
+        data.append(
+            _segment(
+                "Host", value, light("accent"), label, share.name, share.host_ns, longest, opacity=strength[share.path], key=share.path
+            )
+        )
     if rest > 0:
         data.append(_segment("Host", rest / factor, light("idle"), "", "outside every phase", rest, longest))
     summary = ", ".join(f"{s.name} {human(round(s.host_ns), 'ns')}" for s in sorted(shares, key=lambda s: -s.host_ns)[:4])
@@ -179,9 +233,15 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
     figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 46}, bargap=0.45)
     return FigureSection(
-        id="average", title="Average step by phase", subtitle=f"{mean}, {human(round(window), 'ns')}; both bars share one scale",
-        figure=figure, summary=f"Per step on the host: {summary}.", table="phases", span=8, height=230,
-    )  # fmt: skip
+        id="average",
+        title="Average step by phase",
+        subtitle=f"{mean}, {human(round(window), 'ns')}; both bars share one scale",
+        figure=figure,
+        summary=f"Per step on the host: {summary}.",
+        table="phases",
+        span=8,
+        height=230,
+    )
 
 
 def _strengths(shares: list[Share]) -> dict[str, float]:
@@ -199,14 +259,26 @@ def _label(name: str, time: float, longest: float) -> str:
     return name if len(name) * 7 < room else ""
 
 
-def _segment(row: str, value: float, color: str, label: str, name: str, time: float, whole: float, *, opacity: float = 1.0, key: str = "") -> fig.Plain:
+def _segment(
+    row: str, value: float, color: str, label: str, name: str, time: float, whole: float, *, opacity: float = 1.0, key: str = ""
+) -> fig.Plain:
     safe = name.replace("&", "&amp;").replace("<", "&lt;")
     out: fig.Plain = {
-        "type": "bar", "orientation": "h", "y": [row], "x": [value], "marker": {"color": color, "line": {"width": 0.8, "color": light("surface")}},
-        "opacity": opacity, "width": 0.62, "text": [label.replace("&", "&amp;").replace("<", "&lt;")], "textposition": "inside", "insidetextanchor": "start",
-        "textangle": 0, "constraintext": "none", "hoverinfo": "text",
+        "type": "bar",
+        "orientation": "h",
+        "y": [row],
+        "x": [value],
+        "marker": {"color": color, "line": {"width": 0.8, "color": light("surface")}},
+        "opacity": opacity,
+        "width": 0.62,
+        "text": [label.replace("&", "&amp;").replace("<", "&lt;")],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "constraintext": "none",
+        "hoverinfo": "text",
         "hovertext": [f"<b>{safe}</b><br>{human(round(time), 'ns')}, {human(time / whole, 'ratio')} of the step"],
-    }  # fmt: skip
+    }
     if key:
         out["customdata"] = [key]
     if opacity < 0.5:
@@ -226,32 +298,66 @@ def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
     data: list[fig.Plain] = []
     if len(capture.device):
         parts = _gpu_parts(capture, start, end)
-        rows = list(zip(("compute", "exposed communication", "exposed copies", "idle"), ("compute", "communication", "memcpy", "idle"), parts, strict=True))
+        rows = list(
+            zip(
+                ("compute", "exposed communication", "exposed copies", "idle"),
+                ("compute", "communication", "memcpy", "idle"),
+                parts,
+                strict=True,
+            )
+        )
     else:
         rows = [("host", "host", length)]
     for name, token, values in rows:
-        data.append({
-            "type": "bar", "x": names, "y": (values / factor).tolist(), "marker": fig.fill(token), "width": 0.62, "hoverinfo": "text",
-            "hovertext": [f"<b>step {n}</b><br>{name} {human(int(v), 'ns')}" for n, v in zip(names, values.tolist(), strict=True)],
-        })  # fmt: skip
+        data.append(
+            {
+                "type": "bar",
+                "x": names,
+                "y": (values / factor).tolist(),
+                "marker": fig.fill(token),
+                "width": 0.62,
+                "hoverinfo": "text",
+                "hovertext": [f"<b>step {n}</b><br>{name} {human(int(v), 'ns')}" for n, v in zip(names, values.tolist(), strict=True)],
+            }
+        )
     incomplete = [n for n, ok in zip(names, complete, strict=False) if not ok]
     more = f"; {', '.join(incomplete)} incomplete" if incomplete else ""
     what = "GPU time" if len(capture.device) else "host time"
     left = f", first {limit} of {len(part.rows)}" if len(part.rows) > limit else ""
     return FigureSection(
-        id="steps", title="Steps", subtitle=f"{what}, {unit}{left}{more}",
-        figure=fig.figure(data, x=fig.axis("", type="category", showgrid=False), y=fig.axis(unit), barmode="stack", margin={"l": 50, "r": 8, "t": 10, "b": 34}),
+        id="steps",
+        title="Steps",
+        subtitle=f"{what}, {unit}{left}{more}",
+        figure=fig.figure(
+            data,
+            x=fig.axis("", type="category", showgrid=False),
+            y=fig.axis(unit),
+            barmode="stack",
+            margin={"l": 50, "r": 8, "t": 10, "b": 34},
+        ),
         summary=f"{len(names)} steps from {human(int(length.min()) if len(length) else None, 'ns')} to {human(int(length.max()) if len(length) else None, 'ns')}.",
-        span=4, height=230, links=[Link("steps", label="Steps")],
-    )  # fmt: skip
+        span=4,
+        height=230,
+        links=[Link("steps", label="Steps")],
+    )
 
 
 # -- table ----------------------------------------------------------------------------------------------------
 
 _DIVIDED = (
-    "host_ns", "host_self_ns", "device_ns", "device_sum_ns", "compute_ns", "exposed_communication_ns", "exposed_memcpy_ns", "by_time_ns", "flop", "bytes",
-    "sol_ns", "measured_ns",
-)  # fmt: skip
+    "host_ns",
+    "host_self_ns",
+    "device_ns",
+    "device_sum_ns",
+    "compute_ns",
+    "exposed_communication_ns",
+    "exposed_memcpy_ns",
+    "by_time_ns",
+    "flop",
+    "bytes",
+    "sol_ns",
+    "measured_ns",
+)
 
 
 def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuery) -> TableSection:
@@ -263,7 +369,9 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuer
         id=frame["path"],
         parent=[path.get(p) for p in frame["parent"].tolist()],
         efficiency=np.where(both, sol / np.where(both, measured, 1.0), np.nan),
-        modelled_share=np.where(device_sum > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / np.maximum(device_sum, 1.0), np.nan),
+        modelled_share=np.where(
+            device_sum > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / np.maximum(device_sum, 1.0), np.nan
+        ),
     ).astype(object)
     outside = _outside(capture, part)
     if outside:
@@ -272,14 +380,30 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuer
     for name in _DIVIDED:
         out[name] = [None if v is None or v != v else round(v / divide) for v in out[name].tolist()]
     if not len(capture.device):
-        for name in ("device_ns", "device_sum_ns", "device_events", "compute_ns", "exposed_communication_ns", "exposed_memcpy_ns", "by_time_ns"):
+        for name in (
+            "device_ns",
+            "device_sum_ns",
+            "device_events",
+            "compute_ns",
+            "exposed_communication_ns",
+            "exposed_memcpy_ns",
+            "by_time_ns",
+        ):
             out[name] = None
     each = "per step" if query.per == "step" else f"sums over {human(part.step_count, 'count')} steps" if len(part.rows) > 1 else "sums"
     section = make_table(
-        "phases", "Phases", out, COLUMNS, subtitle=f"{each}; device time belongs to the phase that launched it", key="id", tree=TreeSpec(),
-        sort=Sort("host_ns"), last=[str(r["id"]) for r in outside], filters=["path"],
+        "phases",
+        "Phases",
+        out,
+        COLUMNS,
+        subtitle=f"{each}; device time belongs to the phase that launched it",
+        key="id",
+        tree=TreeSpec(),
+        sort=Sort("host_ns"),
+        last=[str(r["id"]) for r in outside],
+        filters=["path"],
         footer="≈ efficiency of the modelled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
-    )  # fmt: skip
+    )
     for row, (share, value) in enumerate(zip(section.data["modelled_share"], section.data["efficiency"], strict=True)):
         if not isinstance(value, int | float):
             continue
@@ -300,13 +424,23 @@ def _outside(capture: Capture, part: Scope) -> list[dict[str, object]]:
     behind = iv.merge(everything.computation, everything.communication)
     out: list[dict[str, object]] = []
     for name, mask in at.unowned(capture, owner, OUTSIDE):
-        spans = {k: iv.union(start[mask & (kind == k)], (start + duration)[mask & (kind == k)]) for k in (COMPUTATION, COMMUNICATION, MEMCPY)}
-        out.append({
-            "id": name, "parent": None, "path": name, "name": name, "device_events": int(mask.sum()), "device_sum_ns": int(duration[mask].sum()),
-            "device_ns": iv.length(iv.merge(*spans.values())), "compute_ns": iv.length(spans[COMPUTATION]),
-            "exposed_communication_ns": iv.length(iv.subtract(spans[COMMUNICATION], everything.computation)),
-            "exposed_memcpy_ns": iv.length(iv.subtract(spans[MEMCPY], behind)),
-        })  # fmt: skip
+        spans = {
+            k: iv.union(start[mask & (kind == k)], (start + duration)[mask & (kind == k)]) for k in (COMPUTATION, COMMUNICATION, MEMCPY)
+        }
+        out.append(
+            {
+                "id": name,
+                "parent": None,
+                "path": name,
+                "name": name,
+                "device_events": int(mask.sum()),
+                "device_sum_ns": int(duration[mask].sum()),
+                "device_ns": iv.length(iv.merge(*spans.values())),
+                "compute_ns": iv.length(spans[COMPUTATION]),
+                "exposed_communication_ns": iv.length(iv.subtract(spans[COMMUNICATION], everything.computation)),
+                "exposed_memcpy_ns": iv.length(iv.subtract(spans[MEMCPY], behind)),
+            }
+        )
     return out
 
 
@@ -324,8 +458,13 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
         "by_time_ns": int(tops["by_time_ns"].sum()) if has else None,
     }
     labels = {
-        "phases": "Phases", "ranges": "Ranges", "steps": "Steps", "device_events": "Device events", "events_in_phases": "Launched in a phase",
-        "device_ns": "Device busy", "by_time_ns": "Owned by time",
-    }  # fmt: skip
+        "phases": "Phases",
+        "ranges": "Ranges",
+        "steps": "Steps",
+        "device_events": "Device events",
+        "events_in_phases": "Launched in a phase",
+        "device_ns": "Device busy",
+        "by_time_ns": "Owned by time",
+    }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in values}
     return FactsSection(id="facts", title="Counts", values=dict(values), units=units, labels=labels, docs=dict(FACTS))

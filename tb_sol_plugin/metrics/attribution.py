@@ -237,7 +237,9 @@ def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
     return np.where(found >= 0, found + low, -1).astype(np.int32)
 
 
-def annotation_around(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False) -> tuple[Rows, Mask]:
+def annotation_around(
+    capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False
+) -> tuple[Rows, Mask]:
     """(innermost user range around each host row, whether it was found by time on the thread that issued the backward pass).
 
     A row on an autograd thread without a range of that thread around it belongs to the range that was open on the issuing

@@ -24,7 +24,16 @@ from tb_sol_plugin.model.capture import Capture
 
 Direction = Literal["forward", "backward", "both"]
 WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "modelled_sum_ns")
-SUMS: Final = ("calls", "host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns", "device_events", "backward_device_ns", "backward_self_ns")
+SUMS: Final = (
+    "calls",
+    "host_total_ns",
+    "host_self_ns",
+    "device_total_ns",
+    "device_self_ns",
+    "device_events",
+    "backward_device_ns",
+    "backward_self_ns",
+)
 """Columns of a node that add up over merged nodes."""
 
 
@@ -159,18 +168,28 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     when = np.where(forward >= 0, h.start[np.maximum(forward, 0)], 0) if len(h.start) else launch.time[use]
     owner = at.nearest(capture, S.MODULE, forward)
     backward = around(forward, when, duration[use])
-    backward -= _counted_twice(tree, np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, innermost, duration[use])
-    frame = pd.DataFrame({
-        "node": np.arange(size), "parent": tree.parent, "depth": tree.depth, "name": tree.name, "class_name": tree.class_name,
-        "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
-        "host_total_ns": at.sum_by(code, h.duration[rows], size),
-        "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
-        "device_total_ns": around(launch.call[use], launch.time[use], duration[use]),
-        "device_self_ns": at.sum_by(innermost, duration[use], size),
-        "device_events": around(launch.call[use], launch.time[use], ones),
-        "backward_device_ns": backward,
-        "backward_self_ns": at.sum_by(np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, duration[use], size),
-    })  # fmt: skip
+    backward -= _counted_twice(
+        tree, np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, innermost, duration[use]
+    )
+    frame = pd.DataFrame(
+        {
+            "node": np.arange(size),
+            "parent": tree.parent,
+            "depth": tree.depth,
+            "name": tree.name,
+            "class_name": tree.class_name,
+            "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
+            "host_total_ns": at.sum_by(code, h.duration[rows], size),
+            "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
+            "device_total_ns": around(launch.call[use], launch.time[use], duration[use]),
+            "device_self_ns": at.sum_by(innermost, duration[use], size),
+            "device_events": around(launch.call[use], launch.time[use], ones),
+            "backward_device_ns": backward,
+            "backward_self_ns": at.sum_by(
+                np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, duration[use], size
+            ),
+        }
+    )
     work = _work(capture, part, tree, direction, limits)
     frame = frame.assign(**work)
     return frame[(frame["calls"] > 0) | (frame["backward_device_ns"] > 0) | (frame["device_total_ns"] > 0)].reset_index(drop=True)
@@ -316,10 +335,7 @@ def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
 
 def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
     """Sums per class over all nodes; a class nested in itself counts twice. Columns: class_name, instances (distinct names), SUMS, WORK."""
-    rows = [
-        MergedRow(tuple(g.index.tolist()), -1, str(c), str(c))
-        for c, g in frame.groupby("class_name", sort=False, observed=True)
-    ]
+    rows = [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
     out = merged_sums(frame, rows)
     out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
     return out.drop(columns=["parent"]).assign(name=out["class_name"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.names import module_class_name
+from tb_sol_plugin.metrics.names import module_class_name, phase_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
@@ -35,14 +35,20 @@ def groups(capture: Capture, by: str, chosen: npt.NDArray[np.bool_]) -> Groups:
     rows = np.flatnonzero((h.kind == S.OPERATOR) & chosen)
     name = _codes(capture.host["name"], rows)
     properties = {
-        "input_shapes": _argument(capture, rows, "shapes"),
+        "input_shapes": _shapes(capture, rows),
         "dtype": _dtype(capture, rows),
         "module": module_class(capture, rows),
         "thread": thread_name(capture, rows),
     }
     if by == "name_phase":
         properties["phase"] = _phase(capture, rows)
-    second = {"name_shape": "input_shapes", "name_dtype": "dtype", "name_module": "module", "name_thread": "thread", "name_phase": "phase"}.get(by)
+    second = {
+        "name_shape": "input_shapes",
+        "name_dtype": "dtype",
+        "name_module": "module",
+        "name_thread": "thread",
+        "name_phase": "phase",
+    }.get(by)
     names, texts = name
     if second is None:
         key = names.astype(np.int64)
@@ -87,24 +93,17 @@ def _argument(capture: Capture, rows: npt.NDArray[np.int64], name: str) -> Colum
     return out.astype(np.int32), plus
 
 
+def _shapes(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    """Sizes of the inputs as a person reads them: `16×5185×64 16×64×5185`."""
+    codes, texts = _argument(capture, rows, "shapes")
+    used = np.zeros(len(texts), bool)
+    used[codes] = True
+    return _recode(codes, [readable_shapes(str(t)) if u else "" for t, u in zip(texts, used.tolist(), strict=True)])
+
+
 def _dtype(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
     codes, texts = _argument(capture, rows, "types")
-    return _recode(codes, [_first_type(t) for t in texts])
-
-
-def _first_type(text: str) -> str:
-    """The first element type of a recorded type list that belongs to a tensor."""
-    if not text:
-        return ""
-    try:
-        types = json.loads(text)
-    except ValueError:
-        return ""
-    flat = [t for item in types for t in (item if isinstance(item, list) else [item])] if isinstance(types, list) else []
-    return next((t.removeprefix("c10::") for t in flat if isinstance(t, str) and t and t not in _NOT_TENSORS), "")
-
-
-_NOT_TENSORS = {"Scalar", "ScalarList", "TensorList", "GenericList", "Int", "Double", "Bool", "None", "Device", "String"}
+    return _recode(codes, [first_dtype(str(t)) for t in texts])
 
 
 def module_class(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
@@ -114,9 +113,7 @@ def module_class(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def _phase(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
-    around = at.nearest(capture, S.ANNOTATION, rows)
-    from tb_sol_plugin.metrics.names import phase_name
-
+    around, _ = at.annotation_around(capture, rows)
     return _outer_name(capture, around, phase_name)
 
 
@@ -147,7 +144,9 @@ def _recode(codes: npt.NDArray[np.int32], texts: list[str]) -> Column:
     return merged[codes].astype(np.int32), np.asarray(unique, dtype=object)
 
 
-def _one_or_count(codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str) -> list[str | None]:
+def _one_or_count(
+    codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str
+) -> list[str | None]:
     """Per group its one value, None if unknown, or `3 shapes`."""
     pairs = np.unique(np.stack([group.astype(np.int64), codes.astype(np.int64)]), axis=1)
     count = np.bincount(pairs[0], minlength=len(first))

@@ -92,7 +92,9 @@ def _below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
     return base + tuple(parts)
 
 
-def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], paths: list[tuple[str, ...]], first: list[int]) -> PhaseTree:
+def _ordered(
+    capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], paths: list[tuple[str, ...]], first: list[int]
+) -> PhaseTree:
     """Nodes in preorder, siblings by first start."""
     start = {path: first[i] for i, path in enumerate(paths)}
     keys = [tuple((start[path[: k + 1]], path[k]) for k in range(len(path))) for path in paths]
@@ -155,11 +157,19 @@ def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame
     code = tree.node[rows]
     count = at.sum_by(code, np.ones(len(rows), np.int64), size)
     own_host = at.sum_by(code, h.duration[rows], size)
-    frame = pd.DataFrame({
-        "node": np.arange(size), "parent": tree.parent, "depth": tree.depth, "end": tree.end, "path": tree.path, "name": tree.name,
-        "count": count, "host_ns": _virtual(tree, count, own_host),
-        "host_self_ns": at.sum_by(code, at.self_among(capture, (S.ANNOTATION,))[rows], size),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "node": np.arange(size),
+            "parent": tree.parent,
+            "depth": tree.depth,
+            "end": tree.end,
+            "path": tree.path,
+            "name": tree.name,
+            "count": count,
+            "host_ns": _virtual(tree, count, own_host),
+            "host_self_ns": at.sum_by(code, at.self_among(capture, (S.ANNOTATION,))[rows], size),
+        }
+    )
     owners = device_owners(capture)
     frame = frame.assign(**_device(capture, part, tree, owners), **_work(capture, part, tree, limits))
     ops = np.flatnonzero((h.kind == S.OPERATOR) & part.host)

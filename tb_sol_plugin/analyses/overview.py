@@ -1,0 +1,668 @@
+"""Overview: how far the step is from the speed of light, and what to fix first.
+
+The ratio is the time that the same work would take at the limits of the device over the measured time: the part of the step in which
+the device is busy, times its efficiency while busy. It is shown where a cost model covers enough of the device's work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses import analysis, registry
+from tb_sol_plugin.metrics.breakdown import layers, use_over_time
+from tb_sol_plugin.metrics.levers import Lever, device_word, levers
+from tb_sol_plugin.metrics.overview_facts import device_and_run, mfu
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.step_split import CATEGORIES, average, split_steps, split_windows
+from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall, windows_of
+from tb_sol_plugin.metrics.work import group
+from tb_sol_plugin.model import figure as fig
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import why_no_limits
+from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FigureSection,
+    Finding,
+    FindingsSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_table,
+)
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import NARROW, human
+
+PLAIN, LEAST = 0.95, 0.80
+"""Parts of the device's work with a cost model from which the ratio is shown plain, and at all."""
+
+OPERATOR_COLUMNS = (
+    Column("name", "Operator", "", "Name of the operator that owns the work.", "code"),
+    Column("kind", "Kind", "", "Kind of work.", "symbol", rank=2),
+    Column("shapes", "Input shapes", "", "Sizes of its inputs.", "shapes", rank=2, missing="recorded without record_shapes"),
+    Column("calls", "Calls", "count", "Calls in the selection.", rank=2),
+    Column("measured_ns", "Time", "ns", "Device time of the calls, everything below them included.", "bar", color_by="kind"),
+    Column("sol_ns", "Limit", "ns", "Least time of the calls on this device.", missing="no cost model, no shapes, or an unknown device"),
+    Column("wasted_ns", "Above limit", "ns", "Time less the limit.", missing="no cost model, no shapes, or an unknown device"),
+    Column("efficiency", "Efficiency", "ratio", "Limit over time.", "efficiency", missing="no cost model, no shapes, or an unknown device"),
+)
+PART_COLUMNS = (
+    Column("part", "Part", "", "A part of the step, exclusive of the others.", "text"),
+    Column("time_ns", "Time", "ns", "Per step.", "bar", color_by="color"),
+    Column("share", "Share", "ratio", "Over the step.", "share"),
+    Column("color", "Colour", "", "Member of the palette.", "text", rank=3),
+)
+FACTS = {
+    "speed_of_light": "Time at the limits of the device over the measured time.",
+    "gpu_busy": "Part of the step in which at least one device event runs.",
+    "efficiency_while_busy": "Time at the limits over the busy time.",
+    "step_ns": "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded.",
+    "sol_ns": "Sum of the limits of all modelled work, per step.",
+    "mfu": "Matrix operations over the step at the dense peak of their type.",
+    "traffic_bytes": "Least memory traffic of the modelled work, per step.",
+    "modelled_share": "Part of the device's own work, communication and copies over a link set aside, that a cost model covers.",
+    "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
+    "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
+    "operator_calls": "Operator calls in the selection.",
+    **{name: f"Mean per step, exclusive: {name.removesuffix('_ns').replace('_', ' ')}." for name in CATEGORIES},
+    "gpu": "Name of the device as recorded.",
+    "limits_from": "Row of the device table that the limits are from.",
+    "events": "Events in the file.",
+    "device_events": "Device events in the file.",
+    "recorded": "What the profiler was asked to record.",
+    "framework": "Versions of the framework.",
+    "runtime": "Versions of the device's runtime and driver.",
+    "window_ns": "First start to last end in the file.",
+    "rank": "Rank of this worker in the job.",
+    "oddities": "Kinds of oddities met while reading.",
+    "matrix_peak": "Dense matrix rate in the type that most matrix work uses.",
+    "vector_peak": "Rate of the vector units in FP32.",
+    "memory_bandwidth": "Rate of the device memory.",
+    "link_bandwidth": "Rate between host and device, one direction.",
+}
+
+
+@analysis(
+    title="Overview",
+    question="How far from the limit, and what first?",
+    group="",
+    order=0,
+    query=Query,
+    tables={"operators": OPERATOR_COLUMNS, "parts": PART_COLUMNS},
+    facts=FACTS,
+)
+def overview(capture: Capture, query: Query) -> Report:
+    """The step against its limit, the levers, where the step goes, the device and the run."""
+    part = scope(capture, query)
+    fall = waterfall(capture, part, query.device_limits)
+    found = levers(capture, part, fall)
+    report = Report(analysis="overview", title="Overview", headline=_sentence(capture, part, fall))
+    report.notices = _notices(capture, fall)
+    first = _equation(capture, part, fall) if len(capture.device) else _host_facts(capture, part, fall)
+    if len(capture.device):
+        parts = _parts(capture, fall)
+        report.sections = [first, _waterfall(capture, fall, parts), _findings(found, fall), _split(capture, part), _use(capture, part)]
+        report.sections += [_device(capture, fall, query), _operators(capture, fall), _part_table(parts)]
+    else:
+        report.sections = [first, _findings(found, fall), _device(capture, fall, query), _split(capture, part), _operators(capture, fall)]
+    return report
+
+
+# -- the answer -----------------------------------------------------------------------------------------------
+
+
+def _shown_ratio(fall: Waterfall) -> float | None:
+    share = fall.modelled_kernel_share
+    return fall.ratio if share is not None and share >= LEAST else None
+
+
+def _step_name(part: Scope, fall: Waterfall) -> str:
+    if not fall.stepped:
+        return "The recording"
+    if fall.steps == 1 and len(part.steps) == 1:
+        return f"Step {part.steps[0]}"
+    return "A step"
+
+
+def _device_name(fall: Waterfall) -> str:
+    spec = fall.work.spec
+    return spec.name if spec is not None else "this device"
+
+
+def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
+    step = human(round(fall.total_ns / fall.steps), "ns")
+    name = _step_name(part, fall)
+    if not len(capture.device):
+        return f"{name} takes **{step}** on the host; no device activity was recorded."
+    busy = human(fall.busy_ns / fall.total_ns if fall.total_ns else None, "ratio")
+    unit = device_word(capture)
+    if _shown_ratio(fall) is None:
+        if fall.work.spec is None:
+            why = why_no_limits(capture)
+        elif not fall.has_limits:
+            why = "no operator carries the shapes that a cost model needs"
+        else:
+            why = f"a cost model covers {human(fall.modelled_kernel_share, 'ratio')} of the {unit} work, too little for a ratio"
+        return f"{name} takes **{step}**; the {unit} is busy for **{busy}** of it. No speed of light: {why}."
+    sol = fall.sol_ns / fall.steps
+    head = f"{fall.total_ns / fall.sol_ns:.1f}× headroom" if fall.sol_ns else "no headroom known"
+    approximately = "" if (fall.modelled_kernel_share or 0) >= PLAIN else "about "
+    return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {approximately}**{human(round(sol), 'ns')}**: {head}."
+
+
+def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
+    out = []
+    if not len(capture.device):
+        because, record, _ = capture.missing("device_events") or ("", "", "")
+        out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
+        return out
+    share = fall.modelled_kernel_share
+    if fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN:
+        worst = _unmodelled_names(capture, fall)
+        most = f"; most of the rest: {', '.join(f'`{n}`' for n in worst)}" if worst else ""
+        out.append(Notice(f"{human(share, 'ratio')} of the {device_word(capture)} work has a cost model{most}.", "warn", Link("roofline")))
+    lack = capture.missing("shapes")
+    if lack is not None and fall.work.spec is not None:
+        out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))
+    return out
+
+
+def _unmodelled_names(capture: Capture, fall: Waterfall, most: int = 3) -> list[str]:
+    """Operators with most device time and no model; work of no operator counts under its reason."""
+    owner = fall.work.owner
+    free = (fall.own > 0) & (fall.kind >= len(fall.kind_ns))
+    free &= ~(capture.device["communication"].to_numpy()) & (capture.device["kind"].to_numpy() != 1)
+    rows = np.flatnonzero(free)
+    if not len(rows):
+        return []
+    names = fall.work.ops["name"].astype(str).to_numpy()
+    label = np.where(owner[rows] >= 0, names[np.maximum(owner[rows], 0)] if len(names) else "", "work of no operator")
+    time = pd.Series(fall.own[rows]).groupby(label).sum().sort_values(ascending=False)
+    return [str(n) for n in time.index[:most]]
+
+
+def _equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """Ratio = busy × efficiency while busy, then tiles."""
+    busy = fall.busy_ns / fall.total_ns if fall.total_ns else None
+    ratio = _shown_ratio(fall)
+    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns else None
+    counted = fall.work.ops[fall.counted]
+    flop = float(np.nansum(counted["flop"].to_numpy(dtype=np.float64)))
+    traffic = float(np.nansum(counted["bytes"].to_numpy(dtype=np.float64)))
+    use, dtype = mfu(counted, fall.work.spec, fall.total_ns)
+    share = fall.modelled_kernel_share
+    unit = device_word(capture)
+    values: dict[str, Scalar] = {
+        "speed_of_light": ratio,
+        "gpu_busy": busy,
+        "efficiency_while_busy": efficiency,
+        "mfu": use,
+        "traffic_bytes": round(traffic / fall.steps) if fall.has_limits else None,
+        "modelled_share": share,
+        "step_ns": round(fall.total_ns / fall.steps),
+        "sol_ns": round(fall.sol_ns / fall.steps) if fall.has_limits else None,
+    }
+    marks = {}
+    if ratio is None:
+        marks["speed_of_light"] = marks["efficiency_while_busy"] = Mark(
+            "unknown", _sentence(capture, part, fall).rpartition("No speed of light: ")[2]
+        )
+    elif share is not None and share < PLAIN:
+        marks["speed_of_light"] = marks["efficiency_while_busy"] = Mark(
+            "partial", f"a cost model covers {human(share, 'ratio')} of the {unit} work"
+        )
+    if use is not None and (share or 0) < PLAIN:
+        marks["mfu"] = marks["traffic_bytes"] = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the {unit} work")
+    if ratio is not None and ratio > 1.02:
+        marks["speed_of_light"] = Mark("flagged", "faster than the limit: the limit or the work is wrong")
+    per = "per step" if fall.stepped else "in the recording"
+    without = human(round(fall.unmodelled_ns / fall.steps), "ns")
+    units = {"traffic_bytes": "B", "step_ns": "ns", "sol_ns": "ns"}
+    return FactsSection(
+        id="answer",
+        title="Speed of light",
+        weight="headline",
+        style="equation",
+        values=values,
+        units={k: units.get(k, "ratio") for k in values},
+        labels={
+            "speed_of_light": "of the speed of light",
+            "gpu_busy": f"{unit} busy",
+            "efficiency_while_busy": "Efficiency while busy",
+            "mfu": f"MFU, {dtype} dense" if dtype else "MFU",
+            "traffic_bytes": "Memory traffic",
+            "modelled_share": "Kernel time modelled",
+            "step_ns": "Step",
+            "sol_ns": "At the limits",
+        },
+        docs=dict(FACTS),
+        notes={
+            "mfu": f"{human(flop / fall.steps, 'FLOP')} {per}",
+            "traffic_bytes": f"at least, {per}",
+            "modelled_share": f"{without} without a model {per}",
+        },
+        hidden=["step_ns", "sol_ns"],
+        marks=marks,
+        text=_sentence(capture, part, fall),
+        value_links={"modelled_share": Link("roofline")},
+    )
+
+
+def _host_facts(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """The answer of a recording without a device: tiles over the host."""
+    split = _mean_split(capture, part)
+    whole = split["duration_ns"]
+    busy = whole - split["other_ns"]
+    values: dict[str, Scalar] = {
+        "step_ns": round(fall.total_ns / fall.steps),
+        "host_busy": busy / whole if whole else None,
+        "loading_share": split["dataloader_ns"] / whole if whole else None,
+        "operator_calls": int(len(fall.work.ops)),
+    }
+    return FactsSection(
+        id="answer",
+        title="Host time",
+        weight="headline",
+        style="tiles",
+        values=values,
+        units={"step_ns": "ns", "host_busy": "ratio", "loading_share": "ratio", "operator_calls": "count"},
+        labels={
+            "step_ns": "Step" if fall.stepped else "Recording",
+            "host_busy": "Host busy",
+            "loading_share": "Loading",
+            "operator_calls": "Operator calls",
+        },
+        docs=dict(FACTS),
+        text=_sentence(capture, part, fall),
+    )
+
+
+# -- from measured to the limit -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    ns: float
+    color: str
+
+
+_KIND_WORDS = (
+    ("norm", "Softmax, norm above limit"),
+    ("gemm", "GEMM above limit"),
+    ("attention", "Attention above limit"),
+    ("conv", "Convolution above limit"),
+    ("elementwise", "Elementwise above limit"),
+    ("other", "Other operators above limit"),
+)
+
+
+def _parts(capture: Capture, fall: Waterfall, least: float = 0.003) -> list[_Part]:
+    """The step, what it could lose, and what stays; per step. Kinds too small to see are one part."""
+    each = fall.steps
+    unit = device_word(capture)
+    start = _Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink")
+    waits = [
+        _Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle"),
+        _Part(f"{unit} waits for the host", fall.host_wait_ns / each, "idle"),
+        _Part("Exposed communication", fall.exposed_communication_ns / each, "communication"),
+        _Part("Exposed copies", fall.exposed_copies_ns / each, "memcpy"),
+    ]
+    if not fall.has_limits:
+        rest = (fall.unmodelled_ns + sum(fall.kind_ns.values())) / each
+        return [start, *(p for p in waits if p.ns > 0), _Part(f"{unit} computes", rest, "compute")]
+    kinds = [_Part(words, (fall.kind_ns[kind] - fall.limit_ns[kind]) / each, kind) for kind, words in _KIND_WORDS if fall.kind_ns[kind]]
+    large = [p for p in kinds if abs(p.ns) >= least * start.ns]
+    small = sum(p.ns for p in kinds if abs(p.ns) < least * start.ns)
+    kinds = sorted((p for p in large), key=lambda p: -p.ns)
+    if small:
+        kinds.append(_Part("Other kinds above limit", small, "other"))
+    kinds.append(_Part("No cost model", fall.unmodelled_ns / each, "host"))
+    end = _Part("Speed of light" if _shown_ratio(fall) is not None else "Limit of modelled work", fall.sol_ns / each, "accent")
+    return [start, *(p for p in (*waits, *kinds) if p.ns != 0), end]
+
+
+def _waterfall(capture: Capture, fall: Waterfall, parts: list[_Part]) -> FigureSection:
+    """Bars from the measured step down to what stays."""
+    whole = parts[0].ns or 1.0
+    factor, unit = fig.time_scale(whole)
+    names = [p.name for p in parts]
+    left = whole
+    data: list[fig.Plain] = []
+    for i, p in enumerate(parts):
+        ends = i == 0 or i == len(parts) - 1
+        base = 0.0 if ends else left - p.ns
+        if not ends:
+            left -= p.ns
+        share = human(p.ns / whole, "ratio")
+        text = f"<b>{_plain(p.ns / factor)}</b> {unit}" if ends else f"<b>−{_plain(p.ns / factor)}</b>  {share}"
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": [p.name],
+                "x": [p.ns / factor],
+                "base": [base / factor],
+                "width": 0.62,
+                "marker": fig.fill(p.color),
+                "text": [text],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "customdata": [p.name],
+                "hoverinfo": "text",
+                "constraintext": "none",
+                "hovertext": [f"<b>{p.name}</b><br>{human(round(p.ns), 'ns')}, {share} of the step"],
+            }
+        )
+    data[0]["textposition"] = "inside"
+    data[0]["insidetextanchor"] = "end"
+    data[0]["insidetextfont"] = {"color": light("surface")}
+    bases = [float(piece["base"][0]) for piece in data]  # type: ignore[index]
+    notes = [_left_of(piece, base) for piece, base in zip(data[1:-1], bases[1:-1], strict=True) if base > 0.3 * whole / factor]
+    end = parts[-1]
+    mark = {
+        "type": "line",
+        "x0": end.ns / factor,
+        "x1": end.ns / factor,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": {"color": light("accent"), "width": 1.2, "dash": "4px,3px"},
+    }
+    y = fig.axis(
+        type="category",
+        categoryorder="array",
+        categoryarray=names,
+        autorange="reversed",
+        showgrid=False,
+        showline=False,
+        tickfont={"size": 12, "color": light("ink")},
+    )
+    x = fig.axis(f"{unit} per step" if fall.stepped else unit, range=[0, whole / factor * 1.04])
+    limits = fall.has_limits and len(capture.device)
+    figure = fig.figure(
+        data, x=x, y=y, barmode="overlay", margin={"l": 170, "r": 18, "t": 10, "b": 46}, shapes=[mark] if limits else [], annotations=notes
+    )
+    largest = max(parts[1:-1], key=lambda p: p.ns, default=None)
+    said = f"; the largest loss is {largest.name}, {human(round(largest.ns), 'ns')}" if largest else ""
+    return FigureSection(
+        id="waterfall",
+        title="From measured to speed of light" if limits else "Where the measured time goes",
+        subtitle="each bar is time the step could lose",
+        figure=figure,
+        summary=f"From {human(round(whole), 'ns')} measured to {human(round(end.ns), 'ns')}{said}.",
+        table="parts",
+        span=7,
+        height=90 + 36 * max(len(parts), 4),
+    )
+
+
+def _left_of(piece: fig.Plain, base: float) -> fig.Plain:
+    """The label of a bar as a note left of its `base`, where there is more room; the bar loses its own."""
+    text = piece["text"]
+    assert isinstance(text, list)
+    note = {
+        "x": base,
+        "y": piece["customdata"][0],
+        "text": text[0],
+        "showarrow": False,
+        "xanchor": "right",
+        "xshift": -6,
+        "font": {"size": 12},
+    }  # type: ignore[index]
+    piece["text"], piece["textposition"] = [""], "none"
+    return note
+
+
+def _plain(value: float) -> str:
+    """A number of the axis' unit with the decimals of its size."""
+    return human(value, "count") if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _part_table(parts: list[_Part]) -> TableSection:
+    whole = parts[0].ns or 1.0
+    frame = pd.DataFrame(
+        {
+            "part": [p.name for p in parts],
+            "time_ns": [round(p.ns) for p in parts],
+            "share": [p.ns / whole for p in parts],
+            "color": [p.color for p in parts],
+        }
+    )
+    return make_table(
+        "parts",
+        "From measured to speed of light, as a table",
+        frame,
+        PART_COLUMNS,
+        key="part",
+        footer="The parts between the first and the last row add up to their difference.",
+    )
+
+
+# -- levers ---------------------------------------------------------------------------------------------------
+
+
+def _findings(found: list[Lever], fall: Waterfall, most: int = 5) -> FindingsSection:
+    whole = fall.total_ns / fall.steps if fall.total_ns else 0
+    there = registry()
+    shown = found[:most]
+    findings = [
+        Finding(
+            rule=f.rule,
+            title=f.title,
+            evidence=f.evidence,
+            saving_ns=f.saving_ns,
+            share=f.saving_ns / whole if whole else None,
+            fix=f.fix,
+            color=f.color,
+            candidate=f.candidate,
+            link=Link(f.analysis, {**dict(f.query), **({"find": f.find} if f.find else {})}, f.label) if f.analysis in there else None,
+        )
+        for f in shown
+    ]
+    combined = min(sum(f.saving_ns for f in shown), round(whole)) if shown else None
+    return FindingsSection(
+        id="levers",
+        title="What to fix first",
+        subtitle="saving per step, at most" if fall.stepped else "saving, at most",
+        findings=findings,
+        combined_ns=combined,
+        span=5,
+        empty="No lever saves more than 0.5 % of the step.",
+    )
+
+
+# -- where the step goes --------------------------------------------------------------------------------------
+
+
+def _mean_split(capture: Capture, part: Scope) -> dict[str, int]:
+    _, rows = windows_of(capture, part)
+    if rows:
+        return average(split_steps(capture).iloc[list(rows)])
+    low, high = part.window_ns
+    frame = split_windows(capture, [low], [high])
+    return average(frame.assign(duration_ns=high - low))
+
+
+def _split(capture: Capture, part: Scope) -> FactsSection:
+    values = _mean_split(capture, part)
+    labels = {
+        "kernel_ns": "Kernels",
+        "memcpy_ns": "Copies",
+        "memset_ns": "Memset",
+        "communication_ns": "Communication",
+        "runtime_ns": "Runtime calls",
+        "dataloader_ns": "DataLoader",
+        "cpu_exec_ns": "CPU operators",
+        "other_ns": "Other",
+    }
+    colors = {
+        "kernel_ns": "compute",
+        "memcpy_ns": "memcpy",
+        "memset_ns": "memset",
+        "communication_ns": "communication",
+        "runtime_ns": "line-strong",
+        "dataloader_ns": "host",
+        "cpu_exec_ns": "ink-3",
+        "other_ns": "idle",
+    }
+    whole = values["duration_ns"]
+    device_only = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
+    shown = {k: values[k] for k in CATEGORIES if len(capture.device) or k not in device_only}
+    where = "first the device, then the host" if len(capture.device) else "host only"
+    return FactsSection(
+        id="split",
+        title="Where the step goes",
+        subtitle=f"exclusive parts of {human(whole, 'ns')}; {where}",
+        style="split",
+        values=dict(shown),
+        units=dict.fromkeys(shown, "ns"),
+        labels=labels,
+        colors=colors,
+        docs={k: FACTS[k] for k in shown},
+        notes={k: human(v / whole if whole else None, "ratio") for k, v in shown.items()},
+        links=[Link("steps", label="Steps")],
+    )
+
+
+def _use(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
+    """Stacked share of each class in equal slices of the selected steps, with the long gaps named."""
+    windows, rows = windows_of(capture, part)
+    low, high = int(windows[0][0]), int(windows[1][-1])
+    everything = layers(capture, np.ones(len(capture.device), bool))
+    frame = use_over_time(everything, (low, high), bars)
+    factor, unit = fig.time_scale(high - low)
+    width = (frame["end_ns"] - frame["start_ns"]).to_numpy(dtype=np.float64)
+    middle = ((frame["start_ns"] + frame["end_ns"]).to_numpy() / 2 - low) / factor
+    data = []
+    named = (
+        ("computation_ns", "compute", "compute"),
+        ("exposed_communication_ns", "communication", "exposed communication"),
+        ("exposed_memcpy_ns", "memcpy", "exposed copies"),
+    )
+    for column, token, words in named:
+        values = frame[column].to_numpy()
+        if not values.any():
+            continue
+        data.append(
+            {
+                "type": "bar",
+                "x": middle.tolist(),
+                "y": (100 * values / np.maximum(width, 1)).tolist(),
+                "width": (0.9 * width / factor).tolist(),
+                "marker": {"color": light(token), "line": {"width": 0}},
+                "hoverinfo": "text",
+                "hovertext": [
+                    f"<b>{words}</b><br>{human(int(v), 'ns')} of {human(int(w), 'ns')}" for v, w in zip(values, width, strict=True)
+                ],
+            }
+        )
+    first, last = iv.gaps(everything.busy, low, high)
+    long = np.flatnonzero(last - first >= 0.06 * (high - low))
+    notes = [
+        {
+            "x": float((first[i] + last[i]) / 2 - low) / factor,
+            "y": 50,
+            "text": human(int(last[i] - first[i]), "ns"),
+            "showarrow": False,
+            "font": {"size": 11.5, "color": light("ink-3")},
+        }
+        for i in long.tolist()
+    ]
+    bands = [
+        {
+            "type": "rect",
+            "x0": float(first[i] - low) / factor,
+            "x1": float(last[i] - low) / factor,
+            "y0": 0,
+            "y1": 100,
+            "layer": "below",
+            "line": {"width": 0},
+            "fillcolor": light("sunken"),
+        }
+        for i in long.tolist()
+    ]
+    x = fig.axis(f"{unit} since the start", range=[0, (high - low) / factor], showgrid=False)
+    y = fig.axis("", range=[0, 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
+    busy = iv.length(iv.clip(everything.busy, low, high))
+    span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"
+    return FigureSection(
+        id="use",
+        title=f"{device_word(capture)} use over time",
+        subtitle=f"{span}, {human(int(width.mean()) if len(width) else None, 'ns')} per bar",
+        figure=fig.figure(
+            data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}
+        ),
+        summary=f"Busy for {human(busy / (high - low) if high > low else None, 'ratio')} of {human(high - low, 'ns')}; {len(long)} gaps longer than 6 %.",
+        span=8,
+        height=270,
+        links=[Link("gpu_breakdown", label="GPU breakdown")],
+    )
+
+
+# -- device, run, operators -----------------------------------------------------------------------------------
+
+
+def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
+    found = device_and_run(capture, fall.work.spec, fall.work.ops, bool(query.device_limits))
+    return FactsSection(
+        id="device",
+        title="Device and run",
+        style="list",
+        span=4 if len(capture.device) else 7,
+        values=found.values,
+        units=found.units,
+        labels=found.labels,
+        docs={k: FACTS[k] for k in found.values},
+        notes=found.notes,
+        marks=found.marks,
+        value_links={"oddities": Link("health", label="Trace health")},
+    )
+
+
+def _operators(capture: Capture, fall: Waterfall, most: int = 12) -> TableSection:
+    """Operators and shapes with most time above their limit; by time where there is no limit."""
+    ops = fall.work.ops
+    use = ops[fall.counted] if fall.has_limits else ops
+    by_limit = fall.has_limits
+    if len(use):
+        frame = group(use, ["name", "shapes", "kind"]).sort_values(
+            "wasted_ns" if by_limit else "measured_ns", ascending=False, kind="stable"
+        )
+    else:
+        frame = pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
+    every = len(frame)
+    frame = frame.head(most).assign(shapes=[s or None for s in frame["shapes"].astype(str).head(most)])
+    for name in ("measured_ns", "sol_ns", "wasted_ns"):
+        frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
+    on_host = fall.work.by_host_time
+    where = Link("operators", label="Operators") if not by_limit else Link("roofline", label="Open roofline")
+    title = (
+        "Operators with the most time above their limit" if by_limit else f"Operators with the most {'host' if on_host else 'device'} time"
+    )
+    table = make_table(
+        "operators",
+        title,
+        frame,
+        OPERATOR_COLUMNS,
+        subtitle=f"by operator and shape, first {len(frame)} of {every}",
+        sort=Sort("wasted_ns" if by_limit else "measured_ns"),
+        links=[where] if where.analysis in registry() else [],
+        empty="No operator was recorded.",
+    )
+    for row, name in enumerate(frame["name"].tolist()):
+        value = table.data["efficiency"][row]
+        if isinstance(value, float) and value > 1.02:
+            table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", "faster than the limit: the limit or the work is wrong")
+        if where.analysis in registry():
+            table.row_links[str(row)] = Link(where.analysis, {"find": str(name)}, where.label)
+    return table
