@@ -79,8 +79,11 @@ export interface ColumnScale extends Scale {
   decimals: number;
 }
 
-/** The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits. */
-export function columnScale(values: readonly (number | null | undefined)[], unit: string): ColumnScale {
+/**
+ * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
+ * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+ */
+export function columnScale(values: readonly (number | null | undefined)[], unit: string, beside?: Scale): ColumnScale {
   const known: number[] = [];
   let top = 0;
   for (const v of values) {
@@ -93,13 +96,14 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (unit === "ratio") return { factor: 0.01, name: "%", decimals: 1 };
   if (unit === "%") return { factor: 1, name: "%", decimals: 1 };
   if (!known.length) return { ...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit), decimals: 0 };
-  const { factor, name } = scaleOf(top, unit);
+  const own = scaleOf(top, unit);
+  const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
   known.sort((a, b) => a - b);
   const middle = known[known.length >> 1]! / factor;
   const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
-  return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, 3)) };
+  return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3)) };
 }
 
 /** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */

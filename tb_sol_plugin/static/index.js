@@ -1141,7 +1141,11 @@ var where$1 = (w) => ({
 	span: w.span
 });
 var getRuns = (signal) => get("api/v1/runs", signal);
-var getAnalyses = (w, signal) => get(address("api/v1/analyses", w ? where$1(w) : {}), signal);
+var getAnalyses = (w, device = "", signal, wait = "") => get(address("api/v1/analyses", w ? {
+	...where$1(w),
+	device_limits: device,
+	wait
+} : {}), signal);
 var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encodeURIComponent(name)}`, {
 	...where$1(w),
 	...query
@@ -1609,6 +1613,7 @@ var whereKey = O(() => where.value ? JSON.stringify([
 	where.value.run,
 	where.value.worker,
 	where.value.span,
+	view.value.device,
 	attempt.value
 ]) : "");
 var query = O(() => ({
@@ -1659,10 +1664,10 @@ async function follow(slot, key, ask, stop) {
 		progress: null,
 		since: performance.now()
 	};
-	for (let wait = 250; !stop.aborted; wait = Math.min(wait * 1.3, 1e3)) {
+	for (let again = false; !stop.aborted; again = true) {
 		await awake(stop);
 		try {
-			const value = await ask(stop);
+			const value = await ask(stop, again);
 			if (stop.aborted) return null;
 			slot.value = {
 				...slot.peek(),
@@ -1693,7 +1698,7 @@ async function follow(slot, key, ask, stop) {
 				error,
 				progress: error.progress
 			};
-			await pause(wait, stop);
+			await pause(150, stop);
 		}
 	}
 	return null;
@@ -1773,7 +1778,8 @@ function startData() {
 		stopPages = new AbortController();
 		const w = where.peek();
 		const span = chosen.peek().span;
-		follow(pages, key, (s) => getAnalyses(w, s), stopPages.signal).then((value) => {
+		const device = view.peek().device;
+		follow(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
 			if (!value) return;
 			catalogue.value = value.analyses;
 			stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
@@ -2570,8 +2576,11 @@ function human(value, unit = "") {
 	const parts = humanParts(value, unit);
 	return parts.unit ? parts.text + " " + parts.unit : parts.text;
 }
-/** The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits. */
-function columnScale(values, unit) {
+/**
+* The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
+* `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+*/
+function columnScale(values, unit, beside) {
 	const known = [];
 	let top = 0;
 	for (const v of values) {
@@ -2599,7 +2608,8 @@ function columnScale(values, unit) {
 		...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit),
 		decimals: 0
 	};
-	const { factor, name } = scaleOf(top, unit);
+	const own = scaleOf(top, unit);
+	const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
 		name,
@@ -2616,7 +2626,7 @@ function columnScale(values, unit) {
 	return {
 		factor,
 		name,
-		decimals: Math.max(0, Math.min(digits(middle), room, 3))
+		decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3))
 	};
 }
 /** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */
@@ -6079,18 +6089,24 @@ var cache = /* @__PURE__ */ new WeakMap();
 function laid(s) {
 	const known = cache.get(s);
 	if (known) return known;
-	const out = new Map(s.columns.map((c) => [c.name, lay(s, c)]));
+	const widest = {};
+	for (const c of s.columns) {
+		if (c.unit !== "ns" && c.unit !== "B") continue;
+		const scale = scaleOf((s.data[c.name] ?? []).reduce((top, v) => typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
+		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
+	}
+	const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
 	cache.set(s, out);
 	return out;
 }
-function lay(s, c) {
+function lay(s, c, beside) {
 	const values = s.data[c.name] ?? [];
 	const show = c.show ?? "number";
 	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
 	const numbers = values.filter((v) => typeof v === "number");
 	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
 	const total = s.total?.[c.name];
-	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit);
+	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
 	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
@@ -6134,6 +6150,27 @@ function widthOf(s, c, scale, numeric, heading) {
 	const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
 	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+}
+var FLOOR = {
+	tree: 240,
+	symbol: 210,
+	code: 210,
+	shapes: 130,
+	text: 120
+};
+/** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
+function fit(columns, room) {
+	const widths = columns.map((c) => c.width);
+	const spare = room - widths.reduce((a, b) => a + b, 0);
+	if (spare < 0) {
+		const give = columns.map((c, i) => c.numeric ? 0 : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
+		const most = give.reduce((a, b) => a + b, 0);
+		const part = most > 0 ? Math.min(1, -spare / most) : 0;
+		return widths.map((w, i) => Math.floor(w - give[i] * part));
+	}
+	const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]);
+	const sum = want.reduce((a, b) => a + b, 0) || 1;
+	return widths.map((w, i) => w + spare * want[i] / sum);
 }
 /** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */
 function shapeText(text) {
@@ -7988,6 +8025,7 @@ function TableView({ s, main, shown }) {
 	const scroller = T(null);
 	const [cursor, setCursor] = d$2(-1);
 	const [copied, setCopied] = d$2(false);
+	const [room, setRoom] = d$2(0);
 	const chosenElsewhere = T(false);
 	const tree = !!s.tree;
 	const windowed = shown.rows.length > SCROLL_FROM;
@@ -8010,6 +8048,13 @@ function TableView({ s, main, shown }) {
 		if (windowed && at >= 0) rows.scrollTo(at);
 		else if (at >= 0) rows.scrollTo(at);
 	}, [at]);
+	F$1(() => {
+		const el = scroller.current;
+		const sized = new ResizeObserver(() => setRoom(el.clientWidth));
+		sized.observe(el);
+		setRoom(el.clientWidth);
+		return () => sized.disconnect();
+	}, []);
 	const select = (row) => {
 		chosenElsewhere.current = true;
 		changeTable(s.id, { row: row.key === state.row ? "" : row.key }, "quiet");
@@ -8067,7 +8112,8 @@ function TableView({ s, main, shown }) {
 		event.preventDefault();
 		event.stopPropagation();
 	};
-	const least = columns.reduce((sum, c) => sum + c.width, 0);
+	const widths = fit(columns, room || 900);
+	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: `table-scroll ${windowed ? "windowed" : ""}`,
@@ -8084,9 +8130,9 @@ function TableView({ s, main, shown }) {
 			class: "table",
 			role: tree ? "treegrid" : void 0,
 			"aria-rowcount": shown.rows.length + 1,
-			style: { minWidth: `${Math.round(least)}px` },
+			style: { minWidth: `${Math.floor(least)}px` },
 			children: [
-				/* @__PURE__ */ a("colgroup", { children: columns.map((c) => /* @__PURE__ */ a("col", { style: { width: `${Math.round(c.width)}px` } })) }),
+				/* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
 				/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: columns.map((c) => /* @__PURE__ */ a("th", {
 					scope: "col",
 					class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
@@ -8333,7 +8379,15 @@ function ready(s, look) {
 	layout["height"] = s.height ?? 320;
 	layout["width"] = look.width;
 	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
+	layout["showlegend"] = false;
 	delete layout["template"];
+	for (const k of axes) {
+		const a = layout[k];
+		if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === void 0) layout[k] = {
+			...a,
+			dtick: 1
+		};
+	}
 	const drawn = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed)).map((trace) => look.keep ? filtered(trace, look.keep) : trace);
 	applyZoom(layout, drawn, look.zoom);
 	const ring = look.selected ? selection(drawn, look) : [];
@@ -8859,31 +8913,38 @@ function Heading({ section, main }) {
 	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : section.subtitle;
 	return /* @__PURE__ */ a("div", {
 		class: "card-head",
-		children: [/* @__PURE__ */ a("div", {
-			class: "card-title",
-			children: [
-				section.kind === "facts" && /* @__PURE__ */ a(CardMark, { s: section }),
-				/* @__PURE__ */ a("h2", { children: section.title }),
-				section.kind === "table" && /* @__PURE__ */ a("span", {
-					class: "count",
-					children: countText(shownOf(section, main))
-				}),
-				subtitle && /* @__PURE__ */ a("span", {
-					class: "subtitle",
-					children: /* @__PURE__ */ a(Text, { text: subtitle })
-				})
-			]
-		}), /* @__PURE__ */ a("div", {
-			class: "card-tools",
-			children: [
-				section.kind === "table" && /* @__PURE__ */ a(TableTools, {
-					s: section,
-					main
-				}),
-				section.kind === "figure" && /* @__PURE__ */ a(FigureTools, { s: section }),
-				section.links?.map((link) => /* @__PURE__ */ a(ReportLink, { link }))
-			]
-		})]
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "card-title",
+				children: [
+					section.kind === "facts" && /* @__PURE__ */ a(CardMark, { s: section }),
+					/* @__PURE__ */ a("h2", { children: section.title }),
+					section.kind === "table" && /* @__PURE__ */ a("span", {
+						class: "count",
+						children: countText(shownOf(section, main))
+					}),
+					subtitle && /* @__PURE__ */ a("span", {
+						class: "subtitle",
+						children: /* @__PURE__ */ a(Text, { text: subtitle })
+					})
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "card-tools",
+				children: [
+					section.kind === "table" && /* @__PURE__ */ a(TableTools, {
+						s: section,
+						main
+					}),
+					section.kind === "figure" && /* @__PURE__ */ a(FigureTools, { s: section }),
+					section.links?.map((link) => /* @__PURE__ */ a(ReportLink, { link }))
+				]
+			}),
+			section.kind === "table" && /* @__PURE__ */ a(Chips, {
+				s: section,
+				state: tableOf(section.id)
+			})
+		]
 	});
 }
 function TableTools({ s, main }) {
@@ -8891,10 +8952,6 @@ function TableTools({ s, main }) {
 	const find = findOf(s, main);
 	const count = shownOf(s, main).of;
 	return /* @__PURE__ */ a($, { children: [
-		/* @__PURE__ */ a(Chips, {
-			s,
-			state
-		}),
 		(count >= FIND_FROM || find) && /* @__PURE__ */ a(FindField, {
 			value: find,
 			label: `Filter ${s.title}`,

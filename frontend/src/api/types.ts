@@ -138,6 +138,7 @@ export interface ErrorBody {
   hint?: string;
   field?: string;
   file?: string;
+  id?: string;
 }
 
 export interface Progress {
@@ -191,6 +192,7 @@ export interface Runs {
   scan: Scan;
   runs: Run[];
   rejected?: Rejected[];
+  notes?: string[];
   features?: { original?: boolean; bind_all?: boolean; version?: string };
 }
 

@@ -89,6 +89,7 @@ function Heading({ section, main }: { section: Section; main: boolean }): JSX.El
         {section.kind === "figure" && <FigureTools s={section} />}
         {section.links?.map((link) => <ReportLink link={link} />)}
       </div>
+      {section.kind === "table" && <Chips s={section} state={tableOf(section.id)} />}
     </div>
   );
 }
@@ -99,7 +100,6 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
   const count = shownOf(s, main).of;
   return (
     <>
-      <Chips s={s} state={state} />
       {(count >= FIND_FROM || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
       {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
       {s.columns.length > 3 && <ColumnChooser s={s} state={state} narrow={narrow.value} />}

@@ -33,7 +33,7 @@ export const where = computed<api.Where | null>(() => {
   const c = chosen.value;
   return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
 });
-const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, attempt.value]) : ""));
+const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
 const query = computed(() => ({ ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
 const reportKey = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([page.value, whereKey.value, query.value]) : ""));
 
@@ -69,12 +69,12 @@ async function awake(signal: AbortSignal): Promise<void> {
 }
 
 /** Asks until an answer that is not "still loading", telling the progress in between. */
-async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: AbortSignal) => Promise<T>, stop: AbortSignal): Promise<T | null> {
+async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: AbortSignal, again: boolean) => Promise<T>, stop: AbortSignal): Promise<T | null> {
   slot.value = { ...slot.peek(), key, state: "waiting", error: null, progress: null, since: performance.now() };
-  for (let wait = 250; !stop.aborted; wait = Math.min(wait * 1.3, 1000)) {
+  for (let again = false; !stop.aborted; again = true) {
     await awake(stop);
     try {
-      const value = await ask(stop);
+      const value = await ask(stop, again);
       if (stop.aborted) return null;
       slot.value = { ...slot.peek(), key, of: key, state: "ready", value, progress: null };
       return value;
@@ -86,7 +86,7 @@ async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: Abor
         return null;
       }
       slot.value = { ...slot.peek(), key, state: "loading", error, progress: error.progress };
-      await pause(wait, stop);
+      await pause(150, stop); // the server itself waits for news
     }
   }
   return null;
@@ -151,7 +151,8 @@ export function startData(): void {
     stopPages = new AbortController();
     const w = where.peek()!;
     const span = chosen.peek()!.span;
-    void follow(pages, key, (s) => api.getAnalyses(w, s), stopPages.signal).then((value) => {
+    const device = view.peek().device;
+    void follow(pages, key, (s, again) => api.getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
       if (!value) return;
       catalogue.value = value.analyses;
       stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;

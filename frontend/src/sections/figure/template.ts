@@ -59,7 +59,12 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   layout["height"] = s.height ?? 320;
   layout["width"] = look.width;
   layout["hoverlabel"] = merge(layout["hoverlabel"] as Plain, { bgcolor: look.token("raised") });
+  layout["showlegend"] = false; // chips above the figure stand for it
   delete layout["template"];
+  for (const k of axes) {
+    const a = layout[k] as Plain;
+    if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1 };
+  }
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
   applyZoom(layout, drawn, look.zoom);

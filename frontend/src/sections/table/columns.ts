@@ -1,7 +1,7 @@
 // How the columns of a table are set: which are shown, one unit and one count of decimals each, the room they need.
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
-import { columnScale, inColumn, type ColumnScale } from "../../units";
+import { columnScale, inColumn, scaleOf, type ColumnScale, type Scale } from "../../units";
 import { cell, rowCount, textual } from "./model";
 
 export interface Laid {
@@ -35,19 +35,25 @@ const cache = new WeakMap<TableSection, Map<string, Laid>>();
 export function laid(s: TableSection): Map<string, Laid> {
   const known = cache.get(s);
   if (known) return known;
-  const out = new Map(s.columns.map((c) => [c.name, lay(s, c)]));
+  const widest: Record<string, Scale> = {};
+  for (const c of s.columns) {
+    if (c.unit !== "ns" && c.unit !== "B") continue;
+    const scale = scaleOf((s.data[c.name] ?? []).reduce<number>((top, v) => (typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
+    if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
+  }
+  const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
   cache.set(s, out);
   return out;
 }
 
-function lay(s: TableSection, c: Column): Laid {
+function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
   const values = s.data[c.name] ?? [];
   const show = c.show ?? "number";
   const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
   const numbers = values.filter((v): v is number => typeof v === "number");
   const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
   const total = s.total?.[c.name];
-  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit);
+  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
   let full = 0;
   for (const v of numbers) if (v > full) full = v;
   if (show === "stack" && c.parts?.length) {
@@ -82,6 +88,23 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
   const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
   const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
   return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+}
+
+const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
+
+/** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
+export function fit(columns: readonly Laid[], room: number): number[] {
+  const widths = columns.map((c) => c.width);
+  const spare = room - widths.reduce((a, b) => a + b, 0);
+  if (spare < 0) {
+    const give = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, widths[i]! - (FLOOR[c.column.show ?? "text"] ?? widths[i]!))));
+    const most = give.reduce((a, b) => a + b, 0);
+    const part = most > 0 ? Math.min(1, -spare / most) : 0;
+    return widths.map((w, i) => Math.floor(w - give[i]! * part));
+  }
+  const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]!);
+  const sum = want.reduce((a, b) => a + b, 0) || 1;
+  return widths.map((w, i) => w + (spare * want[i]!) / sum);
 }
 
 /** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */

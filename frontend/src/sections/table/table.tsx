@@ -9,7 +9,7 @@ import { Icon } from "../../ui/icons";
 import { Text } from "../../ui/text";
 import { narrow } from "../../ui/width";
 import { Cell, TotalCell } from "./cells";
-import { hasBar, isShown, laid, type Laid } from "./columns";
+import { fit, hasBar, isShown, laid, type Laid } from "./columns";
 import { rowText } from "./csv";
 import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
 import { useRows } from "./virtual";
@@ -44,6 +44,7 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
   const scroller = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState(-1);
   const [copied, setCopied] = useState(false);
+  const [room, setRoom] = useState(0);
   const chosenElsewhere = useRef(false);
   const tree = !!s.tree;
   const windowed = shown.rows.length > SCROLL_FROM;
@@ -64,6 +65,14 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
     }
   }, [state.row, selected >= 0]);
   useLayoutEffect(() => { if (windowed && at >= 0) rows.scrollTo(at); else if (at >= 0) rows.scrollTo(at); }, [at]);
+
+  useLayoutEffect(() => {
+    const el = scroller.current!;
+    const sized = new ResizeObserver(() => setRoom(el.clientWidth));
+    sized.observe(el);
+    setRoom(el.clientWidth);
+    return () => sized.disconnect();
+  }, []);
 
   const select = (row: Row): void => {
     chosenElsewhere.current = true;
@@ -112,7 +121,8 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
     event.stopPropagation();
   };
 
-  const least = columns.reduce((sum, c) => sum + c.width, 0);
+  const widths = fit(columns, room || 900);
+  const least = widths.reduce((sum, w) => sum + w, 0);
   const id = (index: number): string => `${s.id}-row-${index}`;
   return (
     <>
@@ -120,8 +130,8 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
         class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="region" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
         onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
       >
-        <table class="table" role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={{ minWidth: `${Math.round(least)}px` }}>
-          <colgroup>{columns.map((c) => <col style={{ width: `${Math.round(c.width)}px` }} />)}</colgroup>
+        <table class="table" role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={{ minWidth: `${Math.floor(least)}px` }}>
+          <colgroup>{widths.map((w) => <col style={{ width: `${Math.floor(w)}px` }} />)}</colgroup>
           <thead>
             <tr>
               {columns.map((c) => (
