@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.device import DeviceSpec
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import NARROW, human, scale_of
 
 LARGEST_PX: Final = 46.0
 SMALLEST_PX: Final = 6.0
@@ -49,8 +49,8 @@ def roofs(spec: DeviceSpec | None, matrix_dtypes: Sequence[str], *, vector: bool
     for dtype in matrix_dtypes:
         peak = spec.matrix_peak(dtype)
         if peak is not None:
-            by_peak.setdefault(peak, []).append(dtype if dtype in spec.matrix else f"{dtype} vector")
-    found = [Roof(" ".join(names), peak) for peak, names in by_peak.items()]
+            by_peak.setdefault(peak, []).append(f"{dtype} matrix" if dtype in spec.matrix else f"{dtype} vector")
+    found = [Roof(", ".join(names), peak) for peak, names in by_peak.items()]
     plain = spec.vector_peak("")
     if vector and plain is not None and plain not in by_peak:
         found.append(Roof("fp32 vector", plain))
@@ -72,7 +72,7 @@ def build(points: Sequence[Point], spec: DeviceSpec | None, ceilings: Sequence[R
         data += _strip_marks(strip, longest, bandwidth)
         layout |= _strip_axes(strip, bandwidth)
     x = fig.axis("arithmetic intensity, FLOP per byte", range=list(x_range), anchor="y", **_powers(*x_range))
-    y = fig.axis("achieved", range=list(y_range), domain=[bottom, 1.0], **fig.decades(10.0 ** y_range[0], 10.0 ** y_range[1], "FLOP/s"))
+    y = fig.axis("achieved", range=list(y_range), domain=[bottom, 1.0], **_powers(*y_range, unit="FLOP/s"))
     return fig.figure(data, x=x, y=y, **layout)
 
 
@@ -95,12 +95,17 @@ def _ranges(points: Sequence[Point], ceilings: Sequence[Roof], bandwidth: float 
             xs += [log10(ceilings[0].peak / bandwidth), log10(ceilings[-1].peak / bandwidth)]
     low_x, high_x = min(xs, default=-1.0), max(xs, default=2.0)
     low_y, high_y = min(ys, default=9.0), max(ys, default=12.0)
-    return (low_x - 0.35, max(high_x, low_x + 1.5) + 0.6), (low_y - 0.35, high_y + 0.35)
+    return (low_x - 0.35, max(high_x, low_x + 1.5) + 0.6), (low_y - 0.35, high_y + 0.5)
 
 
-def _powers(low: float, high: float) -> fig.Plain:
-    exponents = list(range(ceil(low), floor(high) + 1))
-    return {"type": "log", "tickvals": [10.0**p for p in exponents], "ticktext": [f"{10.0**p:g}" for p in exponents]}
+def _powers(low: float, high: float, unit: str = "") -> fig.Plain:
+    """A logarithmic axis with its decades named: 0.1, 10, 1 TFLOP/s."""
+    values = [10.0**p for p in range(ceil(low), floor(high) + 1)]
+    texts = []
+    for value in values:
+        factor, name = scale_of(value, unit)
+        texts.append(f"{round(value / factor, 9):g}{NARROW}{name}" if unit else f"{value:g}")
+    return {"type": "log", "tickvals": values, "ticktext": texts}
 
 
 def _line(x: list[float], y: list[float], color: str, width: float, dash: str = "solid", **more: object) -> fig.Plain:
@@ -137,7 +142,7 @@ def _roof_lines(
 
 def _achievable(ceilings: Sequence[Roof], spec: DeviceSpec | None) -> float | None:
     """The rate that a good BF16 product reaches, where BF16 work is there."""
-    return spec.achievable_bf16 if spec is not None and any("bf16" in roof.name.split() for roof in ceilings) else None
+    return spec.achievable_bf16 if spec is not None and any("bf16 matrix" in roof.name for roof in ceilings) else None
 
 
 def _text(x: float, y: float, text: str, color: str, **more: object) -> fig.Plain:
@@ -198,7 +203,10 @@ def _scatter(points: Sequence[Point], kind: str, longest: float) -> fig.Plain:
     marker |= {
         "symbol": fig.symbol(kind), "opacity": 0.8,
         "size": [round(max(SMALLEST_PX, LARGEST_PX * (p.measured_ns / longest) ** 0.5), 1) for p in points],
-        "line": {"width": [2.0 if p.flagged else 0.8 for p in points], "color": [fig.light("warn") if p.flagged else plain for p in points]},
+        "line": {
+            "width": [2.0 if p.flagged else 0.8 for p in points],
+            "color": [fig.light("warn") if p.flagged else plain for p in points],
+        },
     }  # fmt: skip
     return {
         "type": "scatter", "mode": "markers", "name": kind, "marker": marker, "customdata": [p.key for p in points],
@@ -242,7 +250,7 @@ def _strip_axes(points: Sequence[Point], bandwidth: float | None) -> fig.Plain:
     return {
         "xaxis2": fig.axis(
             f"no arithmetic, by bandwidth: {human(len(points), 'count')} operator{'s' if len(points) != 1 else ''}, {human(time, 'ns')}",
-            range=[low, high], anchor="y2", **fig.decades(10.0**low, 10.0**high, "B/s"),
+            range=[low, high], anchor="y2", **_powers(low, high, unit="B/s"),
         ),
         "yaxis2": fig.axis(range=[0, 1], domain=[0.0, STRIP_TOP], visible=False, fixedrange=True),
     }  # fmt: skip

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses import _roofline_figure as chart
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.analyses._roofline_columns import COLUMNS, FACTS, ID, LIST_COLUMNS
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics.names import module_instance, phase_name
@@ -25,7 +25,6 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import DeviceSpec, device_for, why_no_limits
 from tb_sol_plugin.model.device_table import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import (
-    Column,
     FactsSection,
     FigureSection,
     Link,
@@ -42,64 +41,11 @@ from tb_sol_plugin.units import human
 
 MOST_ROWS: Final = 2000
 MOST_POINTS: Final = 400
+LEAST_SHARE: Final = 0.0002
+"""Rows with a smaller part of the time are left to the table, so that the axes fit what matters."""
 LISTED: Final = 10
 OUTSIDE_MODULE: Final = "(outside every module)"
 OUTSIDE_PHASE: Final = "(outside every phase)"
-
-_NO_MODEL = "no cost model, or sizes not recorded"
-_NO_LIMIT = "no cost model, sizes not recorded, or unknown device limits"
-ID = Column("id", "Row", "", "Key of the row: what it is grouped by.", "code", rank=3)
-COLUMNS = (
-    Column("name", "Operator", "", "Operator, module, phase or kernel, as grouped.", "symbol", color_by="kind"),
-    Column("kind", "Kind", "", "Kind of work: gemm, attention, conv, norm, elementwise, other.", "text", rank=3, color_by="kind"),
-    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with; empty where calls of several sizes are in one row.", "shapes",
-           rank=2),
-    Column("dtype", "Type", "", "Type that it computes in; several are joined.", "text", rank=2),
-    Column("direction", "Direction", "", "fwd, or bwd for work of the backward pass.", "badge", rank=2),
-    Column("calls", "Calls", "count", "Calls that own device time."),
-    Column("measured_ns", "Time", "ns", "Per call the union of its device intervals, summed over calls.", "bar", color_by="kind"),
-    Column("share", "Share", "ratio", "Time over the time of all rows.", "share", rank=2),
-    Column("sol_ns", "Limit", "ns", "Least time on this device: per call the larger of compute and memory time, summed.", rank=3, missing=_NO_LIMIT),
-    Column("wasted_ns", "Above limit", "ns", "Time less the limit, over the calls that have a limit.", missing=_NO_LIMIT),
-    Column("efficiency", "Efficiency", "ratio", "Limit over time, sums over the calls that have a limit.", "efficiency", missing=_NO_LIMIT),
-    Column("intensity_flop_per_byte", "FLOP/B", "FLOP/B", "FLOP over bytes: matrix FLOP, or vector FLOP where there are no others.",
-           missing="no arithmetic, or no cost model"),
-    Column("achieved_flop_per_s", "FLOP/s", "FLOP/s", "FLOP over the time of the modelled calls: matrix FLOP, or vector FLOP where there are no others.",
-           missing="no arithmetic, or no cost model"),
-    Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modelled calls.", missing=_NO_MODEL),
-    Column("bound", "Bound", "", "Which limit holds the larger part: compute or memory; none without a limit.", "badge"),
-    Column("flop", "FLOP", "FLOP", "Matrix FLOP (products, convolutions, attention) of all calls; a multiply-add is 2, bias adds are none.", rank=3,
-           missing=_NO_MODEL),
-    Column("vector_flop", "Vector FLOP", "FLOP", "Elementwise, normalisation and reduction FLOP of all calls.", rank=3, missing=_NO_MODEL),
-    Column("bytes", "Bytes", "B", "Least device memory traffic of all calls: inputs read once, outputs written once.", rank=3, missing=_NO_MODEL),
-    Column("modelled_share", "Modelled", "ratio", "Share of the time that a cost model covers.", "share", rank=3),
-    Column("flags", "Flags", "", "above limit: efficiency over 102 %; estimated: something had to be assumed; link: a copy between host and device.",
-           "badge", rank=3),
-)  # fmt: skip
-LIST_COLUMNS = (
-    COLUMNS[0],
-    COLUMNS[1],
-    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with.", "shapes", rank=3),
-    Column("wasted_ns", "Above limit", "ns", "Time less the limit.", "bar", color_by="kind", missing=_NO_LIMIT),
-    Column("running_share", "Running share", "ratio", "Share of all time above the limit that this row and those before it hold.", "share"),
-)  # fmt: skip
-FACTS = {
-    "device": "Device whose limits are used.",
-    "limits_from": "How the device was found: exact, token, memory or units (by its recorded properties), derived (from its generation), override.",
-    "peak_flop_per_s": "Dense peak of the type that holds most of the matrix work.",
-    "peak_bytes_per_s": "Memory bandwidth of the device.",
-    "achievable_flop_per_s": "BF16 rate that a good product reaches in practice: the dashed line.",
-    "total_flop": "Matrix FLOP of all modelled calls.",
-    "total_vector_flop": "Vector FLOP of all modelled calls.",
-    "total_bytes": "Least memory traffic of all modelled calls.",
-    "device_ns": "Plain sum of all device time of the selection.",
-    "measured_ns": "Time of the calls that have a limit.",
-    "sol_ns": "Least time of the same calls.",
-    "efficiency": "sol_ns over measured_ns.",
-    "modelled_share": "Share of the device time that a cost model covers.",
-    "unmodelled_ns": "Device time without a cost model.",
-    "no_operator_ns": "Part of it that no recorded operator launched.",
-}
 
 
 class RooflineQuery(Query, kw_only=True, frozen=True):
@@ -178,11 +124,18 @@ def _rows(capture: Capture, done: Work, ops: pd.DataFrame, query: RooflineQuery,
     known = frame["known_ns"].to_numpy() / 1e9
     data = frame["bytes"].to_numpy()
     frame = frame.assign(
-        name=frame["name"].astype(str), input_shapes=frame["shapes"].astype(str), vector_flop=frame["flop_vector"],
-        dtype=frame["dtype"].astype(str), direction=frame["direction"].astype(str), bound=frame["bound"].astype(str),
-        intensity_flop_per_byte=ratio(work_done, data), achieved_flop_per_s=ratio(work_done, known), achieved_bytes_per_s=ratio(data, known),
-        share=ratio(frame["measured_ns"].to_numpy(), np.full(len(frame), frame["measured_ns"].sum())), flags=_flags(ops, frame, query),
-    )  # fmt: skip
+        name=frame["name"].astype(str),
+        input_shapes=frame["shapes"].astype(str),
+        vector_flop=frame["flop_vector"],
+        dtype=frame["dtype"].astype(str),
+        direction=frame["direction"].astype(str),
+        bound=frame["bound"].astype(str),
+        intensity_flop_per_byte=ratio(work_done, data),
+        achieved_flop_per_s=ratio(work_done, known),
+        achieved_bytes_per_s=ratio(data, known),
+        share=ratio(frame["measured_ns"].to_numpy(), np.full(len(frame), frame["measured_ns"].sum())),
+        flags=_flags(ops, frame, query),
+    )
     split = query.by == "op_shape"
     frame["id"] = (
         (frame["name"] + " | " + frame["input_shapes"] + " | " + frame["dtype"] + " | " + frame["direction"]) if split else frame["name"]
@@ -202,9 +155,12 @@ def _kernels(capture: Capture, done: Work, part: Scope) -> pd.DataFrame:
     names = pd.Categorical.from_codes(device["name"].cat.codes.to_numpy()[rows], device["name"].cat.categories)
     several = ops["device_events"].to_numpy() > 1
     return ops.assign(
-        name=names, measured_ns=duration, **scaled, estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
+        name=names,
+        measured_ns=duration,
+        **scaled,
+        estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
         reason=np.where(several, "work of the operator shared among its kernels by time", ops["reason"].astype(str)),
-    )  # fmt: skip
+    )
 
 
 def _around(capture: Capture, ops: pd.DataFrame, by: str) -> pd.Categorical:
@@ -264,11 +220,17 @@ def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame,
         facts["peak_bytes_per_s"] = spec.memory_bandwidth
         facts["achievable_flop_per_s"] = spec.achievable_bf16
     facts |= {
-        "total_flop": _total(ops, "flop"), "total_vector_flop": _total(ops, "flop_vector"), "total_bytes": _total(ops, "bytes"),
-        "device_ns": None if done.by_host_time else whole, "measured_ns": measured if has_limit.any() else None,
-        "sol_ns": round(sol) if has_limit.any() else None, "efficiency": sol / measured if measured else None,
-        "modelled_share": modelled / whole if whole else None, "unmodelled_ns": whole - modelled, "no_operator_ns": sum(outside.values()),
-    }  # fmt: skip
+        "total_flop": _total(ops, "flop"),
+        "total_vector_flop": _total(ops, "flop_vector"),
+        "total_bytes": _total(ops, "bytes"),
+        "device_ns": None if done.by_host_time else whole,
+        "measured_ns": measured if has_limit.any() else None,
+        "sol_ns": round(sol) if has_limit.any() else None,
+        "efficiency": sol / measured if measured else None,
+        "modelled_share": modelled / whole if whole else None,
+        "unmodelled_ns": whole - modelled,
+        "no_operator_ns": sum(outside.values()),
+    }
     return facts
 
 
@@ -289,11 +251,13 @@ def _headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | 
     if by_host:
         return "This recording has no device work: rates are over host time, and a CPU has no fixed limit."
     if spec is None or not isinstance(efficiency, float):
-        return f"The limits of the device are not known: rates are shown, efficiencies are not. {human(_number(share), 'ratio')} of device time is modelled."
+        covered = human(_number(share), "ratio")
+        return f"The limits of the device are not known: rates are shown, efficiencies are not. {covered} of device time is modelled."
     partly = "" if isinstance(share, float) and share >= 0.95 else "≈ "
     first = f"Modelled kernels run at **{partly}{human(efficiency, 'ratio')}** of what the {spec.name} allows."
     if isinstance(share, float) and share < 0.95:
-        first = f"Modelled kernels, {human(share, 'ratio')} of device time, run at **{human(efficiency, 'ratio')}** of what the {spec.name} allows."
+        covered = human(share, "ratio")
+        first = f"Modelled kernels, {covered} of device time, run at **{human(efficiency, 'ratio')}** of what the {spec.name} allows."
     wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
     above = np.sort(wasted[np.isfinite(wasted) & (wasted > 0)])[::-1]
     if not len(above):
@@ -330,19 +294,38 @@ def _notices(capture: Capture, done: Work, ops: pd.DataFrame, facts: dict[str, S
 
 def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQuery) -> FigureSection:
     spec = done.spec
-    columns = ("id", "name", "input_shapes", "kind", "calls", "measured_ns", "sol_ns", "intensity_flop_per_byte", "achieved_flop_per_s",
-               "achieved_bytes_per_s", "efficiency", "flagged")  # fmt: skip
-    points = [chart.Point(*row) for row in frame.head(MOST_POINTS)[list(columns)].itertuples(index=False)] if len(frame) else []
+    columns = (
+        "id",
+        "name",
+        "input_shapes",
+        "kind",
+        "calls",
+        "measured_ns",
+        "sol_ns",
+        "intensity_flop_per_byte",
+        "achieved_flop_per_s",
+        "achieved_bytes_per_s",
+        "efficiency",
+        "flagged",
+    )
+    large = frame[frame["measured_ns"].to_numpy(dtype=np.float64) >= LEAST_SHARE * float(frame["measured_ns"].sum())].head(MOST_POINTS)
+    points = [chart.Point(*row) for row in large[list(columns)].itertuples(index=False)]
     flop = ops["flop"].to_numpy(dtype=np.float64)
     dtypes = sorted(set(ops["dtype"].astype(str).to_numpy()[flop > 0]))
     vector = bool((ops["flop_vector"].to_numpy(dtype=np.float64) > 0).any())
     pairs = "causal-aware" if query.attention == "causal_aware" else "every pair of attention counted"
+    count = f"{human(len(points), 'count')} of {human(len(frame), 'count')} rows" if len(points) < len(frame) else ""
     title = f"{spec.name}, dense, {pairs}" if spec else "Achieved rates"
     return FigureSection(
-        id="roofline", title=title, subtitle="area is device time; the line is what the device allows" if spec else "area is time; no limits known",
-        figure=chart.build(points, spec, chart.roofs(spec, dtypes, vector=vector)), span=8, table="ops", height=460,
+        id="roofline",
+        title=title,
+        subtitle="; ".join(filter(None, ("area is time", "the line is what the device allows" if spec else "no limits known", count))),
+        figure=chart.build(points, spec, chart.roofs(spec, dtypes, vector=vector)),
+        span=8,
+        table="ops",
+        height=460,
         summary=f"Achieved FLOP per second over arithmetic intensity of {len(points)} rows, with the limits of the device." + _worst(frame),
-    )  # fmt: skip
+    )
 
 
 def _worst(frame: pd.DataFrame) -> str:
@@ -362,9 +345,15 @@ def _list(frame: pd.DataFrame) -> TableSection:
     above["running_share"] = above["wasted_ns"].cumsum() / total if total else np.nan
     above = _integers(above.head(LISTED), ("wasted_ns",))
     return make_table(
-        "above", "Most time above the limit", above, (ID, *LIST_COLUMNS), span=4, key="id", subtitle="with running share",
+        "above",
+        "Most time above the limit",
+        above,
+        (ID, *LIST_COLUMNS),
+        span=4,
+        key="id",
+        subtitle="with running share",
         empty="No row has a limit here.",
-    )  # fmt: skip
+    )
 
 
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
@@ -395,10 +384,18 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
         ].fillna("")
     shown = _integers(shown, _WHOLE).assign(share=shown["measured_ns"].to_numpy(dtype=np.float64) / whole if whole else np.nan)
     total: dict[str, Scalar] = {
-        "name": f"All {human(len(frame), 'count')} rows", "calls": _sum(frame, "calls"), "measured_ns": round(whole), "share": 1.0 if whole else None,
-        "sol_ns": facts["sol_ns"], "wasted_ns": _sum(frame, "wasted_ns"), "efficiency": facts["efficiency"], "flop": facts["total_flop"],
-        "vector_flop": facts["total_vector_flop"], "bytes": facts["total_bytes"], "modelled_share": facts["modelled_share"],
-    }  # fmt: skip
+        "name": f"All {human(len(frame), 'count')} rows",
+        "calls": _sum(frame, "calls"),
+        "measured_ns": round(whole),
+        "share": 1.0 if whole else None,
+        "sol_ns": facts["sol_ns"],
+        "wasted_ns": _sum(frame, "wasted_ns"),
+        "efficiency": facts["efficiency"],
+        "flop": facts["total_flop"],
+        "vector_flop": facts["total_vector_flop"],
+        "bytes": facts["total_bytes"],
+        "modelled_share": facts["modelled_share"],
+    }
     marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
     for row, (value, guessed, why) in enumerate(zip(shown["efficiency"], shown["estimated"], shown["reason"], strict=True)):
         if value is not None and value == value and value > TOLERATED:
@@ -406,10 +403,20 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
         elif guessed is True or guessed == 1:
             marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = Mark("estimated", str(why) or "memory bandwidth unknown")
     table = make_table(
-        "ops", "Operators", shown, (ID, *COLUMNS), key="id", sort=Sort("measured_ns"), total=total, last=list(outside), marks=marks,
-        filters=["kind", "bound", "direction", "dtype"], truncated=max(len(frame) - MOST_ROWS, 0),
-        footer="Bytes are a lower bound: each tensor read or written once.", empty="No operator has device time here.",
-    )  # fmt: skip
+        "ops",
+        "Operators",
+        shown,
+        (ID, *COLUMNS),
+        key="id",
+        sort=Sort("measured_ns"),
+        total=total,
+        last=list(outside),
+        marks=marks,
+        filters=["kind", "bound", "direction", "dtype"],
+        truncated=max(len(frame) - MOST_ROWS, 0),
+        footer="Bytes are a lower bound: each tensor read or written once.",
+        empty="No operator has device time here.",
+    )
     for row, name in enumerate(shown["name"].tolist()):
         if name in outside:
             table.row_links[str(row)] = Link("links", label="How events were linked")
@@ -427,11 +434,22 @@ def _sum(frame: pd.DataFrame, column: str) -> int | None:
 def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None) -> FactsSection:
     units = {k: _unit(k) for k in facts}
     labels = {
-        "device": "Device limits", "limits_from": "Found by", "peak_flop_per_s": "Peak, main type", "peak_bytes_per_s": "Memory bandwidth",
-        "achievable_flop_per_s": "Achievable, bf16", "total_flop": "Matrix work", "total_vector_flop": "Vector work", "total_bytes": "Memory traffic",
-        "device_ns": "Device time", "measured_ns": "Time with a limit", "sol_ns": "Limit", "efficiency": "Efficiency",
-        "modelled_share": "Modelled", "unmodelled_ns": "Not modelled", "no_operator_ns": "Launched by no operator",
-    }  # fmt: skip
+        "device": "Device limits",
+        "limits_from": "Found by",
+        "peak_flop_per_s": "Peak, main type",
+        "peak_bytes_per_s": "Memory bandwidth",
+        "achievable_flop_per_s": "Achievable, bf16",
+        "total_flop": "Matrix work",
+        "total_vector_flop": "Vector work",
+        "total_bytes": "Memory traffic",
+        "device_ns": "Device time",
+        "measured_ns": "Time with a limit",
+        "sol_ns": "Limit",
+        "efficiency": "Efficiency",
+        "modelled_share": "Modelled",
+        "unmodelled_ns": "Not modelled",
+        "no_operator_ns": "Launched by no operator",
+    }
     marks: dict[str, Mark] = {}
     for name in facts:
         if name.startswith("peak_flop_per_s_"):

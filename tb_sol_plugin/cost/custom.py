@@ -51,7 +51,7 @@ def rotary(call: Inputs) -> Cost | None:
     turned = [t for t in (query, key) if t is not None]
     row = size_of(positions.numel * table.shape[-1], table.dtype) if table.shape else 0
     return Cost(
-        flop_vector=3 * sum(t.numel for t in turned), bytes=total(positions.bytes, row, *(t.bytes for t in turned), *(t.bytes for t in turned)),
+        flop_vector=3 * sum(t.numel for t in turned), bytes=total(positions.bytes, row, *(t.bytes for t in turned * 2)),
         dtype=query.dtype, kind="elementwise",
     )  # fmt: skip
 

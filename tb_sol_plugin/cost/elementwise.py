@@ -8,12 +8,13 @@ from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of, total,
 from tb_sol_plugin.cost.model import Cost, Direction, model
 
 UNARY: Final = (
-    "abs", "acos", "acosh", "alias_copy", "angle", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "celu", "clamp", "clamp_max",
-    "clamp_min", "clip", "cos", "cosh", "deg2rad", "digamma", "elu", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "gelu",
-    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "i0", "isfinite", "isinf", "isnan", "leaky_relu", "lgamma", "log", "log10", "log1p",
-    "log2", "log_sigmoid_forward", "logical_not", "logit", "mish", "nan_to_num", "neg", "positive", "rad2deg", "reciprocal", "relu", "relu6",
-    "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softplus", "softshrink", "sqrt",
-    "square", "tan", "tanh", "threshold", "trunc", "tril", "triu", "flip", "roll", "nan_to_num_",
+    "abs", "acos", "acosh", "alias_copy", "angle", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "celu", "clamp",
+    "clamp_max", "clamp_min", "clip", "cos", "cosh", "deg2rad", "digamma", "elu", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
+    "floor", "frac", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "i0", "isfinite", "isinf", "isnan", "leaky_relu",
+    "lgamma", "log", "log10", "log1p", "log2", "log_sigmoid_forward", "logical_not", "logit", "mish", "nan_to_num", "neg", "positive",
+    "rad2deg", "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "signbit", "silu", "sin",
+    "sinc", "sinh", "softplus", "softshrink", "sqrt", "square", "tan", "tanh", "threshold", "trunc", "tril", "triu", "flip", "roll",
+    "nan_to_num_",
 )  # fmt: skip
 BINARY: Final = (
     "add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "copysign", "div", "divide",
@@ -22,8 +23,8 @@ BINARY: Final = (
     "remainder", "sub", "subtract", "true_divide", "xlogy", "__and__", "__or__", "__xor__", "polar", "complex", "prelu",
 )  # fmt: skip
 COMPARE: Final = frozenset(
-    ("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal", "logical_and", "logical_or", "logical_xor",
-     "logical_not", "isfinite", "isinf", "isnan", "signbit")
+    ("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal", "logical_and", "logical_or",
+    "logical_xor", "logical_not", "isfinite", "isinf", "isnan", "signbit")
 )  # fmt: skip
 MOVES: Final = frozenset(("alias_copy", "tril", "triu", "flip", "roll", "positive"))
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-Value: TypeAlias = "None | bool | int | float | str | tuple[Value, ...]"
+Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 
 BITS: Final = {
     "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "e8m0": 8, "fp4x2": 8,
@@ -24,12 +24,13 @@ BITS: Final = {
 
 _TYPES: Final = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "at::Half": "fp16", "at::BFloat16": "bf16", "float": "fp32", "double": "fp64",
-    "long int": "int64", "long": "int64", "long long": "int64", "__int64": "int64", "int": "int32", "short": "int16", "short int": "int16",
-    "signed char": "int8", "unsigned char": "uint8", "char": "int8", "bool": "bool", "unsigned short": "uint16", "unsigned int": "uint32",
-    "unsigned long": "uint64", "unsigned long long": "uint64",
-    "c10::Float8_e4m3fn": "fp8_e4m3", "c10::Float8_e4m3fnuz": "fp8_e4m3", "c10::Float8_e5m2": "fp8_e5m2", "c10::Float8_e5m2fnuz": "fp8_e5m2",
+    "long int": "int64", "long": "int64", "long long": "int64", "__int64": "int64", "int": "int32", "short": "int16",
+    "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "char": "int8", "bool": "bool", "unsigned short": "uint16",
+    "unsigned int": "uint32", "unsigned long": "uint64", "unsigned long long": "uint64", "c10::Float8_e4m3fn": "fp8_e4m3",
+    "c10::Float8_e4m3fnuz": "fp8_e4m3", "c10::Float8_e5m2": "fp8_e5m2", "c10::Float8_e5m2fnuz": "fp8_e5m2",
     "c10::Float8_e8m0fnu": "e8m0", "c10::Float4_e2m1fn_x2": "fp4x2", "c10::complex<c10::Half>": "complex32",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::qint8": "int8", "c10::quint8": "uint8", "c10::qint32": "int32",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::qint8": "int8", "c10::quint8": "uint8",
+    "c10::qint32": "int32",
 }  # fmt: skip
 """Type names as recorded. Names that are not here are no tensor (`Scalar`, `Int`, `GenericList`, ``) or unknown."""
 
@@ -225,8 +226,8 @@ def _tensor(shape: object, kind: object, stride: object, hint: str) -> Tensor | 
 
 
 _RANK: Final = {
-    "bool": 0, "uint8": 1, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "fp4x2": 5, "fp8_e4m3": 6, "fp8_e5m2": 6, "fp16": 7, "bf16": 7, "fp32": 8,
-    "fp64": 9, "complex64": 10, "complex128": 11,
+    "bool": 0, "uint8": 1, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "fp4x2": 5, "fp8_e4m3": 6, "fp8_e5m2": 6, "fp16": 7,
+    "bf16": 7, "fp32": 8, "fp64": 9, "complex64": 10, "complex128": 11,
 }  # fmt: skip
 
 

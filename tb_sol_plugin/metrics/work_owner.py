@@ -2,7 +2,8 @@
 
 Of nested calls with a model the outermost owns; what lies below gives its device time and no work. A call that only wraps
 others (`aten::linear`, `aten::conv2d`, `aten::scaled_dot_product_attention`) owns only where the calls below it explain less
-than half of its time and less than half of its matrix work. What no model covers is owned, with unknown cost, by the innermost operator around the launch.
+than half of its time and less than half of its matrix work. What no model covers is owned, with unknown cost, by the innermost
+operator around the launch.
 """
 
 from __future__ import annotations
