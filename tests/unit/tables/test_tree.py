@@ -1,0 +1,118 @@
+"""Trees as arrays, against a naive stack and naive walks."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_sol_plugin.tables import tree
+
+EVENT = st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 25), st.integers(0, 2))
+"""(thread, start, duration, rank)"""
+
+
+def arrays(events: list[tuple[int, int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    thread = np.array([e[0] for e in events], np.int32)
+    start = np.array([e[1] for e in events], np.int64)
+    end = start + np.array([e[2] for e in events], np.int64)
+    rank = np.array([e[3] for e in events], np.int8)
+    return thread, start, end, rank
+
+
+def naive(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> list[int]:
+    """The deepest earlier row whose interval contains the start, by looking at all of them: a plain stack."""
+    parent, stacks = [], {}
+    for i in range(len(start)):
+        stack = stacks.setdefault(int(thread[i]), [])
+        while stack and end[stack[-1]] <= start[i]:
+            stack.pop()
+        parent.append(stack[-1] if stack else -1)
+        stack.append(i)
+    return parent
+
+
+@given(st.lists(EVENT, max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_order_and_nesting_agree_with_a_naive_stack(events: list[tuple[int, int, int, int]]) -> None:
+    # GIVEN events in any order, some of them overlapping in part, some of length 0
+    thread, start, end, rank = arrays(events)
+    # WHEN they are put in preorder and nested
+    order = tree.preorder(thread, start, end, rank)
+    # THEN the order is (thread, start, end descending, rank, position)
+    expected = sorted(range(len(events)), key=lambda i: (thread[i], start[i], -end[i], rank[i], i))
+    assert order.tolist() == expected
+    t, s, e = thread[order], start[order], end[order]
+    parent, depth, last, clipped = tree.nest(t, s, e)
+    # AND parents are those of the naive stack; depth, range and clipping follow from them
+    assert parent.tolist() == naive(t, s, e)
+    for i, p in enumerate(parent.tolist()):
+        assert depth[i] == (0 if p < 0 else depth[p] + 1)
+        assert clipped[i] == (p >= 0 and e[i] > e[p])
+        below = [j for j in range(len(parent)) if j == i or _is_below(parent, j, i)]
+        assert below == list(range(i, int(last[i])))
+
+
+def _is_below(parent: np.ndarray, row: int, above: int) -> bool:
+    while row >= 0:
+        row = int(parent[row])
+        if row == above:
+            return True
+    return False
+
+
+@given(st.lists(EVENT, min_size=1, max_size=40), st.data())
+@settings(max_examples=200, deadline=None)
+def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
+    thread, start, end, rank = arrays(events)
+    order = tree.preorder(thread, start, end, rank)
+    t, s, e = thread[order], start[order], end[order]
+    parent, _, last, _ = tree.nest(t, s, e)
+    values = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(s), max_size=len(s))), np.int64)
+    # THEN a subtree's sum is the sum over its rows, and children sum as a loop says
+    assert tree.subtree_sum(values, last).tolist() == [int(values[i : last[i]].sum()) for i in range(len(s))]
+    assert tree.child_sum(values, parent).tolist() == [int(values[parent == i].sum()) for i in range(len(s))]
+    # AND self time is never negative and never more than the duration
+    own = tree.self_time(s, e - s, parent)
+    assert ((own >= 0) & (own <= e - s)).all()
+    # AND where nothing is clipped, self times of a tree sum to its root's duration
+    if not tree.nest(t, s, e)[3].any():
+        total = tree.subtree_sum(own, last)
+        assert total[parent < 0].tolist() == (e - s)[parent < 0].tolist()
+    # AND a value reaches exactly the ancestors (itself included) whose interval contains its time
+    row = data.draw(st.integers(0, len(s) - 1))
+    moment = int(s[row])
+    got = tree.sum_to_ancestors(np.array([row], np.int32), np.array([moment]), np.array([7]), parent, e)
+    chain, i = [], row
+    while i >= 0:
+        chain.append(i)
+        i = int(parent[i])
+    assert got.tolist() == [7 if i in chain and e[i] > moment else 0 for i in range(len(s))]
+    # AND the nearest row of a mask is the first of that chain that is in the mask and contains the time
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(s), max_size=len(s))))
+    near = tree.nearest(mask, parent, e, np.array([row], np.int32), np.array([moment]))
+    assert near.tolist() == [next((i for i in chain if mask[i] and e[i] > moment), -1)]
+
+
+def test_an_ancestor_that_is_over_gets_nothing() -> None:
+    # GIVEN A [0, 10), B [5, 15) that outlives it, and a launch at 12 under B
+    start, end = np.array([0, 5, 12], np.int64), np.array([10, 15, 13], np.int64)
+    parent = tree.nest(np.zeros(3, np.int32), start, end)[0]
+    assert parent.tolist() == [-1, 0, 1]
+    # WHEN 7 ns are credited THEN the launch and B get them, A does not
+    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([12]), np.array([7]), parent, end).tolist() == [0, 7, 7]
+
+
+def test_a_group_that_nests_in_itself_counts_a_value_once() -> None:
+    # GIVEN a module (group 0) that calls itself, and a launch in the inner call
+    start, end = np.array([0, 2, 3], np.int64), np.array([10, 8, 4], np.int64)
+    parent = tree.nest(np.zeros(3, np.int32), start, end)[0]
+    group = np.array([0, 0, -1], np.int32)
+    # THEN the group's sum is 5, not 10
+    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([3]), np.array([5]), parent, end, group).tolist() == [5]
+
+
+def test_missing_rows_add_nothing() -> None:
+    parent, end = np.array([-1], np.int32), np.array([10], np.int64)
+    assert tree.sum_to_ancestors(np.array([-1], np.int32), np.array([3]), np.array([5]), parent, end).tolist() == [0]
+    assert tree.preorder(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int8)).tolist() == []
