@@ -93,7 +93,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     flop, vector, data = (ops[c].to_numpy() for c in ("flop", "flop_vector", "bytes"))
     dtype = ops["dtype"]
     if spec is None:
-        ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), list(BOUNDS))
+        ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
         return Work(ops, base.owner, None, base.by_host_time, base.device_ns, base.unowned_ns)
     names = dtype.cat.categories.tolist()
     codes = dtype.cat.codes.to_numpy()
@@ -103,7 +103,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     apart = ~ops["modelled"].to_numpy() | base.by_host_time
     sol[apart], bound[apart] = np.nan, 0
     ops["sol_ns"] = sol
-    ops["bound"] = pd.Categorical.from_codes(bound, list(BOUNDS))
+    ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
     if spec.memory_bandwidth is None:
         ops["estimated"] = True
     return Work(ops, base.owner, spec, base.by_host_time, base.device_ns, base.unowned_ns)
@@ -130,9 +130,9 @@ def _by_device_time(
     np.add.at(own, operator[has], duration[has])
     owner_host = above(owners(end, modelled, wrapper, own, _matrix(known)[of_host]), end, operator)
     owner_host = np.where(owner_host < 0, operator, owner_host)
-    rows, first, owner = np.unique(owner_host, return_index=True, return_inverse=True)
+    rows, first, place = np.unique(owner_host, return_index=True, return_inverse=True)
     lead = int(len(rows) > 0 and rows[0] < 0)
-    owner = (owner.reshape(-1) - lead).astype(np.int32)
+    owner: npt.NDArray[np.int32] = (place.reshape(-1) - lead).astype(np.int32)
     rows, first = rows[lead:].astype(np.int64), first[lead:]
     size = len(rows)
     mine = np.flatnonzero(owner >= 0)
@@ -171,7 +171,7 @@ def _by_host_time(
     alone = operators[(below < 0) & (own[operators] > 0)]
     rows = np.sort(np.concatenate((owning, alone)))
     total = tree.subtree_sum(own, end)
-    measured = np.where(np.isin(rows, owning), total[rows], own[rows])
+    measured = np.where(np.isin(rows, owning), np.asarray(total[rows], np.int64), own[rows])
     size = len(rows)
     nothing = np.zeros(size, bool)
     columns = {
@@ -212,14 +212,12 @@ def _frame(
             "host": rows.astype(np.int32),
             "name": _sub(host["name"], rows),
             "kind": pd.Categorical.from_codes(
-                np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], list(KINDS)
+                np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], pd.Index(KINDS)
             ),
-            "direction": pd.Categorical.from_codes(direction.astype(np.int8), list(DIRECTIONS)),
+            "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
             "dtype": pd.Categorical(dtype),
-            "shapes": pd.Categorical.from_codes(where.reshape(-1)[shape_code], readable),
-            "shapes_json": pd.Categorical.from_codes(shape_code, [*texts, *([] if "" in texts else [""])])
-            if "" not in texts
-            else _sub(table["shapes"], arguments),
+            "shapes": pd.Categorical.from_codes(where.reshape(-1)[shape_code], pd.Index(readable)),
+            "shapes_json": _sub(table["shapes"], arguments),
             "flop": np.where(link, np.nan, flop),
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
             "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
@@ -359,7 +357,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     why[code[guessed]] = ops["reason"].astype(object).to_numpy()[guessed]
     out["estimated"] = np.bincount(code[guessed], minlength=size) > 0
     frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
-    frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), list(BOUNDS))
+    frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), pd.Index(BOUNDS))
     return frame
 
 

@@ -24,7 +24,7 @@ def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
     if not len(rows):
         return np.zeros(0, np.int64)
     reach = np.maximum.accumulate(end[rows])
-    return rows[np.concatenate((np.ones(1, bool), rows[1:] >= reach[:-1]))].astype(np.int64)
+    return np.asarray(rows[np.concatenate((np.ones(1, bool), rows[1:] >= reach[:-1]))], np.int64)
 
 
 def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
@@ -44,7 +44,7 @@ def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats)
     modelled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
     flop: matrix work per row, 0 where it has none or it is unknown.
     """
-    total = tree.subtree_sum(own_ns, end)
+    total = np.asarray(tree.subtree_sum(own_ns, end), np.int64)
     busy = modelled & (total > 0)
     leaves = outermost(np.flatnonzero(busy & ~wrapper), end)
     wraps = np.flatnonzero(busy & wrapper)
@@ -54,7 +54,8 @@ def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats)
         explained[leaves] = total[leaves]
         matrix = np.zeros(len(end), np.float64)
         matrix[leaves] = flop[leaves]
-        by_time = 2 * tree.subtree_sum(explained, end)[wraps] >= total[wraps]
-        by_work = (flop[wraps] > 0) & (2 * tree.subtree_sum(matrix, end)[wraps] >= flop[wraps])
+        covered, done = np.asarray(tree.subtree_sum(explained, end), np.int64), np.asarray(tree.subtree_sum(matrix, end), np.float64)
+        by_time = 2 * covered[wraps] >= total[wraps]
+        by_work = (flop[wraps] > 0) & (2 * done[wraps] >= flop[wraps])
         wraps = wraps[~by_time & ~by_work]
     return outermost(np.sort(np.concatenate((leaves, wraps))), end)
