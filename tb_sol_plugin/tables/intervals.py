@@ -108,6 +108,26 @@ def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     return np.asarray(np.maximum(covered_until(spans, end) - covered_until(spans, start), 0), np.int64)
 
 
+def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike) -> tuple[Int, Int, Int]:
+    """`union` of many groups at once: (group, start, end) of the merged intervals, by group and start.
+
+    `group` holds non-negative codes. Each group keeps its own clean set; groups may overlap each other.
+    """
+    code, first, last = (np.asarray(x, np.int64) for x in (group, start, end))
+    full = last > first
+    code, first, last = code[full], first[full], last[full]
+    if not len(code):
+        return np.zeros(0, np.int64), *empty()
+    order = np.lexsort((first, code))
+    code, first, last = code[order], first[order], last[order]
+    # a running maximum that restarts at each group: ends as ranks, lifted by group, so that no product of times can overflow
+    values, rank = np.unique(last, return_inverse=True)
+    reach = values[np.maximum.accumulate(code * len(values) + rank) - code * len(values)]
+    opens = np.concatenate(([True], (code[1:] != code[:-1]) | (first[1:] > reach[:-1])))
+    closes = np.concatenate((opens[1:], [True]))
+    return code[opens], first[opens], reach[closes]
+
+
 def _cells(a: Spans, b: Spans) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """All end points in order, and for each whether the cell that begins there lies in a and in b."""
     points = np.asarray(np.unique(np.concatenate((*a, *b))), np.int64)

@@ -78,6 +78,16 @@ def test_overlap_of_each_interval_matches_a_bitmap(pairs, cover):
     assert found.tolist() == [int(bitmap([p])[bitmap(cover)].sum()) for p in pairs]
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, SIZE), st.integers(0, SIZE)), max_size=14))
+def test_union_within_is_the_union_of_each_group(rows):
+    group, start, end = I.union_within([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
+    for code in range(4):
+        mine = (start[group == code], end[group == code])
+        expected = spans([(a, b) for g, a, b in rows if g == code])
+        assert [x.tolist() for x in mine] == [x.tolist() for x in expected]
+    assert (np.diff(group) >= 0).all()
+
+
 def test_touching_intervals_merge_and_empty_ones_vanish():
     # GIVEN [0,5) [5,7) that touch, an empty [9,9), a negative [20,11) and [10,12) inside [10,14)
     start, end = I.union([5, 0, 9, 20, 10, 10], [7, 5, 9, 11, 14, 12])
