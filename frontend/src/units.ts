@@ -79,6 +79,9 @@ export interface ColumnScale extends Scale {
   decimals: number;
 }
 
+/** The unit of a column whose largest value is `top`: as a person picks it, but ms up to ten seconds, where ms can be added and ranked. */
+export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit === "ns" && top < 1e10 ? Math.min(top, 9e8) : top, unit);
+
 /**
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
  * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
@@ -96,7 +99,7 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (unit === "ratio") return { factor: 0.01, name: "%", decimals: 1 };
   if (unit === "%") return { factor: 1, name: "%", decimals: 1 };
   if (!known.length) return { ...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit), decimals: 0 };
-  const own = scaleOf(top, unit);
+  const own = columnUnit(top, unit);
   const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };

@@ -30,6 +30,11 @@ describe("units", () => {
     expect(inColumn(0.2906, columnScale([0.29, 1], "ratio"))).toBe("29.1");
   });
 
+  test("GIVEN a step of 1.2 s WHEN scaled THEN ms, so that parts can be ranked", () => {
+    expect(columnScale([1_211_000_000, 619_000_000, 9_600_000], "ns").name).toBe("ms");
+    expect(columnScale([12_110_000_000, 619_000_000], "ns").name).toBe("s");
+  });
+
   test("GIVEN a column without a known value WHEN scaled THEN it still has a unit", () => {
     expect(columnScale([null, null], "ns").name).toBe("ms");
   });

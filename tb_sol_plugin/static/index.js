@@ -2576,6 +2576,8 @@ function human(value, unit = "") {
 	const parts = humanParts(value, unit);
 	return parts.unit ? parts.text + " " + parts.unit : parts.text;
 }
+/** The unit of a column whose largest value is `top`: as a person picks it, but ms up to ten seconds, where ms can be added and ranked. */
+var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(top, 9e8) : top, unit);
 /**
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
 * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
@@ -2608,7 +2610,7 @@ function columnScale(values, unit, beside) {
 		...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit),
 		decimals: 0
 	};
-	const own = scaleOf(top, unit);
+	const own = columnUnit(top, unit);
 	const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
@@ -6073,16 +6075,34 @@ var BAR = {
 	stack: 78,
 	efficiency: 64
 };
+var FLOOR = {
+	tree: 240,
+	symbol: 210,
+	code: 210,
+	shapes: 130,
+	text: 120
+};
 var SAMPLE = 400;
 var MONO = 7.25;
-var SANS = 6.9;
+var SANS = 7.1;
 var hasBar = (c) => (c.show ?? "number") in BAR;
-/** Is the column shown at this width, with what the reader chose? */
-function isShown(c, state, narrow) {
-	const own = state.columns[c.name];
-	if (own !== void 0) return own;
-	const rank = c.rank ?? 1;
-	return rank === 1 || rank === 2 && !narrow;
+/** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
+function columnsFor(s, state, room) {
+	const all = laid(s);
+	const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
+	const least = (c) => {
+		const l = all.get(c.name);
+		return l.numeric ? l.width : Math.min(l.width, FLOOR[c.show ?? "text"] ?? l.width);
+	};
+	const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
+	let used = sure.reduce((sum, c) => sum + least(c), 0);
+	const more = s.columns.filter((c) => {
+		if (sure.includes(c) || state.columns[c.name] === false || (c.rank ?? 1) !== 2) return false;
+		const fits = used + least(c) <= room;
+		if (fits) used += least(c);
+		return fits;
+	});
+	return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name));
 }
 var cache = /* @__PURE__ */ new WeakMap();
 /** The layout of a section's columns; computed once per section. */
@@ -6092,7 +6112,7 @@ function laid(s) {
 	const widest = {};
 	for (const c of s.columns) {
 		if (c.unit !== "ns" && c.unit !== "B") continue;
-		const scale = scaleOf((s.data[c.name] ?? []).reduce((top, v) => typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
+		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v) => typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
 		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
 	}
 	const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
@@ -6113,7 +6133,7 @@ function lay(s, c, beside) {
 		const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
 		if (sum > full) full = sum;
 	}
-	const heading = scale.name && numeric ? `${c.label}, ${scale.name}` : c.label;
+	const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
 	return {
 		column: c,
 		scale,
@@ -6143,21 +6163,15 @@ function widthOf(s, c, scale, numeric, heading) {
 	}
 	const total = s.total?.[c.name];
 	if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
+	const label = typeof total === "string" ? total.length * SANS + 28 : 0;
 	lengths.sort((a, b) => a - b);
 	const typical = lengths[Math.floor((lengths.length - 1) * .97)] ?? 1;
-	const head = heading.length * 6.4 + 24 + (hasBar(c) ? 0 : 4);
-	if (numeric) return Math.max(head, typical * SANS + 24 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
+	const head = heading.length * 6.3 + 22;
+	if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
 	const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
-	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
-var FLOOR = {
-	tree: 240,
-	symbol: 210,
-	code: 210,
-	shapes: 130,
-	text: 120
-};
 /** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
 function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
@@ -6237,6 +6251,10 @@ function Content$1({ s, laid, index, value, mark }) {
 		value,
 		mark
 	});
+	if (typeof value === "boolean") return /* @__PURE__ */ a("span", {
+		class: value ? "" : "quiet",
+		children: value ? "yes" : "no"
+	});
 	const text = String(value);
 	if (index < 0) return /* @__PURE__ */ a("span", {
 		class: "ellipsis",
@@ -6257,7 +6275,7 @@ function Content$1({ s, laid, index, value, mark }) {
 		});
 		case "symbol": return /* @__PURE__ */ a(SymbolName, {
 			name: text,
-			member: String(c.color_by && cell(s, c.color_by, index) || c.color || "other")
+			member: String(c.color_by && cell(s, c.color_by, index) || c.color || (Object.hasOwn(MARKS, text) ? text : "other"))
 		});
 		default: return /* @__PURE__ */ a(Marked, {
 			mark,
@@ -8009,11 +8027,9 @@ function setFind(s, main, text) {
 	if (main) change({ find: text }, "replace");
 	else changeTable(s.id, { find: text }, "replace");
 }
-var shownColumns = (s) => {
-	const state = tableOf(s.id);
-	const all = laid(s);
-	return s.columns.filter((c, i) => i === 0 || isShown(c, state, narrow.value)).map((c) => all.get(c.name));
-};
+/** The columns a table shows now, and the room it has, by section id: the column chooser and CSV ask for them. */
+var rooms = y$1({});
+var shownColumns = (s) => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1e3);
 var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main));
 /** `32 of 74`, or the plain count. */
 function countText(shown) {
@@ -8025,7 +8041,6 @@ function TableView({ s, main, shown }) {
 	const scroller = T(null);
 	const [cursor, setCursor] = d$2(-1);
 	const [copied, setCopied] = d$2(false);
-	const [room, setRoom] = d$2(0);
 	const chosenElsewhere = T(false);
 	const tree = !!s.tree;
 	const windowed = shown.rows.length > SCROLL_FROM;
@@ -8050,9 +8065,16 @@ function TableView({ s, main, shown }) {
 	}, [at]);
 	F$1(() => {
 		const el = scroller.current;
-		const sized = new ResizeObserver(() => setRoom(el.clientWidth));
+		const measure = () => {
+			const width = el.clientWidth;
+			if (width && rooms.peek()[s.id] !== width) rooms.value = {
+				...rooms.peek(),
+				[s.id]: width
+			};
+		};
+		const sized = new ResizeObserver(measure);
 		sized.observe(el);
-		setRoom(el.clientWidth);
+		measure();
 		return () => sized.disconnect();
 	}, []);
 	const select = (row) => {
@@ -8112,7 +8134,7 @@ function TableView({ s, main, shown }) {
 		event.preventDefault();
 		event.stopPropagation();
 	};
-	const widths = fit(columns, room || 900);
+	const widths = fit(columns, rooms.value[s.id] ?? 1e3);
 	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
@@ -8376,7 +8398,7 @@ function ready(s, look) {
 		},
 		...Object.fromEntries(axes.map((k) => [k, axis]))
 	}, recolour(raw, look.themed));
-	layout["height"] = s.height ?? 320;
+	layout["height"] = Math.max(look.height, s.height ?? 320);
 	layout["width"] = look.width;
 	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
 	layout["showlegend"] = false;
@@ -8388,12 +8410,34 @@ function ready(s, look) {
 			dtick: 1
 		};
 	}
-	const drawn = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed)).map((trace) => look.keep ? filtered(trace, look.keep) : trace);
+	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
+	for (const trace of data) contrast(trace);
+	if (data.some((t) => [
+		"icicle",
+		"treemap",
+		"sunburst"
+	].includes(t["type"]))) layout["uniformtext"] = {
+		minsize: 10,
+		mode: "hide"
+	};
+	const drawn = data.map((trace) => look.keep ? filtered(trace, look.keep) : trace);
 	applyZoom(layout, drawn, look.zoom);
 	const ring = look.selected ? selection(drawn, look) : [];
 	return {
 		data: [...drawn, ...ring],
 		layout
+	};
+}
+/** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */
+function contrast(trace) {
+	const font = trace["textfont"];
+	const place = trace["textposition"] ?? "auto";
+	if (trace["type"] !== "bar" || !isPlain(font) || typeof font["color"] !== "string" || place === "outside" || place === "none" || Array.isArray(place)) return;
+	const { color, ...rest } = font;
+	trace["textfont"] = rest;
+	trace["outsidetextfont"] = {
+		...rest,
+		color
 	};
 }
 /** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
@@ -8531,7 +8575,7 @@ function Figure({ s, table, main }) {
 	const plot = T(null);
 	const bound = T(false);
 	const [near, setNear] = d$2(false);
-	const [width, setWidth] = d$2(0);
+	const [[width, height], setSize] = d$2([0, 0]);
 	const [failed, setFailed] = d$2("");
 	const [hidden, setHidden] = d$2([]);
 	const isDark = dark.value;
@@ -8545,7 +8589,7 @@ function Figure({ s, table, main }) {
 		const seen = new IntersectionObserver(([entry]) => {
 			if (entry?.isIntersecting) setNear(true);
 		}, { rootMargin: "400px" });
-		const sized = new ResizeObserver(() => setWidth(Math.round(el.clientWidth)));
+		const sized = new ResizeObserver(() => setSize(([w, h]) => w === el.clientWidth && h === el.clientHeight ? [w, h] : [el.clientWidth, el.clientHeight]));
 		seen.observe(el);
 		sized.observe(el);
 		return () => {
@@ -8563,6 +8607,7 @@ function Figure({ s, table, main }) {
 				themed,
 				token,
 				width,
+				height,
 				selected,
 				keep,
 				zoom
@@ -8603,6 +8648,7 @@ function Figure({ s, table, main }) {
 		s,
 		near,
 		width,
+		height,
 		isDark,
 		selected,
 		keepKey,
@@ -8629,7 +8675,7 @@ function Figure({ s, table, main }) {
 	}), /* @__PURE__ */ a("div", {
 		class: "figure",
 		ref: holder,
-		style: { height: `${s.height ?? 320}px` },
+		style: { minHeight: `${s.height ?? 320}px` },
 		role: "img",
 		"aria-label": s.summary || s.title,
 		children: [failed ? /* @__PURE__ */ a("p", {
@@ -8654,6 +8700,7 @@ async function saveFigure(s, format, title) {
 		themed,
 		token,
 		width,
+		height: 0,
 		selected: "",
 		keep: null,
 		zoom: view.peek().figures[s.id] ?? ""
@@ -8695,12 +8742,14 @@ function Timeline({ s }) {
 }
 // src/sections/table/tools.tsx
 var CHIPS = 7;
+/** A yes or no column is named by its label; an empty value by a dash. */
+var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : value || "—";
 /** Chips for the columns a reader filters by; a column of many values is a list to choose from. */
 function Chips({ s, state }) {
 	const groups = (s.filters ?? []).map((name) => s.columns.find((c) => c.name === name)).filter((c) => c !== void 0).map((c) => ({
 		c,
 		values: valueCounts(s, c.name)
-	})).filter((g) => g.values.length > 1 || state.keep[g.c.name]?.length);
+	})).filter((g) => state.keep[g.c.name]?.length || g.values.length > 1 && g.values.length <= rowCount(s) * .6);
 	if (!groups.length) return null;
 	const keep = (column, value) => {
 		const now = state.keep[column] ?? [];
@@ -8725,7 +8774,7 @@ function Chips({ s, state }) {
 					color: paint(value)
 				}) : void 0,
 				onToggle: () => keep(c.name, value),
-				children: value
+				children: valueText(value, c.label)
 			}));
 			return /* @__PURE__ */ a(Popover, {
 				label: `Filter by ${c.label}`,
@@ -8733,7 +8782,7 @@ function Chips({ s, state }) {
 				button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: [
 					c.label,
 					": ",
-					on.length === 0 ? "any" : on.length === 1 ? on[0] : `${on.length} chosen`
+					on.length === 0 ? "any" : on.length === 1 ? valueText(on[0], c.label) : `${on.length} chosen`
 				] }), /* @__PURE__ */ a(Icon, {
 					name: "down",
 					size: 12
@@ -8745,7 +8794,7 @@ function Chips({ s, state }) {
 					onPick: (v) => keep(c.name, v),
 					options: values.map(([value, count]) => ({
 						value,
-						text: value,
+						text: valueText(value, c.label),
 						note: String(count)
 					})),
 					foot: on.length > 0 && /* @__PURE__ */ a("button", {
@@ -8789,7 +8838,9 @@ function FindField({ value, onInput, label }) {
 		]
 	});
 }
-function ColumnChooser({ s, state, narrow }) {
+function ColumnChooser({ s, state }) {
+	const shown = new Set(shownColumns(s).map((l) => l.column.name));
+	const lead = shownColumns(s)[0]?.column.name;
 	return /* @__PURE__ */ a(Popover, {
 		label: "Columns",
 		class: "text-button",
@@ -8804,12 +8855,12 @@ function ColumnChooser({ s, state, narrow }) {
 		})] }),
 		children: () => /* @__PURE__ */ a("div", {
 			class: "column-list",
-			children: [s.columns.map((c, i) => /* @__PURE__ */ a("label", {
+			children: [s.columns.map((c) => /* @__PURE__ */ a("label", {
 				class: "column-item",
 				children: [/* @__PURE__ */ a("input", {
 					type: "checkbox",
-					checked: isShown(c, state, narrow),
-					disabled: i === 0,
+					checked: shown.has(c.name),
+					disabled: c.name === lead,
 					onChange: (e) => changeTable(s.id, { columns: {
 						...state.columns,
 						[c.name]: e.currentTarget.checked
@@ -8965,8 +9016,7 @@ function TableTools({ s, main }) {
 		}),
 		s.columns.length > 3 && /* @__PURE__ */ a(ColumnChooser, {
 			s,
-			state,
-			narrow: narrow.value
+			state
 		}),
 		/* @__PURE__ */ a("button", {
 			type: "button",
@@ -8979,7 +9029,6 @@ function TableTools({ s, main }) {
 }
 /** The shown rows and columns as a file. */
 function saveTable(s, main) {
-	laid(s);
 	download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }
 function FigureTools({ s }) {
@@ -9589,13 +9638,21 @@ var StaleNotice = () => /* @__PURE__ */ a(Notice, {
 		children: "Read again"
 	})
 });
-var words = (text) => {
-	const spaced = text.replace(/_/g, ", ").replace(/, (only|by|of|to|op)\b/g, " $1");
-	return (spaced[0]?.toUpperCase() ?? "") + spaced.slice(1);
+var NAMES = {
+	op: "operator",
+	flop: "FLOP",
+	dtype: "type",
+	all: "all"
 };
+/** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
+function words(text) {
+	const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
+	const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
+	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
+}
 function FieldControl({ f }) {
 	const now = view.value.query[f.name] ?? f.default ?? "";
-	const label = f.label || words(f.name);
+	const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 	const set = (value, how = "push") => {
 		const query = {
 			...view.value.query,

@@ -43,14 +43,18 @@ const StaleNotice = (): JSX.Element => (
   </Notice>
 );
 
-const words = (text: string): string => {
-  const spaced = text.replace(/_/g, ", ").replace(/, (only|by|of|to|op)\b/g, " $1");
-  return (spaced[0]?.toUpperCase() ?? "") + spaced.slice(1);
-};
+const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
+
+/** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
+function words(text: string): string {
+  const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
+  const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
+  return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
+}
 
 function FieldControl({ f }: { f: QueryField }): JSX.Element {
   const now = view.value.query[f.name] ?? f.default ?? "";
-  const label = f.label || words(f.name);
+  const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
   const set = (value: string, how: "push" | "replace" = "push"): void => {
     const query = { ...view.value.query, [f.name]: value };
     if (value === (f.default ?? "")) delete query[f.name];

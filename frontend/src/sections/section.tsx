@@ -2,7 +2,6 @@
 import { Component, type ComponentChildren, type JSX } from "preact";
 import type { FigureSection, Report, Section, TableSection } from "../api/types";
 import { changeTable, tableOf } from "../state/view";
-import { narrow } from "../ui/width";
 import { Notice } from "../ui/controls";
 import { Copy } from "../ui/copy";
 import { download } from "../ui/download";
@@ -16,7 +15,6 @@ import { Figure, saveFigure } from "./figure/figure";
 import { Timeline } from "./timeline";
 import { Chips, ColumnChooser, FindField } from "./table/tools";
 import { csvOf } from "./table/csv";
-import { laid } from "./table/columns";
 import { countText, findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
 
 const FIND_FROM = 8;
@@ -102,7 +100,7 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
     <>
       {(count >= FIND_FROM || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
       {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
-      {s.columns.length > 3 && <ColumnChooser s={s} state={state} narrow={narrow.value} />}
+      {s.columns.length > 3 && <ColumnChooser s={s} state={state} />}
       <button type="button" class="text-button accent" data-tip="The shown rows and columns, in base units" onClick={() => saveTable(s, main)}>CSV</button>
     </>
   );
@@ -110,7 +108,6 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
 
 /** The shown rows and columns as a file. */
 export function saveTable(s: TableSection, main: boolean): void {
-  laid(s);
   download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }
 

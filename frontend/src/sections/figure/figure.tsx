@@ -27,7 +27,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
   const plot = useRef<HTMLDivElement>(null);
   const bound = useRef(false);
   const [near, setNear] = useState(false);
-  const [width, setWidth] = useState(0);
+  const [[width, height], setSize] = useState<[number, number]>([0, 0]);
   const [failed, setFailed] = useState("");
   const [hidden, setHidden] = useState<string[]>([]);
   const isDark = dark.value;
@@ -40,7 +40,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
   useEffect(() => {
     const el = holder.current!;
     const seen = new IntersectionObserver(([entry]) => { if (entry?.isIntersecting) setNear(true); }, { rootMargin: "400px" });
-    const sized = new ResizeObserver(() => setWidth(Math.round(el.clientWidth)));
+    const sized = new ResizeObserver(() => setSize(([w, h]) => (w === el.clientWidth && h === el.clientHeight ? [w, h] : [el.clientWidth, el.clientHeight])));
     seen.observe(el);
     sized.observe(el);
     return () => {
@@ -55,7 +55,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout } = ready(s, { themed, token, width, selected, keep, zoom });
+      const { data, layout } = ready(s, { themed, token, width, height, selected, keep, zoom });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
       draw(el, shown, layout).then((drawn) => { if (live) listen(drawn); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
@@ -80,7 +80,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
       live = false;
       window.clearTimeout(timer);
     };
-  }, [s, near, width, isDark, selected, keepKey, zoom, hidden]);
+  }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden]);
 
   return (
     <>
@@ -94,7 +94,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
           ))}
         </div>
       )}
-      <div class="figure" ref={holder} style={{ height: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
+      <div class="figure" ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
         {zoom && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, "")}>Whole figure</button>}
       </div>
@@ -105,7 +105,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
 /** The figure as a picture file, in the theme it is seen in. */
 export async function saveFigure(s: FigureSection, format: "png" | "svg", title: string): Promise<void> {
   const width = 1100;
-  const { data, layout } = ready(s, { themed, token, width, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "" });
+  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "" });
   const url = await picture(data, { ...layout, autosize: false }, format, token("surface"), width, s.height ?? 320);
   const a = document.createElement("a");
   a.href = url;

@@ -8,6 +8,8 @@ export interface Look {
   themed: (hex: string) => string;
   token: (name: string) => string;
   width: number;
+  /** px; 0 for the section's own */
+  height: number;
   /** selected row key, "" for none */
   selected: string;
   /** keys of the rows that pass the table's filters; null when nothing is filtered */
@@ -56,7 +58,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
     ...Object.fromEntries(axes.map((k) => [k, axis])),
   };
   const layout = merge(base, recolour(raw, look.themed) as Plain);
-  layout["height"] = s.height ?? 320;
+  layout["height"] = Math.max(look.height, s.height ?? 320);
   layout["width"] = look.width;
   layout["hoverlabel"] = merge(layout["hoverlabel"] as Plain, { bgcolor: look.token("raised") });
   layout["showlegend"] = false; // chips above the figure stand for it
@@ -66,10 +68,22 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
     if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1 };
   }
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
+  for (const trace of data) contrast(trace);
+  if (data.some((t) => ["icicle", "treemap", "sunburst"].includes(t["type"] as string))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
   applyZoom(layout, drawn, look.zoom);
   const ring = look.selected ? selection(drawn, look) : [];
   return { data: [...drawn, ...ring], layout };
+}
+
+/** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */
+function contrast(trace: Plain): void {
+  const font = trace["textfont"];
+  const place = trace["textposition"] ?? "auto";
+  if (trace["type"] !== "bar" || !isPlain(font) || typeof font["color"] !== "string" || place === "outside" || place === "none" || Array.isArray(place)) return;
+  const { color, ...rest } = font;
+  trace["textfont"] = rest;
+  trace["outsidetextfont"] = { ...rest, color };
 }
 
 /** Points whose rows are filtered out become gaps; icicles and the like stay whole. */

@@ -42,13 +42,14 @@ function Content({ s, laid, index, value, mark }: { s: TableSection; laid: Laid;
   const c = laid.column;
   if (value === null) return <Unknown c={c} mark={mark} />;
   if (laid.numeric && typeof value === "number") return <Numeric s={s} laid={laid} index={index} value={value} mark={mark} />;
+  if (typeof value === "boolean") return <span class={value ? "" : "quiet"}>{value ? "yes" : "no"}</span>;
   const text = String(value);
   if (index < 0) return <span class="ellipsis">{text}</span>;
   switch (c.show) {
     case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
     case "code": return <span class="mono"><Middle text={text} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
-    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || "other")} />;
+    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (Object.hasOwn(MARKS, text) ? text : "other"))} />;
     default: return <Marked mark={mark}><span class="ellipsis" data-tip={whyText(mark) || (text.length > 24 ? text : undefined)}>{text}</span></Marked>;
   }
 }

@@ -1,7 +1,7 @@
 // How the columns of a table are set: which are shown, one unit and one count of decimals each, the room they need.
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
-import { columnScale, inColumn, scaleOf, type ColumnScale, type Scale } from "../../units";
+import { columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
 import { cell, rowCount, textual } from "./model";
 
 export interface Laid {
@@ -15,18 +15,30 @@ export interface Laid {
 }
 
 const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
+const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
 const SAMPLE = 400;
 const MONO = 7.25;
-const SANS = 6.9;
+const SANS = 7.1;
 
 export const hasBar = (c: Column): boolean => (c.show ?? "number") in BAR;
 
-/** Is the column shown at this width, with what the reader chose? */
-export function isShown(c: Column, state: TableState, narrow: boolean): boolean {
-  const own = state.columns[c.name];
-  if (own !== undefined) return own;
-  const rank = c.rank ?? 1;
-  return rank === 1 || (rank === 2 && !narrow);
+/** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
+export function columnsFor(s: TableSection, state: TableState, room: number): Laid[] {
+  const all = laid(s);
+  const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
+  const least = (c: Column): number => {
+    const l = all.get(c.name)!;
+    return l.numeric ? l.width : Math.min(l.width, FLOOR[c.show ?? "text"] ?? l.width);
+  };
+  const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
+  let used = sure.reduce((sum, c) => sum + least(c), 0);
+  const more = s.columns.filter((c) => {
+    if (sure.includes(c) || state.columns[c.name] === false || (c.rank ?? 1) !== 2) return false;
+    const fits = used + least(c) <= room;
+    if (fits) used += least(c);
+    return fits;
+  });
+  return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name)!);
 }
 
 const cache = new WeakMap<TableSection, Map<string, Laid>>();
@@ -38,7 +50,7 @@ export function laid(s: TableSection): Map<string, Laid> {
   const widest: Record<string, Scale> = {};
   for (const c of s.columns) {
     if (c.unit !== "ns" && c.unit !== "B") continue;
-    const scale = scaleOf((s.data[c.name] ?? []).reduce<number>((top, v) => (typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
+    const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v) => (typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
     if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
   }
   const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
@@ -62,7 +74,7 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
       if (sum > full) full = sum;
     }
   }
-  const heading = scale.name && numeric ? `${c.label}, ${scale.name}` : c.label;
+  const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
   return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, heading) };
 }
 
@@ -81,16 +93,15 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
   }
   const total = s.total?.[c.name];
   if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
+  const label = typeof total === "string" ? total.length * SANS + 28 : 0;
   lengths.sort((a, b) => a - b);
   const typical = lengths[Math.floor((lengths.length - 1) * 0.97)] ?? 1;
-  const head = heading.length * 6.4 + 24 + (hasBar(c) ? 0 : 4);
-  if (numeric) return Math.max(head, typical * SANS + 24 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
+  const head = heading.length * 6.3 + 22;
+  if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
   const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
   const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
-  return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), 56);
+  return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
-
-const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
 
 /** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
 export function fit(columns: readonly Laid[], room: number): number[] {

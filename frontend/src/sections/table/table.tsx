@@ -1,4 +1,5 @@
 // A table: heading with units, total first, rows that scroll by themselves when there are many, the outside rows last.
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { TableSection } from "../../api/types";
@@ -7,9 +8,8 @@ import { number } from "../../units";
 import { copyText } from "../../ui/copy";
 import { Icon } from "../../ui/icons";
 import { Text } from "../../ui/text";
-import { narrow } from "../../ui/width";
 import { Cell, TotalCell } from "./cells";
-import { fit, hasBar, isShown, laid, type Laid } from "./columns";
+import { columnsFor, fit, hasBar, laid, type Laid } from "./columns";
 import { rowText } from "./csv";
 import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
 import { useRows } from "./virtual";
@@ -25,11 +25,9 @@ export function setFind(s: TableSection, main: boolean, text: string): void {
   else changeTable(s.id, { find: text }, "replace");
 }
 
-export const shownColumns = (s: TableSection): Laid[] => {
-  const state = tableOf(s.id);
-  const all = laid(s);
-  return s.columns.filter((c, i) => i === 0 || isShown(c, state, narrow.value)).map((c) => all.get(c.name)!);
-};
+/** The columns a table shows now, and the room it has, by section id: the column chooser and CSV ask for them. */
+const rooms = signal<Record<string, number>>({});
+export const shownColumns = (s: TableSection): Laid[] => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1000);
 
 export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main));
 
@@ -44,7 +42,6 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
   const scroller = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState(-1);
   const [copied, setCopied] = useState(false);
-  const [room, setRoom] = useState(0);
   const chosenElsewhere = useRef(false);
   const tree = !!s.tree;
   const windowed = shown.rows.length > SCROLL_FROM;
@@ -68,9 +65,13 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
 
   useLayoutEffect(() => {
     const el = scroller.current!;
-    const sized = new ResizeObserver(() => setRoom(el.clientWidth));
+    const measure = (): void => {
+      const width = el.clientWidth;
+      if (width && rooms.peek()[s.id] !== width) rooms.value = { ...rooms.peek(), [s.id]: width };
+    };
+    const sized = new ResizeObserver(measure);
     sized.observe(el);
-    setRoom(el.clientWidth);
+    measure();
     return () => sized.disconnect();
   }, []);
 
@@ -121,7 +122,7 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
     event.stopPropagation();
   };
 
-  const widths = fit(columns, room || 900);
+  const widths = fit(columns, rooms.value[s.id] ?? 1000);
   const least = widths.reduce((sum, w) => sum + w, 0);
   const id = (index: number): string => `${s.id}-row-${index}`;
   return (
