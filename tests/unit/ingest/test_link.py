@@ -1,0 +1,188 @@
+"""How device work finds its launch and owners, backward its forward, events their step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tests.support.trace_builder import TraceBuilder
+
+
+def load(t: TraceBuilder, folder: Path) -> Capture:
+    return read(str(t.write(folder / "w.pt.trace.json")))
+
+
+def owner(c: Capture, column: str) -> list[str]:
+    """Name of the host row each device event points to, "" for none."""
+    names = c.host["name"].astype(str).tolist()
+    return [names[r] if r >= 0 else "" for r in c.device[column].tolist()]
+
+
+def test_correlation_then_containment_on_the_launching_thread(tmp_path: Path) -> None:
+    # GIVEN an operator in a module in an annotation on one thread, and an operator that covers the same time on another
+    t = TraceBuilder()
+    t.annotation("forward", 0, 10_000)
+    t.module("Linear_0", 500, 9_000, module_id=0)
+    t.op("aten::linear", 1_000, 8_000)
+    t.op("aten::addmm", 2_000, 5_000)
+    t.launch("gemm", at=3_000, start=20_000, duration=700)
+    t.op("other thread", 0, 100_000, thread=7)
+    # WHEN linked
+    c = load(t, tmp_path)
+    # THEN the innermost of each kind on the launching thread owns the kernel, however late it runs
+    assert owner(c, "call") == ["cudaLaunchKernel"] and c.device["link"].tolist() == [S.BY_CORRELATION]
+    assert owner(c, "operator") == ["aten::addmm"]
+    assert owner(c, "module") == ["nn.Module: Linear_0"]
+    assert owner(c, "annotation") == ["forward"]
+
+
+@pytest.mark.parametrize("category", ["cuda_driver", "cuda_runtime", "xpu_runtime", "privateuse1_driver", "mtia_runtime"])
+def test_every_runtime_and_driver_category_launches(tmp_path: Path, category: str) -> None:
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 1_000)
+    t.launch("k", at=100, start=500, duration=10, api="launch", api_category=category)
+    assert owner(load(t, tmp_path), "operator") == ["aten::mm"]
+
+
+def test_external_ids_prove_nothing(tmp_path: Path) -> None:
+    # GIVEN a recorder that writes the correlation as external id, and by chance an operator with that id elsewhere
+    t = TraceBuilder()
+    t.op("aten::right", 0, 1_000, external_id=9_001)
+    t.call("cudaLaunchKernel", 100, 50, correlation=77, external_id=77)
+    t.kernel("k", 500, 10, correlation=77, external_id=77)
+    t.op("aten::wrong", 5_000, 1_000, external_id=77)
+    # THEN the launch decides
+    c = load(t, tmp_path)
+    assert owner(c, "operator") == ["aten::right"] and c.facts.external_id_regime == 2
+
+
+def test_before_the_window_and_without_a_record_are_kept_apart(tmp_path: Path) -> None:
+    # GIVEN calls with correlations from 100 on, a kernel with 40 (launched before), one with 5 000 and one with none
+    t = TraceBuilder()
+    t.launch("linked", at=100, start=500, duration=10)
+    t.kernel("early", 300, 20, correlation=40)
+    t.kernel("lost", 600, 30, correlation=5_000)
+    t.kernel("bare", 700, 40)
+    c = load(t, tmp_path)
+    # THEN nothing is dropped and each says how it was linked
+    found = dict(zip(c.device["name"].astype(str), c.device["link"].tolist(), strict=True))
+    assert found == {"linked": S.BY_CORRELATION, "early": S.BEFORE_WINDOW, "lost": S.NO_RECORD, "bare": S.NO_RECORD}
+    issues = dict(zip(c.tables["issues"]["reason"].astype(str), c.tables["issues"]["count"].tolist(), strict=True))
+    assert issues["launched before the window"] == 1 and issues["no launch record"] == 2
+
+
+def test_a_flow_links_an_event_without_correlation(tmp_path: Path) -> None:
+    # GIVEN a call with a flow, and a kernel that has the flow's other half but no correlation
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 1_000)
+    number = t.call("hipLaunchKernel", 100, 50, flow=True)
+    t.kernel("k", 500, 10)
+    t._flow_half("f", "ac2g", number, 0, 7, 500)
+    c = load(t, tmp_path)
+    assert c.device["link"].tolist() == [S.BY_FLOW] and owner(c, "operator") == ["aten::mm"]
+
+
+def test_half_a_flow_does_not_stop_the_correlation(tmp_path: Path) -> None:
+    # GIVEN a memset whose flow has only the device's half
+    t = TraceBuilder()
+    t.op("aten::zero_", 0, 1_000)
+    number = t.call("hipMemsetAsync", 100, 50)
+    t.memset(500, 10, correlation=number)
+    t._flow_half("f", "ac2g", number, 0, 7, 500)
+    assert owner(load(t, tmp_path), "operator") == ["aten::zero_"]
+
+
+def test_a_graph_launch_owns_all_its_kernels(tmp_path: Path) -> None:
+    # GIVEN one cudaGraphLaunch and three kernels of its correlation
+    t = TraceBuilder()
+    t.annotation("decode", 0, 1_000)
+    number = t.call("cudaGraphLaunch", 100, 50)
+    for i in range(3):
+        t.kernel(f"k{i}", 500 + 20 * i, 10, correlation=number)
+    c = load(t, tmp_path)
+    assert c.device["graph"].tolist() == [True] * 3 and owner(c, "annotation") == ["decode"] * 3
+
+
+def test_gpu_copies_and_sync_records_are_no_gpu_work(tmp_path: Path) -> None:
+    # GIVEN a step with its GPU copy, a sync record with stream and correlation, and one kernel
+    t = TraceBuilder()
+    t.step(3, 0, 1_000, gpu=(400, 5_000))
+    t.launch("k", at=100, start=500, duration=10)
+    t.sync("Stream Sync", 600, 9_000, correlation=100)
+    c = load(t, tmp_path)
+    assert len(c.device) == 1 and len(c.steps) == 1 and len(c.tables["sync"]) == 1
+    # AND the extent is that of host and device work alone
+    assert c.facts.extent_ns == (0, 1_000)
+
+
+def test_steps_follow_the_launch_and_mark_the_cut_one(tmp_path: Path) -> None:
+    # GIVEN three steps of 5, 5 and 1 kernels; the first step's last kernel runs into the second step
+    t = TraceBuilder()
+    for number, kernels in ((10, 5), (11, 5), (12, 1)):
+        begin = (number - 10) * 10_000
+        t.step(number, begin, 10_000)
+        for i in range(kernels):
+            late = number == 10 and i == 4
+            t.launch(f"k{number}_{i}", at=begin + 100 + 200 * i, start=12_000 if late else begin + 300 + 200 * i, duration=50)
+    c = load(t, tmp_path)
+    # THEN each kernel is in the step that launched it; bounds reach to its last device event and steps do not overlap
+    assert c.steps["number"].tolist() == [10, 11, 12] and c.steps["device_events"].tolist() == [5, 5, 1]
+    assert c.steps["start_ns"].tolist() == [0, 12_050, 20_000]
+    assert c.steps["end_ns"].tolist() == [12_050, 20_000, 30_000]
+    assert c.steps["complete"].tolist() == [True, True, False]
+
+
+def test_no_step_gives_one_pseudo_step_over_everything(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.op("aten::a", 0, 1_000)
+    t.launch("k", at=100, start=5_000, duration=10)
+    c = load(t, tmp_path)
+    assert c.facts.pseudo_step and c.steps["number"].tolist() == [-1]
+    assert (c.steps["start_ns"].iloc[0], c.steps["end_ns"].iloc[0]) == (0, 5_010) and c.device["step"].tolist() == [0]
+
+
+def training(flows: bool) -> TraceBuilder:
+    """Two layers; sequence 0 and 1; the inner op repeats the outer op's number; backward on thread 99."""
+    t = TraceBuilder()
+    for i in (0, 1):
+        t.op(f"aten::linear_{i}", 1_000 * i, 900, sequence=i)
+        t.op(f"aten::addmm_{i}", 1_000 * i + 100, 700, sequence=i)
+    for place, i in enumerate((1, 0)):
+        begin = 5_000 + 1_000 * place
+        t.op(f"autograd::engine::evaluate_function: AddmmBackward{i}", begin, 800, thread=99, sequence=i, forward_thread=1)
+        t.op(f"AddmmBackward{i}", begin + 50, 600, thread=99, sequence=i, forward_thread=1)
+        if flows:
+            t.forward_backward(1_000 * i + 100, begin + 50, backward_thread=99)
+    t.op("autograd::engine::evaluate_function: AccumulateGrad", 9_000, 100, thread=99)
+    return t
+
+
+@pytest.mark.parametrize("flows", [True, False], ids=["flows", "sequence numbers"])
+def test_forward_and_backward_meet(tmp_path: Path, flows: bool) -> None:
+    # GIVEN a backward pass with autograd flows, or with nothing but sequence numbers (0 among them)
+    c = load(training(flows), tmp_path)
+    names = c.host["name"].astype(str).tolist()
+    links = c.tables["backward"]
+    pairs = {(names[f], names[b]) for f, b in zip(links["forward"].tolist(), links["backward"].tolist(), strict=True)}
+    # THEN the latest forward operator of a number meets the evaluate_function wrapper, by the same rule both ways
+    assert pairs == {(f"aten::addmm_{i}", f"autograd::engine::evaluate_function: AddmmBackward{i}") for i in (0, 1)}
+    assert set(links["method"].tolist()) == {0 if flows else 1}
+    # AND links are extra: the host tree is what it was
+    assert len(c.host) == 9 and np.array_equal(np.sort(c.host["index"].to_numpy()), np.sort(c.host["index"].unique()))
+
+
+def test_overlapping_host_events_keep_their_calls(tmp_path: Path) -> None:
+    # GIVEN B that starts in A and outlives it, with a launch after A's end
+    t = TraceBuilder()
+    t.op("A", 0, 1_000)
+    t.op("B", 500, 1_000)
+    t.launch("k", at=1_200, start=2_000, duration=10, call_duration=50)
+    c = load(t, tmp_path)
+    # THEN the launch belongs to B; A, which is over, is not its owner although it is B's parent
+    assert owner(c, "operator") == ["B"]
+    assert c.host["clipped"].tolist() == [False, True, False]
