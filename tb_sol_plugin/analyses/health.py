@@ -115,9 +115,11 @@ def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
     loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
     if facts["unlinked_device_events"]:
         share = facts["unlinked_device_events"] / facts["device_events"]
-        return f"All {events} events were read; **{human(share, 'ratio')}** of the device events have no launch in this recording and stand in rows of their own."
+        alone = "have no launch in this recording and stand in rows of their own"
+        return f"All {events} events were read; **{human(share, 'ratio')}** of the device events {alone}."
     if loud:
-        return f"All {events} events were read; **{loud} {'kind' if loud == 1 else 'kinds'} of oddity** {'was' if loud == 1 else 'were'} met, listed below with the effect."
+        kinds = "one kind of oddity** was" if loud == 1 else f"{loud} kinds of oddity** were"
+        return f"All {events} events were read; **{kinds} met, listed below with the effect."
     return f"All **{events} events** were read and nothing in them is odd."
 
 

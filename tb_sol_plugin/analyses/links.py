@@ -82,7 +82,8 @@ def links(capture: Capture, query: Query) -> Report:
     if facts["before_window_events"]:
         report.notices.append(
             Notice(
-                f"{human(facts['before_window_events'], 'count')} device events were launched before the recording began; they are in every device total.",
+                f"{human(facts['before_window_events'], 'count')} device events were launched before the recording began; "
+                "they are in every device total.",
                 "info",
                 Link("gpu_breakdown", {"scope": "linked"}, "Without them"),
             )
@@ -138,9 +139,9 @@ def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
     }
 
 
-def _flow_rows(capture: Capture) -> list[dict[str, object]]:
+def _flow_rows(capture: Capture) -> list[dict[str, str | int]]:
     flows = capture.tables["flows"]
-    out: list[dict[str, object]] = []
+    out: list[dict[str, str | int]] = []
     for category, group in flows.groupby(flows["category"].astype(str), sort=True):
         phase = group["phase"].astype(str).to_numpy()
         ids = group["id"].to_numpy()

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, unmerged
+from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
@@ -48,7 +48,7 @@ _NUMBERS = (
         "backward_device_ns",
         "Backward",
         "ns",
-        "Device time of backward operators linked to forward operators inside a call; work launched inside the call itself is not counted again.",
+        "Device time of backward operators linked to forward operators inside a call, less what the call itself launched.",
         rank=2,
     ),
     Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
@@ -138,7 +138,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     report.notices = _notices(capture, table, query, facts)
     report.sections = [
         _icicle(nodes, rows, keys, query, whole),
-        _table(capture, part, table, rows, query, facts),
+        _table(capture, part, nodes, table, rows, query, facts),
         _classes(capture, nodes, query, whole),
         _facts_section(facts),
     ]
@@ -216,18 +216,17 @@ def _headline(table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
         by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
         top = str(by_host.idxmax())
         return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own; no device activity was recorded."
-    own = table.groupby("class_name", observed=True)["device_self_ns"].sum()
+    own = (table["device_self_ns"] + table["backward_self_ns"]).groupby(table["class_name"], observed=True).sum()
     if not own.max():
         return "No device work was launched inside a module call."
     top = str(own.idxmax())
-    rows = table[table["class_name"] == top]
+    rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
     count = int(rows["instances"].sum())
-    time = int(own[top])
-    sol, measured = (pd.to_numeric(rows[c]).sum() for c in ("sol_ns", "measured_ns"))
-    efficiency = f" and the work inside it runs at {human(sol / measured, 'ratio')} of its limit" if measured > 0 and sol > 0 else ""
+    time, sol, measured = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns"))
+    efficiency = f" and runs at **{human(sol / measured, 'ratio')}** of its limit" if measured > 0 and sol > 0 else ""
     where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
-    direction = "forward " if query.direction != "forward" and table["backward_device_ns"].sum() else ""
-    return f"Work of {where} takes **{human(time / whole, 'ratio')}** of the device time{', ' + direction.strip() if direction else ''}{efficiency}."
+    direction = f", {query.direction}," if query.direction != "both" else ""
+    return f"Work in {where}{direction} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."
 
 
 def _notices(capture: Capture, table: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> list[Notice]:
@@ -322,12 +321,18 @@ def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -
 
 
 def _table(
-    capture: Capture, part: Scope, table: pd.DataFrame, rows: list[MergedRow], query: ModulesQuery, facts: dict[str, int | None]
+    capture: Capture,
+    part: Scope,
+    nodes: pd.DataFrame,
+    table: pd.DataFrame,
+    rows: list[MergedRow],
+    query: ModulesQuery,
+    facts: dict[str, int | None],
 ) -> TableSection:
     frame = table
     outside = _outside_rows(capture, part, query, facts)
     if query.merge == "on":
-        frame = _with_self_rows(capture, frame)
+        frame = _with_self_rows(capture, part, nodes, rows, frame)
     if outside:
         frame = pd.concat([frame.astype(object), pd.DataFrame(outside).reindex(columns=frame.columns).astype(object)], ignore_index=True)
     merged = sum(len(r.nodes) for r in rows if r.merged)
@@ -363,31 +368,52 @@ def _mark(section: TableSection) -> None:
             section.marks.setdefault("efficiency", {})[str(row)] = Mark("partial", f"covers {human(share, 'ratio')} of the device time")
 
 
-def _with_self_rows(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
-    """After each row with modules inside, a row `self: …` for the work it launches itself."""
-    parents = set(frame["parent"].dropna())
-    own = frame[frame["id"].isin(parents) & (pd.to_numeric(frame["device_self_ns"]) > 0)]
+def _with_self_rows(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame) -> pd.DataFrame:
+    """After each row with modules inside, a row `self: bmm, softmax` for the work that the module launches itself."""
+    has_children = frame["id"].isin(set(frame["parent"].dropna())).to_numpy()
+    own = pd.to_numeric(frame["device_self_ns"]).to_numpy(dtype=np.float64)
+    named = _self_names(capture, part, nodes, rows)
+    whole = pd.to_numeric(frame["time_ns"]).to_numpy(dtype=np.float64)
+    share = pd.to_numeric(frame["share"]).to_numpy(dtype=np.float64)
     records = []
-    for _, row in own.iterrows():
-        time = int(row["device_self_ns"])
-        total = row["share"] / row["time_ns"] if row["time_ns"] else None
+    for i in np.flatnonzero(has_children & (own > 0)).tolist():
+        row = frame.iloc[i]
+        record = {c: row[c] for c in ("class_name", "instances", "calls")}
+        times = dict.fromkeys(("time_ns", "device_total_ns", "device_self_ns"), int(own[i]))
+        label = f"self: {named.get(i, 'launched by the module itself')}"
         records.append(
             {
+                **record,
+                **times,
                 "id": f"{row['id']}/self",
                 "parent": row["id"],
-                "name": "self: launched by the module itself",
-                "class_name": row["class_name"],
-                "instances": row["instances"],
-                "calls": row["calls"],
-                "time_ns": time,
-                "device_total_ns": time,
-                "device_self_ns": time,
-                "share": time * total if total else None,
+                "name": label,
+                "share": share[i] * own[i] / whole[i],
+                "_at": i + 0.5,
             }
         )
     if not records:
         return frame
-    return pd.concat([frame.astype(object), pd.DataFrame(records).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    out = pd.concat([frame.astype(object).assign(_at=range(len(frame))), pd.DataFrame(records).astype(object)], ignore_index=True)
+    return out.sort_values("_at", kind="stable", ignore_index=True).drop(columns="_at")
+
+
+def _self_names(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
+    """Per row the operators that launch most of its own device time, `aten::` left out."""
+    place = {int(n): i for i, n in enumerate(nodes["node"].tolist())}
+    row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
+    device = capture.device
+    use = np.flatnonzero(part.device & (device["module"].to_numpy() >= 0) & (device["operator"].to_numpy() >= 0))
+    node = module_tree(capture).node[device["module"].to_numpy()[use]]
+    names = capture.host["name"].astype(str).to_numpy()[device["operator"].to_numpy()[use]]
+    time = pd.Series(device["duration_ns"].to_numpy()[use]).groupby([node, names]).sum()
+    by_row: dict[int, dict[str, int]] = {}
+    for (n, name), value in zip(time.index.to_list(), time.to_list(), strict=True):
+        if int(n) in place:
+            sums = by_row.setdefault(row_of[place[int(n)]], {})
+            short = str(name).rpartition("::")[2].lstrip("_")
+            sums[short] = sums.get(short, 0) + int(value)
+    return {i: ", ".join(sorted(sums, key=lambda s: -sums[s])[:most]) for i, sums in by_row.items()}
 
 
 def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dict[str, int | None]) -> list[dict[str, object]]:

@@ -259,7 +259,7 @@ def _numbers(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column)
 
 
-def _padded(values: npt.NDArray[np.generic], size: int) -> npt.NDArray[np.generic]:
+def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     """Sums per group, for the groups that have no row as well."""
     out = np.zeros(size, values.dtype)
     out[: len(values)] = values
@@ -286,7 +286,10 @@ def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups, limits: s
     work = modelled(capture, limits)
     code = grouped.code[work.host] if len(work.host) else np.zeros(0, np.int64)
     size = len(frame)
-    return frame.assign(**{name: work.sums(code, name, size) for name in ("flop", "bytes", "sol_ns", "measured_ns", "efficiency")})
+    out = frame.copy()
+    for name in ("flop", "bytes", "sol_ns", "measured_ns", "efficiency"):
+        out[name] = pd.Series(work.sums(code, name, size), dtype=object)
+    return out
 
 
 # -- presentation ---------------------------------------------------------------------------------------------
@@ -314,18 +317,19 @@ def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) ->
     if facts["device_ns"]:
         top = named.iloc[0]
         time = int(top["device_self_ns"])
-        return (
-            f"`{top['name']}` launches {human(time, 'ns')} of device work in {human(int(top['calls']), 'count')} calls, "
-            f"**{human(time / facts['device_ns'], 'ratio')}** of all."
-        )
-    top = named.loc[pd.to_numeric(named["host_self_ns"]).idxmax()]
+        calls = int(top["calls"])
+        count = "one call" if calls == 1 else f"{human(calls, 'count')} calls"
+        share = human(time / facts["device_ns"], "ratio")
+        return f"`{top['name']}` launches {human(time, 'ns')} of device work in {count}, **{share}** of all."
+    top = named.iloc[int(np.argmax(pd.to_numeric(named["host_self_ns"]).to_numpy()))]
     time = int(top["host_self_with_calls_ns"])
     whole = facts["host_ns"]
-    return f"`{top['name']}` takes {human(time, 'ns')} of host time of its own, **{human(time / whole if whole else None, 'ratio')}** of all operators."
+    share = human(time / whole if whole else None, "ratio")
+    return f"`{top['name']}` takes {human(time, 'ns')} of host time of its own, **{share}** of all operators."
 
 
 def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> FigureSection:
-    measure = query.measure
+    measure: str = query.measure
     if measure.startswith("device") and not pd.to_numeric(frame["device_self_ns"]).notna().any():
         measure = "host" + measure.removeprefix("device")
     column, words, token = MEASURES[measure]

@@ -6,27 +6,22 @@ the device is busy, times its efficiency while busy. It is shown where a cost mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
-from tb_sol_plugin.metrics.breakdown import layers, use_over_time
+from tb_sol_plugin.analyses._overview_figure import PART_COLUMNS, PLAIN, part_table, parts_of, shown_ratio, use_figure, waterfall_figure
 from tb_sol_plugin.metrics.levers import Lever, device_word, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run, mfu
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.step_split import CATEGORIES, average, split_steps, split_windows
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall, windows_of
 from tb_sol_plugin.metrics.work import group
-from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import why_no_limits
-from tb_sol_plugin.model.palette import light
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
-    FigureSection,
     Finding,
     FindingsSection,
     Link,
@@ -39,11 +34,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import NARROW, human
-
-PLAIN, LEAST = 0.95, 0.80
-"""Parts of the device's work with a cost model from which the ratio is shown plain, and at all."""
+from tb_sol_plugin.units import human
 
 OPERATOR_COLUMNS = (
     Column("name", "Operator", "", "Name of the operator that owns the work.", "code"),
@@ -54,12 +45,6 @@ OPERATOR_COLUMNS = (
     Column("sol_ns", "Limit", "ns", "Least time of the calls on this device.", missing="no cost model, no shapes, or an unknown device"),
     Column("wasted_ns", "Above limit", "ns", "Time less the limit.", missing="no cost model, no shapes, or an unknown device"),
     Column("efficiency", "Efficiency", "ratio", "Limit over time.", "efficiency", missing="no cost model, no shapes, or an unknown device"),
-)
-PART_COLUMNS = (
-    Column("part", "Part", "", "A part of the step, exclusive of the others.", "text"),
-    Column("time_ns", "Time", "ns", "Per step.", "bar", color_by="color"),
-    Column("share", "Share", "ratio", "Over the step.", "share"),
-    Column("color", "Colour", "", "Member of the palette.", "text", rank=3),
 )
 FACTS = {
     "speed_of_light": "Time at the limits of the device over the measured time.",
@@ -109,20 +94,21 @@ def overview(capture: Capture, query: Query) -> Report:
     report.notices = _notices(capture, fall)
     first = _equation(capture, part, fall) if len(capture.device) else _host_facts(capture, part, fall)
     if len(capture.device):
-        parts = _parts(capture, fall)
-        report.sections = [first, _waterfall(capture, fall, parts), _findings(found, fall), _split(capture, part), _use(capture, part)]
-        report.sections += [_device(capture, fall, query), _operators(capture, fall), _part_table(parts)]
+        parts = parts_of(capture, fall)
+        report.sections = [
+            first,
+            waterfall_figure(capture, fall, parts),
+            _findings(found, fall),
+            _split(capture, part),
+            use_figure(capture, part),
+        ]
+        report.sections += [_device(capture, fall, query), _operators(capture, fall), part_table(parts)]
     else:
         report.sections = [first, _findings(found, fall), _device(capture, fall, query), _split(capture, part), _operators(capture, fall)]
     return report
 
 
 # -- the answer -----------------------------------------------------------------------------------------------
-
-
-def _shown_ratio(fall: Waterfall) -> float | None:
-    share = fall.modelled_kernel_share
-    return fall.ratio if share is not None and share >= LEAST else None
 
 
 def _step_name(part: Scope, fall: Waterfall) -> str:
@@ -145,7 +131,7 @@ def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
         return f"{name} takes **{step}** on the host; no device activity was recorded."
     busy = human(fall.busy_ns / fall.total_ns if fall.total_ns else None, "ratio")
     unit = device_word(capture)
-    if _shown_ratio(fall) is None:
+    if shown_ratio(fall) is None:
         if fall.work.spec is None:
             why = why_no_limits(capture)
         elif not fall.has_limits:
@@ -155,8 +141,8 @@ def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
         return f"{name} takes **{step}**; the {unit} is busy for **{busy}** of it. No speed of light: {why}."
     sol = fall.sol_ns / fall.steps
     head = f"{fall.total_ns / fall.sol_ns:.1f}× headroom" if fall.sol_ns else "no headroom known"
-    approximately = "" if (fall.modelled_kernel_share or 0) >= PLAIN else "about "
-    return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {approximately}**{human(round(sol), 'ns')}**: {head}."
+    least = f"{'' if (fall.modelled_kernel_share or 0) >= PLAIN else 'about '}**{human(round(sol), 'ns')}**"
+    return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {least}: {head}."
 
 
 def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
@@ -193,7 +179,7 @@ def _unmodelled_names(capture: Capture, fall: Waterfall, most: int = 3) -> list[
 def _equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     """Ratio = busy × efficiency while busy, then tiles."""
     busy = fall.busy_ns / fall.total_ns if fall.total_ns else None
-    ratio = _shown_ratio(fall)
+    ratio = shown_ratio(fall)
     efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns else None
     counted = fall.work.ops[fall.counted]
     flop = float(np.nansum(counted["flop"].to_numpy(dtype=np.float64)))
@@ -266,7 +252,7 @@ def _host_facts(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
         "step_ns": round(fall.total_ns / fall.steps),
         "host_busy": busy / whole if whole else None,
         "loading_share": split["dataloader_ns"] / whole if whole else None,
-        "operator_calls": int(len(fall.work.ops)),
+        "operator_calls": len(fall.work.ops),
     }
     return FactsSection(
         id="answer",
@@ -283,168 +269,6 @@ def _host_facts(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
         },
         docs=dict(FACTS),
         text=_sentence(capture, part, fall),
-    )
-
-
-# -- from measured to the limit -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Part:
-    name: str
-    ns: float
-    color: str
-
-
-_KIND_WORDS = (
-    ("norm", "Softmax, norm above limit"),
-    ("gemm", "GEMM above limit"),
-    ("attention", "Attention above limit"),
-    ("conv", "Convolution above limit"),
-    ("elementwise", "Elementwise above limit"),
-    ("other", "Other operators above limit"),
-)
-
-
-def _parts(capture: Capture, fall: Waterfall, least: float = 0.003) -> list[_Part]:
-    """The step, what it could lose, and what stays; per step. Kinds too small to see are one part."""
-    each = fall.steps
-    unit = device_word(capture)
-    start = _Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink")
-    waits = [
-        _Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle"),
-        _Part(f"{unit} waits for the host", fall.host_wait_ns / each, "idle"),
-        _Part("Exposed communication", fall.exposed_communication_ns / each, "communication"),
-        _Part("Exposed copies", fall.exposed_copies_ns / each, "memcpy"),
-    ]
-    if not fall.has_limits:
-        rest = (fall.unmodelled_ns + sum(fall.kind_ns.values())) / each
-        return [start, *(p for p in waits if p.ns > 0), _Part(f"{unit} computes", rest, "compute")]
-    kinds = [_Part(words, (fall.kind_ns[kind] - fall.limit_ns[kind]) / each, kind) for kind, words in _KIND_WORDS if fall.kind_ns[kind]]
-    large = [p for p in kinds if abs(p.ns) >= least * start.ns]
-    small = sum(p.ns for p in kinds if abs(p.ns) < least * start.ns)
-    kinds = sorted((p for p in large), key=lambda p: -p.ns)
-    if small:
-        kinds.append(_Part("Other kinds above limit", small, "other"))
-    kinds.append(_Part("No cost model", fall.unmodelled_ns / each, "host"))
-    end = _Part("Speed of light" if _shown_ratio(fall) is not None else "Limit of modelled work", fall.sol_ns / each, "accent")
-    return [start, *(p for p in (*waits, *kinds) if p.ns != 0), end]
-
-
-def _waterfall(capture: Capture, fall: Waterfall, parts: list[_Part]) -> FigureSection:
-    """Bars from the measured step down to what stays."""
-    whole = parts[0].ns or 1.0
-    factor, unit = fig.time_scale(whole)
-    names = [p.name for p in parts]
-    left = whole
-    data: list[fig.Plain] = []
-    for i, p in enumerate(parts):
-        ends = i == 0 or i == len(parts) - 1
-        base = 0.0 if ends else left - p.ns
-        if not ends:
-            left -= p.ns
-        share = human(p.ns / whole, "ratio")
-        text = f"<b>{_plain(p.ns / factor)}</b> {unit}" if ends else f"<b>−{_plain(p.ns / factor)}</b>  {share}"
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": [p.name],
-                "x": [p.ns / factor],
-                "base": [base / factor],
-                "width": 0.62,
-                "marker": fig.fill(p.color),
-                "text": [text],
-                "textposition": "outside",
-                "cliponaxis": False,
-                "customdata": [p.name],
-                "hoverinfo": "text",
-                "constraintext": "none",
-                "hovertext": [f"<b>{p.name}</b><br>{human(round(p.ns), 'ns')}, {share} of the step"],
-            }
-        )
-    data[0]["textposition"] = "inside"
-    data[0]["insidetextanchor"] = "end"
-    data[0]["insidetextfont"] = {"color": light("surface")}
-    bases = [float(piece["base"][0]) for piece in data]  # type: ignore[index]
-    notes = [_left_of(piece, base) for piece, base in zip(data[1:-1], bases[1:-1], strict=True) if base > 0.3 * whole / factor]
-    end = parts[-1]
-    mark = {
-        "type": "line",
-        "x0": end.ns / factor,
-        "x1": end.ns / factor,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"color": light("accent"), "width": 1.2, "dash": "4px,3px"},
-    }
-    y = fig.axis(
-        type="category",
-        categoryorder="array",
-        categoryarray=names,
-        autorange="reversed",
-        showgrid=False,
-        showline=False,
-        tickfont={"size": 12, "color": light("ink")},
-    )
-    x = fig.axis(f"{unit} per step" if fall.stepped else unit, range=[0, whole / factor * 1.04])
-    limits = fall.has_limits and len(capture.device)
-    figure = fig.figure(
-        data, x=x, y=y, barmode="overlay", margin={"l": 170, "r": 18, "t": 10, "b": 46}, shapes=[mark] if limits else [], annotations=notes
-    )
-    largest = max(parts[1:-1], key=lambda p: p.ns, default=None)
-    said = f"; the largest loss is {largest.name}, {human(round(largest.ns), 'ns')}" if largest else ""
-    return FigureSection(
-        id="waterfall",
-        title="From measured to speed of light" if limits else "Where the measured time goes",
-        subtitle="each bar is time the step could lose",
-        figure=figure,
-        summary=f"From {human(round(whole), 'ns')} measured to {human(round(end.ns), 'ns')}{said}.",
-        table="parts",
-        span=7,
-        height=90 + 36 * max(len(parts), 4),
-    )
-
-
-def _left_of(piece: fig.Plain, base: float) -> fig.Plain:
-    """The label of a bar as a note left of its `base`, where there is more room; the bar loses its own."""
-    text = piece["text"]
-    assert isinstance(text, list)
-    note = {
-        "x": base,
-        "y": piece["customdata"][0],
-        "text": text[0],
-        "showarrow": False,
-        "xanchor": "right",
-        "xshift": -6,
-        "font": {"size": 12},
-    }  # type: ignore[index]
-    piece["text"], piece["textposition"] = [""], "none"
-    return note
-
-
-def _plain(value: float) -> str:
-    """A number of the axis' unit with the decimals of its size."""
-    return human(value, "count") if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def _part_table(parts: list[_Part]) -> TableSection:
-    whole = parts[0].ns or 1.0
-    frame = pd.DataFrame(
-        {
-            "part": [p.name for p in parts],
-            "time_ns": [round(p.ns) for p in parts],
-            "share": [p.ns / whole for p in parts],
-            "color": [p.color for p in parts],
-        }
-    )
-    return make_table(
-        "parts",
-        "From measured to speed of light, as a table",
-        frame,
-        PART_COLUMNS,
-        key="part",
-        footer="The parts between the first and the last row add up to their difference.",
     )
 
 
@@ -534,81 +358,6 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
     )
 
 
-def _use(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
-    """Stacked share of each class in equal slices of the selected steps, with the long gaps named."""
-    windows, rows = windows_of(capture, part)
-    low, high = int(windows[0][0]), int(windows[1][-1])
-    everything = layers(capture, np.ones(len(capture.device), bool))
-    frame = use_over_time(everything, (low, high), bars)
-    factor, unit = fig.time_scale(high - low)
-    width = (frame["end_ns"] - frame["start_ns"]).to_numpy(dtype=np.float64)
-    middle = ((frame["start_ns"] + frame["end_ns"]).to_numpy() / 2 - low) / factor
-    data = []
-    named = (
-        ("computation_ns", "compute", "compute"),
-        ("exposed_communication_ns", "communication", "exposed communication"),
-        ("exposed_memcpy_ns", "memcpy", "exposed copies"),
-    )
-    for column, token, words in named:
-        values = frame[column].to_numpy()
-        if not values.any():
-            continue
-        data.append(
-            {
-                "type": "bar",
-                "x": middle.tolist(),
-                "y": (100 * values / np.maximum(width, 1)).tolist(),
-                "width": (0.9 * width / factor).tolist(),
-                "marker": {"color": light(token), "line": {"width": 0}},
-                "hoverinfo": "text",
-                "hovertext": [
-                    f"<b>{words}</b><br>{human(int(v), 'ns')} of {human(int(w), 'ns')}" for v, w in zip(values, width, strict=True)
-                ],
-            }
-        )
-    first, last = iv.gaps(everything.busy, low, high)
-    long = np.flatnonzero(last - first >= 0.06 * (high - low))
-    notes = [
-        {
-            "x": float((first[i] + last[i]) / 2 - low) / factor,
-            "y": 50,
-            "text": human(int(last[i] - first[i]), "ns"),
-            "showarrow": False,
-            "font": {"size": 11.5, "color": light("ink-3")},
-        }
-        for i in long.tolist()
-    ]
-    bands = [
-        {
-            "type": "rect",
-            "x0": float(first[i] - low) / factor,
-            "x1": float(last[i] - low) / factor,
-            "y0": 0,
-            "y1": 100,
-            "layer": "below",
-            "line": {"width": 0},
-            "fillcolor": light("sunken"),
-        }
-        for i in long.tolist()
-    ]
-    x = fig.axis(f"{unit} since the start", range=[0, (high - low) / factor], showgrid=False)
-    y = fig.axis("", range=[0, 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
-    busy = iv.length(iv.clip(everything.busy, low, high))
-    span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"
-    return FigureSection(
-        id="use",
-        title=f"{device_word(capture)} use over time",
-        subtitle=f"{span}, {human(int(width.mean()) if len(width) else None, 'ns')} per bar",
-        figure=fig.figure(
-            data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}
-        ),
-        summary=f"Busy for {human(busy / (high - low) if high > low else None, 'ratio')} of {human(high - low, 'ns')}; {len(long)} gaps longer than 6 %.",
-        span=8,
-        height=270,
-        links=[Link("gpu_breakdown", label="GPU breakdown")],
-    )
-
-
 # -- device, run, operators -----------------------------------------------------------------------------------
 
 
@@ -641,7 +390,9 @@ def _operators(capture: Capture, fall: Waterfall, most: int = 12) -> TableSectio
     else:
         frame = pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
     every = len(frame)
-    frame = frame.head(most).assign(shapes=[s or None for s in frame["shapes"].astype(str).head(most)])
+    frame = frame.head(most).assign(
+        shapes=pd.Series([s or None for s in frame["shapes"].astype(str).head(most)], dtype=object, index=frame.index[:most])
+    )
     for name in ("measured_ns", "sol_ns", "wasted_ns"):
         frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
     on_host = fall.work.by_host_time

@@ -143,7 +143,7 @@ def _windows(capture: Capture, part: Scope) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
-    """Per window: compute, exposed communication, exposed copies and idle time of the device, whoever launched the work. Sums to the window."""
+    """Per window: compute, exposed communication, exposed copies and idle time of the device, which add up to the window."""
     parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive()]
     return [*parts, end - start - sum(parts)]
 
@@ -187,7 +187,8 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame) -> list[Notice]
     if by_time:
         out.append(
             Notice(
-                f"{human(by_time / whole, 'ratio')} of the device time was launched by an autograd thread; its phase is the one open at that moment.",
+                f"{human(by_time / whole, 'ratio')} of the device time was launched by an autograd thread; "
+                "its phase is the one open at that moment.",
                 "info",
             )
         )
@@ -293,7 +294,7 @@ def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
     names = [str(n) for n in capture.steps["number"].to_numpy()[chosen].tolist()] or ["whole recording"]
     complete = capture.steps["complete"].to_numpy()[chosen].tolist()
     length = end - start
-    longest = float(length.max()) if len(length) else 1.0
+    longest = float(length.max())
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
     if len(capture.device):
@@ -335,7 +336,7 @@ def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
             barmode="stack",
             margin={"l": 50, "r": 8, "t": 10, "b": 34},
         ),
-        summary=f"{len(names)} steps from {human(int(length.min()) if len(length) else None, 'ns')} to {human(int(length.max()) if len(length) else None, 'ns')}.",
+        summary=f"{len(names)} steps from {human(int(length.min()), 'ns')} to {human(int(length.max()), 'ns')}.",
         span=4,
         height=230,
         links=[Link("steps", label="Steps")],
@@ -367,7 +368,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuer
     both = np.isfinite(sol) & (measured > 0)
     out = frame.assign(
         id=frame["path"],
-        parent=[path.get(p) for p in frame["parent"].tolist()],
+        parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object),
         efficiency=np.where(both, sol / np.where(both, measured, 1.0), np.nan),
         modelled_share=np.where(
             device_sum > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / np.maximum(device_sum, 1.0), np.nan

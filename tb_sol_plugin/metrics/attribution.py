@@ -6,6 +6,7 @@ Sums are plain sums of durations unless a name says `union`. Rows are row number
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from tb_sol_plugin.tables import tree
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.float64)
+"""Integers stay integers, floats stay floats."""
 
 NO_OPERATOR = "(no operator)"
 BEFORE = "(launched before the window)"
@@ -114,7 +117,7 @@ def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
     return out
 
 
-def inclusive(capture: Capture, rows: Rows, times: Ints, values: npt.NDArray[np.generic], group: Rows) -> npt.NDArray[np.generic]:
+def inclusive(capture: Capture, rows: Rows, times: Ints, values: npt.NDArray[Number], group: Rows) -> npt.NDArray[Number]:
     """Sum of `values` per group over all groups around (row, time), each value once per group.
 
     rows: host row per value (-1 skipped). group: group per host row, -1 outside every group.
@@ -122,14 +125,14 @@ def inclusive(capture: Capture, rows: Rows, times: Ints, values: npt.NDArray[np.
     h = host(capture)
     if not len(h.start):
         return np.zeros(0, values.dtype)
-    return tree.sum_to_ancestors(rows, times, values, h.parent, h.stop, group)
+    return cast(npt.NDArray[Number], tree.sum_to_ancestors(rows, times, values, h.parent, h.stop, group))
 
 
-def sum_by(group: npt.ArrayLike, values: npt.NDArray[np.generic], size: int) -> npt.NDArray[np.generic]:
+def sum_by(group: npt.ArrayLike, values: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
     """Sum of `values` per group 0..size-1; -1 is left out. Integers stay exact."""
     codes = np.asarray(group)
     keep = codes >= 0
-    out = np.zeros(size, np.float64 if values.dtype.kind == "f" else np.int64)
+    out = np.zeros(size, values.dtype)
     np.add.at(out, codes[keep], values[keep])
     return out
 
@@ -230,7 +233,10 @@ def issuing_threads(capture: Capture) -> dict[int, int]:
 
 
 def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
-    """The last host row of a thread to start at or before each time, -1 before the first: every row that holds the time is it or above it."""
+    """The last host row of a thread to start at or before each time, -1 before the first.
+
+    Every row of the thread that holds the time is that row or one above it.
+    """
     h = host(capture)
     low, high = (int(x) for x in np.searchsorted(h.thread, [thread, thread + 1]))
     found = np.searchsorted(h.start[low:high], np.asarray(times, np.int64), side="right") - 1

@@ -87,7 +87,8 @@ def _input(capture: Capture, fall: Waterfall) -> Lever | None:
     rows, own = _loads(capture, fall)
     count = len(rows)
     mean = human(round(float(at.host(capture).duration[rows].mean())), "ns") if count else "—"
-    evidence = f"{human(count, 'count')} batches load {own}, {mean} each; the device has no work for {human(fall.input_wait_ns, 'ns')} of that time."
+    wait = human(fall.input_wait_ns, "ns")
+    evidence = f"{human(count, 'count')} batches load {own}, {mean} each; the {device_word(capture)} has no work for {wait} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
     return Lever(
         "input_wait",
@@ -385,9 +386,11 @@ def _above_limit(capture: Capture, fall: Waterfall, taken: npt.NDArray[np.bool_]
             continue
         chosen = ops.iloc[rows]
         by = pd.Series(wasted).groupby([chosen["name"].astype(str).to_numpy(), chosen["shapes"].astype(str).to_numpy()]).sum()
-        (name, shapes), most = by.idxmax(), float(by.max())
+        place = int(np.argmax(by.to_numpy()))
+        name, shapes = (str(v) for v in by.index.to_list()[place])
+        most = float(by.max())
         evidence = (
-            f"{human(len(rows), 'count')} calls run {human(round(time), 'ns')} at {human(least / time if time else None, 'ratio')} of their limit; "
+            f"{human(len(rows), 'count')} calls run {human(round(time), 'ns')} at {human(least / time, 'ratio')} of their limit; "
             f"{human(round(most), 'ns')} above it in `{name}`{f' over {shapes}' if shapes else ''}."
         )
         fix = _fix(kind, set(chosen["dtype"].astype(str)), fall)

@@ -156,7 +156,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     innermost = np.where(module[use] >= 0, tree.node[np.maximum(module[use], 0)], -1) if len(h.start) else module[use]
     ones = np.ones(len(use), np.int64)
 
-    def around(rows_: at.Rows, times: at.Ints, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def around(rows_: at.Rows, times: at.Ints, values: at.Ints) -> at.Ints:
         out = np.zeros(size, values.dtype)
         found = at.inclusive(capture, rows_, times, values, tree.node)
         out[: len(found)] = found
@@ -168,7 +168,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     when = np.where(forward >= 0, h.start[np.maximum(forward, 0)], 0) if len(h.start) else launch.time[use]
     owner = at.nearest(capture, S.MODULE, forward)
     backward = around(forward, when, duration[use])
-    backward -= _counted_twice(
+    backward = backward - _counted_twice(
         tree, np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, innermost, duration[use]
     )
     frame = pd.DataFrame(
@@ -313,12 +313,12 @@ def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, 
 
 
 def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
-    """Sums of `SUMS` and `WORK` per merged row; the names of merged rows are their class."""
+    """Sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
     group = np.full(len(frame), -1, np.int64)
     for i, row in enumerate(rows):
         group[list(row.nodes)] = i
     out: dict[str, object] = {
-        "name": [r.class_name if r.merged else r.name for r in rows],
+        "name": [f"{r.class_name} {len(r.nodes)}×" if r.merged else r.name for r in rows],
         "class_name": [r.class_name for r in rows],
         "instances": [len(r.nodes) for r in rows],
         "parent": [r.parent for r in rows],

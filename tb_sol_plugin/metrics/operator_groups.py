@@ -150,5 +150,5 @@ def _one_or_count(
     """Per group its one value, None if unknown, or `3 shapes`."""
     pairs = np.unique(np.stack([group.astype(np.int64), codes.astype(np.int64)]), axis=1)
     count = np.bincount(pairs[0], minlength=len(first))
-    values = texts[codes[first]] if len(first) else []
+    values: list[str] = texts[codes[first]].tolist() if len(first) else []
     return [(v or None) if n == 1 else f"{n} {plural}" for v, n in zip(values, count.tolist(), strict=True)]

@@ -144,8 +144,8 @@ def _node(tree: PhaseTree, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]
 def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame:
     """One row per phase with a range or device work in the selection, in preorder.
 
-    Columns: node, parent, depth, end, path, name, count (ranges of that very path), host_ns (sum of their durations; of a level that only names
-    make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
+    Columns: node, parent, depth, end, path, name, count (ranges of that very path), host_ns (sum of their durations; of a level that
+    only names make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
     compute_ns (union), exposed_communication_ns (not behind any computation of the device), exposed_memcpy_ns (behind neither),
     by_time_ns (plain sum of device time found by time), ops (operator calls inside), and of the modelled ones flop, bytes, sol_ns,
     measured_ns and modelled_sum_ns, the plain sum of their device time (NaN unknown).
@@ -176,16 +176,18 @@ def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame
     around, _ = at.annotation_around(capture, ops)
     frame["ops"] = _subtree(tree, at.sum_by(_node(tree, around), np.ones(len(ops), np.int64), size))
     use = (_subtree(tree, count) > 0) | (frame["device_events"].to_numpy() > 0)
-    return frame[use].reset_index(drop=True)
+    kept: pd.DataFrame = frame[use].reset_index(drop=True)
+    return kept
 
 
-def _subtree(tree: PhaseTree, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    prefix = np.concatenate((np.zeros(1, values.dtype), np.cumsum(values)))
-    out: npt.NDArray[np.generic] = prefix[tree.end] - prefix[:-1]
+def _subtree(tree: PhaseTree, values: npt.NDArray[at.Number]) -> npt.NDArray[at.Number]:
+    prefix = np.zeros(len(values) + 1, values.dtype)
+    np.cumsum(values, out=prefix[1:])
+    out: npt.NDArray[at.Number] = prefix[tree.end] - prefix[:-1]
     return out
 
 
-def _virtual(tree: PhaseTree, count: npt.NDArray[np.generic], own: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _virtual(tree: PhaseTree, count: at.Ints, own: at.Ints) -> at.Ints:
     """Host time per node; a level without ranges of its own takes the sum of its children."""
     out = own.copy()
     below = np.zeros(len(out), out.dtype)
@@ -197,7 +199,7 @@ def _virtual(tree: PhaseTree, count: npt.NDArray[np.generic], own: npt.NDArray[n
     return out
 
 
-def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> dict[str, npt.NDArray[np.generic]]:
+def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> dict[str, at.Ints]:
     """Device columns per node: rows are sorted by node once, so that a subtree is a slice."""
     size = len(tree.name)
     device = capture.device
@@ -226,12 +228,12 @@ def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> d
     return {
         "device_events": _subtree(tree, at.sum_by(node, ones, size)),
         "device_sum_ns": _subtree(tree, at.sum_by(node, duration, size)),
-        "by_time_ns": _subtree(tree, at.sum_by(node, duration * owners.by_time[chosen], size)),
+        "by_time_ns": _subtree(tree, at.sum_by(node, np.where(owners.by_time[chosen], duration, 0), size)),
         **out,
     }
 
 
-def _work(capture: Capture, part: Scope, tree: PhaseTree, limits: str) -> dict[str, npt.NDArray[np.generic]]:
+def _work(capture: Capture, part: Scope, tree: PhaseTree, limits: str) -> dict[str, npt.NDArray[np.float64]]:
     size = len(tree.name)
     done = modelled(capture, limits)
     rows = done.host.astype(np.int32)
@@ -259,9 +261,10 @@ class Share:
 
 
 def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
-    """The phases right below the step (or, without steps, the top phases), per step, in order of time. Host time of no phase is left out."""
+    """The phases right below the step (or, without any, the top phases), per step, in order of time."""
     tops = frame[frame["parent"] == -1]
     step = tops[tops["path"] == STEP]
     inside = frame[frame["parent"] == int(step["node"].iloc[0])] if len(step) else tops
+    inside = inside if len(inside) else tops
     rows = zip(inside["name"], inside["path"], inside["host_ns"], strict=True)
     return [Share(str(n), str(p), float(v) / max(steps, 1)) for n, p, v in rows]
