@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TypeVar
+from types import ModuleType
+from typing import TypedDict, TypeVar
 
 from tb_sol_plugin.errors import NotFound, Unavailable
 from tb_sol_plugin.model.capture import Capture
@@ -121,3 +123,41 @@ def run_analysis(name: str, capture: Capture, raw: dict[str, str]) -> Report | U
     return UnavailableReport(
         analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(selection)
     )
+
+
+class AnalysisInfo(TypedDict):
+    """What the registry says of one analysis. columns by section id; facts: one sentence each."""
+
+    title: str
+    question: str
+    needs: tuple[str, ...]
+    fields: tuple[Field, ...]
+    sections: tuple[str, ...]
+    columns: Mapping[str, tuple[Column, ...]]
+    facts: Mapping[str, str]
+
+
+def described() -> dict[str, AnalysisInfo]:
+    """Every analysis by name: title, question, needs, query fields, section ids, columns."""
+    return {
+        name: AnalysisInfo(
+            title=item.title,
+            question=item.question,
+            needs=item.needs,
+            fields=item.fields,
+            sections=tuple(item.tables),
+            columns=item.tables,
+            facts=item.facts,
+        )
+        for name, item in registry().items()
+    }
+
+
+class _Callable(ModuleType):
+    """Lets `tb_sol_plugin.analyses()` answer the registry: this package and that function share their name."""
+
+    def __call__(self) -> dict[str, AnalysisInfo]:
+        return described()
+
+
+sys.modules[__name__].__class__ = _Callable
