@@ -13,25 +13,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TypedDict
 
+from tb_sol_plugin.analyses import AnalysisInfo, described
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column
 from tb_sol_plugin.model.run import Run
-from tb_sol_plugin.model.selection import Field
-
-
-class AnalysisInfo(TypedDict):
-    """What the registry says of one analysis. columns by section id; facts: one sentence each."""
-
-    title: str
-    question: str
-    needs: tuple[str, ...]
-    fields: tuple[Field, ...]
-    sections: tuple[str, ...]
-    columns: Mapping[str, tuple[Column, ...]]
-    facts: Mapping[str, str]
 
 
 def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None) -> Run:
@@ -61,12 +47,4 @@ def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, obje
 
 def analyses() -> dict[str, AnalysisInfo]:
     """Every analysis by name: title, question, needs, query fields, section ids, columns."""
-    from tb_sol_plugin.analyses import registry
-
-    return {
-        name: AnalysisInfo(
-            title=item.title, question=item.question, needs=item.needs, fields=item.fields,
-            sections=tuple(item.tables), columns=item.tables, facts=item.facts,
-        )
-        for name, item in registry().items()
-    }  # fmt: skip
+    return described()
