@@ -1,0 +1,151 @@
+"""Prints a table per file: our first opening by stage, the second, latencies over HTTP, memory, beside torch-tb-profiler.
+
+    python -m benchmarks FILE...  [--repeats 3] [--no-theirs] [--no-rest] [--json OUT]
+
+Every measurement runs in a process of its own; the table shows medians over the repeats. torch-tb-profiler needs the extra `parity`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import rest
+
+ROOT = Path(__file__).resolve().parent.parent
+STAGES = ("gunzip alone", "read + decode", "trees + links", "cache write", "analyses", "first open")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=30, help="requests per kind over HTTP")
+    parser.add_argument("--no-theirs", action="store_true", help="without torch-tb-profiler")
+    parser.add_argument("--no-rest", action="store_true", help="without the server")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write all figures there")
+    options = parser.parse_args()
+    theirs = not options.no_theirs and importlib.util.find_spec("torch_tb_profiler") is not None
+    console = Console(width=110, highlight=False)
+    console.print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {options.repeats} repeats, medians")
+    figures = {}
+    for path in options.files:
+        result = measure(path.resolve(), options.repeats, theirs=theirs, with_rest=not options.no_rest, requests=options.requests)
+        figures[str(path)] = result
+        console.print(table(path, result))
+        if not theirs and not options.no_theirs:
+            console.print('torch-tb-profiler is not installed: pip install ".[parity]"')
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measure(path: Path, repeats: int, *, theirs: bool, with_rest: bool, requests: int) -> dict[str, dict[str, float]]:
+    """All figures of one file: {"first", "second", "theirs", "rest"} by name, medians."""
+    out: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as scratch:
+        env = {**os.environ, "TB_SOL_CACHE_DIR": scratch}
+        runs = []
+        for _ in range(repeats):
+            shutil.rmtree(scratch, ignore_errors=True)
+            os.makedirs(scratch)
+            runs.append(_child([sys.executable, "-m", "benchmarks.stages", "first", str(path)], env))
+        out["first"] = medians(runs)
+        out["second"] = medians([_child([sys.executable, "-m", "benchmarks.stages", "second", str(path)], env) for _ in range(repeats)])
+    if theirs:
+        script = str(ROOT / "benchmarks" / "theirs.py")
+        out["theirs"] = medians([_child([sys.executable, script, str(path)], dict(os.environ)) for _ in range(repeats)])
+    if with_rest:
+        out["rest"] = _rest(path, requests)
+    return out
+
+
+def _rest(path: Path, requests: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as scratch:
+        logdir = Path(scratch) / "logdir" / "run"
+        logdir.mkdir(parents=True)
+        ending = ".pt.trace.json.gz" if path.suffix == ".gz" else ".pt.trace.json"
+        (logdir / f"worker0.1{ending}").symlink_to(path)
+        before = os.environ.get("TB_SOL_CACHE_DIR")
+        os.environ["TB_SOL_CACHE_DIR"] = str(Path(scratch) / "cache")
+        try:
+            times, first, peak = rest.latencies(logdir.parent, requests=requests)
+        finally:
+            os.environ.pop("TB_SOL_CACHE_DIR")
+            if before is not None:
+                os.environ["TB_SOL_CACHE_DIR"] = before
+    out = {"first report over HTTP": first, "peak MB of all processes": peak}
+    for label, values in times.items():
+        if values:
+            out[f"{label} p50"] = statistics.median(values)
+            out[f"{label} p95"] = sorted(values)[max(int(len(values) * 0.95) - 1, 0)]
+    return out
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Median per name over the runs that have it; no run, nothing."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: statistics.median([run[name] for run in runs if name in run]) for name in names}
+
+
+def _child(command: list[str], env: dict[str, str]) -> dict[str, float]:
+    """The JSON line a child prints; {} with its last words on stderr where it fails."""
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=3600)
+    if done.returncode:
+        print(f"{' '.join(command[1:])}: {done.stderr.strip().splitlines()[-1:] or done.returncode}", file=sys.stderr)
+        return {}
+    figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
+
+
+def table(path: Path, result: dict[str, dict[str, float]]) -> Table:
+    """One file's figures, ours beside theirs."""
+    first, second, theirs = result["first"], result["second"], result.get("theirs", {})
+    size = path.stat().st_size / 1e6
+    out = Table(title=f"{path.name}  ({size:.1f} MB stored, {int(first.get('events', 0)):,} events)", title_justify="left")
+    for name in ("what", "tb-sol", "torch-tb-profiler", "times faster"):
+        out.add_column(name, justify="left" if name == "what" else "right")
+    for name in STAGES:
+        out.add_row(name, seconds(first.get(name)), "", "", style="bold" if name == "first open" else None)
+    for name in ("read + parse", "generate views"):
+        if name in theirs:
+            out.add_row(name, "", seconds(theirs[name]), "")
+    if theirs.get("first open") and first.get("first open"):
+        out.add_row("first open, all views", seconds(first["first open"]), seconds(theirs["first open"]),
+                    f"{theirs['first open'] / first['first open']:.1f}", style="bold")  # fmt: skip
+    out.add_row("peak memory, one process", megabytes(first.get("peak MB")), megabytes(theirs.get("peak MB")), "", end_section=True)
+    for name, value in second.items():
+        out.add_row(name, seconds(value), "", "")
+    out.add_section()
+    for name, value in sorted(first.items(), key=lambda item: -item[1]):
+        if name.startswith("analysis "):
+            out.add_row(name, seconds(value), "", "")
+    for name in ("imports", "compile or load kernels"):
+        out.add_row(name, seconds(first.get(name)), "", "")
+    out.add_section()
+    for name, value in result.get("rest", {}).items():
+        out.add_row(name, megabytes(value) if "MB" in name else seconds(value), "", "")
+    return out
+
+
+def seconds(value: float | None) -> str:
+    return "—" if value is None else f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.1f} ms"
+
+
+def megabytes(value: float | None) -> str:
+    return "—" if value is None else f"{value:,.0f} MB"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Latencies over HTTP: `tb-sol serve` in a process of its own, asked one request at a time on the loopback address."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psutil
+
+PLANS = {
+    "runs": ("runs", {}),
+    "ready-made table (kernels)": ("analysis/kernels", {}),
+    "one step (gpu_breakdown)": ("analysis/gpu_breakdown", {"step": "first"}),
+    "full scan (operators by shape)": ("analysis/operators", {"group_by": "name_shape"}),
+    "modules": ("analysis/modules", {}),
+}
+
+
+def latencies(logdir: Path, *, requests: int = 30, patience: float = 900.0) -> tuple[dict[str, list[float]], float, float]:
+    """Seconds per request by plan, seconds from the first request to the first report, and the peak MB of all its processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(logdir), "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0.0
+    try:
+        _until_up(port, server, 60.0)
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        begin = time.perf_counter()
+        selection = _selection(client)
+        while True:
+            status, body = _get(client, "analysis/health", selection)
+            peak = max(peak, _memory(server.pid))
+            if status == 200:
+                break
+            if status != 409 or time.perf_counter() - begin > patience:
+                raise RuntimeError(f"the server answers {status}: {body[:200]!r}")
+            time.sleep(0.02)
+        first = time.perf_counter() - begin
+        steps = json.loads(_get(client, "analysis/steps", selection)[1])
+        out: dict[str, list[float]] = {}
+        for label, (route, query) in PLANS.items():
+            query = {k: _first_step(steps) if v == "first" else v for k, v in query.items()}
+            times = []
+            for _ in range(requests):
+                clock = time.perf_counter()
+                status, _body = _get(client, route, selection | query if route != "runs" else {})
+                if status == 200:
+                    times.append(time.perf_counter() - clock)
+            out[label] = times
+            peak = max(peak, _memory(server.pid))
+        return out, first, peak
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _until_up(port: int, server: subprocess.Popen[bytes], patience: float) -> None:
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise RuntimeError(f"the server ended with status {server.returncode}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError("the server did not come up")
+
+
+def _get(client: http.client.HTTPConnection, route: str, query: dict[str, str]) -> tuple[int, bytes]:
+    client.request("GET", f"/api/v1/{route}?{urlencode(query)}", headers={"Accept-Encoding": "gzip"})
+    answer = client.getresponse()
+    body = answer.read()
+    if answer.getheader("Content-Encoding") == "gzip":
+        import gzip
+
+        body = gzip.decompress(body)
+    return answer.status, body
+
+
+def _selection(client: http.client.HTTPConnection) -> dict[str, str]:
+    """The first recording that the server lists, waiting for its scan."""
+    for _ in range(200):
+        runs = json.loads(_get(client, "runs", {})[1])
+        if runs.get("runs"):
+            run = runs["runs"][0]
+            name = run["name"] if isinstance(run, dict) else run
+            return {"run": str(name)}
+        time.sleep(0.05)
+    raise RuntimeError("the server lists no run")
+
+
+def _first_step(report: dict[str, object]) -> str:
+    sections = report.get("sections")
+    for section in sections if isinstance(sections, list) else []:
+        if section["id"] == "steps" and isinstance(section["data"]["step"][0], int):
+            return str(section["data"]["step"][0])
+    return ""
+
+
+def _memory(pid: int) -> float:
+    """Proportional memory (MB) of a process and its children: shared pages count once."""
+    return sum(map(_own_memory, [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]))
+
+
+def _own_memory(process: psutil.Process) -> float:
+    try:
+        return float(getattr(process.memory_full_info(), "pss", process.memory_info().rss)) / 2**20
+    except psutil.Error:  # it ended meanwhile
+        return 0.0
