@@ -6,9 +6,25 @@ Results are not recorded: their sizes follow from stride, padding and dilation. 
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, model
+
+FROM_BACKWARD: Final = "stride and padding not recorded: size of the result taken from the backward call of the same sizes"
+
+
+def result_sizes(name: str, call: Inputs) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """(x, weight, result) sizes that a backward call tells of its forward; None for other calls."""
+    places = {
+        "aten::convolution_backward": (1, 2, 0),
+        "aten::cudnn_convolution_backward": (0, 2, 1),
+        "aten::miopen_convolution_backward": (0, 2, 1),
+    }
+    if name not in places:
+        return None
+    x, weight, grad = (call.tensor(at) for at in places[name])
+    return None if x is None or weight is None or grad is None else (x.shape, weight.shape, grad.shape)
 
 
 def _spread(values: tuple[int, ...] | None, dims: int) -> tuple[int, ...] | None:
@@ -48,22 +64,30 @@ def _forward(
     transposed: bool = False,
     output_padding: tuple[int, ...] | None = None,
     groups: int = 1,
+    result: tuple[int, ...] | None = None,
 ) -> Cost | None:
     """x[N, C, ...] (batch may be left out) with weight[out, in/groups, ...], or [in, out/groups, ...] when transposed."""
     if x is None or weight is None or len(weight.shape) < 3 or len(x.shape) < len(weight.shape) - 1:
         return None
     dims = len(weight.shape) - 2
     steps, pads, gaps = _spread(stride, dims), _spread(padding, dims), _spread(dilation, dims)
-    if steps is None or pads is None or gaps is None or min(steps) < 1:
+    reason = ""
+    if steps is not None and pads is not None and gaps is not None and min(steps) > 0:
+        over = _spread(output_padding, dims) or ()
+        spatial = out_spatial(x.shape[-dims:], weight.shape[2:], steps, pads, gaps, transposed=transposed, output_padding=over)
+    elif result is not None and len(result) == len(x.shape):
+        spatial, reason = result[-dims:], FROM_BACKWARD
+    else:
         return None
-    over = _spread(output_padding, dims) or ()
-    spatial = out_spatial(x.shape[-dims:], weight.shape[2:], steps, pads, gaps, transposed=transposed, output_padding=over)
     batch = prod(x.shape[: -dims - 1])
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     out = batch * channels * prod(spatial)
     macs = x.numel * prod(weight.shape[1:]) if transposed else out * prod(weight.shape[1:])
     read = [x.bytes, weight.bytes, *([bias.bytes] if bias is not None and bias.shape else [])]
-    return Cost(flop=2 * macs, bytes=total(*read, size_of(out, x.dtype)), dtype=compute_dtype(x, weight), kind="conv")
+    return Cost(
+        flop=2 * macs, bytes=total(*read, size_of(out, x.dtype)), dtype=compute_dtype(x, weight), kind="conv", estimated=bool(reason),
+        reason=reason,
+    )  # fmt: skip
 
 
 def _one(value: tuple[int, ...] | None) -> int:
@@ -99,13 +123,18 @@ def conv_transpose(call: Inputs) -> Cost | None:
 @model("aten::cudnn_convolution", kind="conv")
 def cudnn(call: Inputs) -> Cost | None:
     """cudnn_convolution(x, w, padding, stride, dilation, groups, ...)."""
-    return _forward(call.tensor(0), call.tensor(1), None, call.ints(3), call.ints(2), call.ints(4), groups=_one(call.ints(5)))
+    return _forward(
+        call.tensor(0), call.tensor(1), None, call.ints(3), call.ints(2), call.ints(4), groups=_one(call.ints(5)), result=call.result
+    )
 
 
 @model("aten::miopen_convolution", "aten::mkldnn_convolution", "aten::miopen_depthwise_convolution", kind="conv")
 def miopen(call: Inputs) -> Cost | None:
     """miopen_convolution(x, w, bias, padding, stride, dilation, groups, ...)."""
-    return _forward(call.tensor(0), call.tensor(1), call.tensor(2), call.ints(4), call.ints(3), call.ints(5), groups=_one(call.ints(6)))
+    return _forward(
+        call.tensor(0), call.tensor(1), call.tensor(2), call.ints(4), call.ints(3), call.ints(5), groups=_one(call.ints(6)),
+        result=call.result,
+    )  # fmt: skip
 
 
 @model("aten::cudnn_convolution_relu", "aten::miopen_convolution_relu", kind="conv")

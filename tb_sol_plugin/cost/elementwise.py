@@ -150,3 +150,19 @@ def glu(call: Inputs) -> Cost | None:
     if x is None:
         return None
     return Cost(flop_vector=x.numel, bytes=total(x.bytes, size_of(x.numel // 2, x.dtype)), dtype=x.dtype, kind="elementwise")
+
+
+@model(
+    "aten::mse_loss", "aten::l1_loss", "aten::smooth_l1_loss", "aten::huber_loss", "aten::binary_cross_entropy",
+    "aten::binary_cross_entropy_with_logits", kind="elementwise", wrapper=True,
+)  # fmt: skip
+def loss(call: Inputs) -> Cost | None:
+    """mse_loss(x, target, ...), where nothing below it was recorded: both read; the result is left out (one number, or one per element)."""
+    operands = _operands(call, 2)
+    if len(operands) != 2 or operands[0].shape != operands[1].shape:
+        return None
+    x, target = operands
+    return Cost(
+        flop_vector=3 * x.numel, bytes=total(x.bytes, target.bytes), dtype=wider(x.dtype, target.dtype), kind="elementwise", estimated=True,
+        reason="result left out: a lower bound",
+    )  # fmt: skip

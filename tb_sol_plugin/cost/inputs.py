@@ -19,8 +19,9 @@ BITS: Final = {
     "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "e8m0": 8, "fp4x2": 8,
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "bool": 8,
     "complex32": 32, "complex64": 64, "complex128": 128,
+    "opaque8": 8, "opaque16": 16, "opaque32": 32, "opaque64": 64, "opaque128": 128,
 }  # fmt: skip
-"""Bits per stored element. `fp4x2` is a byte that holds two FP4 numbers."""
+"""Bits per stored element. `opaque16` is any type of that size. `fp4x2` is a byte that holds two FP4 numbers."""
 
 _TYPES: Final = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "at::Half": "fp16", "at::BFloat16": "bf16", "float": "fp32", "double": "fp64",
@@ -89,9 +90,17 @@ def total(*parts: int | None) -> int | None:
 class Inputs:
     """The arguments of one call by position. Positions past the end are None."""
 
-    def __init__(self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "") -> None:
-        """The four lists as JSON texts. hint: element type of tensor lists, whose types are not recorded."""
+    def __init__(
+        self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None
+    ) -> None:
+        """The four lists as JSON texts.
+
+        hint: element type of tensor lists, whose types are not recorded. result: sizes of the result where they are known from
+        elsewhere. A model that uses either says so in its `reason`.
+        """
         self._concrete = concrete
+        self.hint = hint
+        self.result = result
         self.slots = _slots(_json_list(shapes), _json_list(types), _json_list(strides), hint)
 
     def tensor(self, at: int) -> Tensor | None:

@@ -34,21 +34,6 @@ def clone(call: Inputs) -> Cost | None:
     return None if x is None else _moved(x.bytes, size_of(x.numel, x.dtype), dtype=x.dtype)
 
 
-@model("aten::cat", "aten::_cat", kind="other")
-def cat(call: Inputs) -> Cost | None:
-    """cat(tensors, dim): everything read and written once."""
-    parts = call.tensors(0)
-    if not parts:
-        return None
-    return _moved(*(p.bytes for p in parts), *(size_of(p.numel, p.dtype) for p in parts), dtype=parts[0].dtype)
-
-
-@model("aten::stack", kind="other", wrapper=True)
-def stack(call: Inputs) -> Cost | None:
-    """stack(tensors, dim)."""
-    return cat(call)
-
-
 @model("aten::fill_", "aten::zero_", kind="other")
 def fill(call: Inputs) -> Cost | None:
     """fill_(x, value): written once."""

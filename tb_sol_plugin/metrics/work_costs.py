@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
+from tb_sol_plugin.cost.conv import result_sizes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -18,6 +20,12 @@ Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 SIGNATURE = ("shapes", "types", "strides", "concrete")
+Sizes = tuple[int, ...]
+
+ELEMENTS = ("", "bf16", "fp16", "fp32", "fp64", "opaque8", "opaque16", "opaque32", "opaque64", "opaque128")
+"""Element types that a kernel name can give away; an opaque type is any type of that size."""
+_OPAQUE = {size: f"opaque{8 * size}" for size in (1, 2, 4, 8, 16)}
+_WORDS = (("c10::BFloat16", "bf16"), ("__nv_bfloat16", "bf16"), ("c10::Half", "fp16"), ("double", "fp64"), ("float", "fp32"))
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,23 @@ def _costs(capture: Capture) -> Costs:
     if not len(use):
         return Costs((), of_host, wrapper)
     codes = [table[c].cat.codes.to_numpy()[use].astype(np.int64) for c in SIGNATURE]
-    group, first = factorize([name_codes[use], *codes])
+    hint = _hints(capture, rows[use])
+    group, first = factorize([name_codes[use], *codes, hint])
     texts = [table[c].cat.categories.tolist() for c in SIGNATURE]
+
+    def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
+        parts = (_text(texts[i], codes[i][row]) for i in range(4))
+        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result)
+
+    results = _results([(str(names[name_codes[use[row]]]), call(row)) for row in first.tolist()])
     found: list[Cost] = []
     place = np.full(len(first), -1, np.int32)
     for at, row in enumerate(first.tolist()):
-        call = Inputs(*(_text(texts[i], codes[i][row]) for i in range(4)))
-        answer = cost.estimate(names[name_codes[use[row]]], call)
+        arguments = call(row)
+        x, weight = arguments.tensor(0), arguments.tensor(1)
+        if x is not None and weight is not None and (x.shape, weight.shape) in results:
+            arguments = call(row, results[x.shape, weight.shape])
+        answer = cost.estimate(str(names[name_codes[use[row]]]), arguments)
         if answer is not None and usable(answer):
             place[at] = len(found)
             found.append(answer)
@@ -83,3 +101,47 @@ def _costs(capture: Capture) -> Costs:
 
 def _text(categories: list[object], code: np.int64) -> str:
     return str(categories[code]) if code >= 0 else ""
+
+
+def element_of(kernel: str) -> str:
+    """The element type that a kernel's template arguments name, "" if none or several. FP32 beside a 16-bit type is its arithmetic."""
+    opaque = re.search(r"OpaqueType<(\d+)u?>", kernel)
+    if opaque:
+        return _OPAQUE.get(int(opaque[1]), "")
+    found = {dtype for word, dtype in _WORDS if re.search(rf"\b{re.escape(word)}\b", kernel)}
+    if len(found) > 1:
+        found.discard("fp32")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _hints(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Per operator row the place in ELEMENTS of the type that its first kernel names; only for calls with tensor lists."""
+    out = np.zeros(len(rows), np.int64)
+    table = capture.tables["operators"]
+    types = table["types"].cat
+    lists = np.append(np.fromiter(("TensorList" in str(t) for t in types.categories), bool, len(types.categories)), False)
+    ask = np.flatnonzero(lists[types.codes.to_numpy()[capture.operator_of_host[rows]]])
+    operator = capture.device["operator"].to_numpy()
+    launched = np.flatnonzero((operator >= 0) & (capture.device["kind"].to_numpy() == S.KERNEL))
+    if not len(ask) or not len(launched):
+        return out
+    launched = launched[np.argsort(operator[launched], kind="stable")]
+    slot = np.searchsorted(operator[launched], rows[ask])
+    slot_ok = slot < len(launched)
+    first = launched[np.minimum(slot, len(launched) - 1)]
+    inside = slot_ok & (operator[first] < capture.host["end"].to_numpy()[rows[ask]])
+    names = capture.device["name"].cat
+    element = np.fromiter((ELEMENTS.index(element_of(str(n))) for n in names.categories), np.int64, len(names.categories))
+    out[ask[inside]] = element[names.codes.to_numpy()[first[inside]]]
+    return out
+
+
+def _results(calls: list[tuple[str, Inputs]]) -> dict[tuple[Sizes, Sizes], Sizes]:
+    """Sizes of convolution results by input and weight, where backward calls tell exactly one."""
+    found: dict[tuple[Sizes, Sizes], Sizes | None] = {}
+    for name, call in calls:
+        told = result_sizes(name, call)
+        if told is not None:
+            x, weight, result = told
+            found[x, weight] = result if found.get((x, weight), result) == result else None
+    return {key: result for key, result in found.items() if result is not None}
