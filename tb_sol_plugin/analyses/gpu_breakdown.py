@@ -32,6 +32,7 @@ from tb_sol_plugin.model.report import (
     plain_list,
 )
 from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.units import human
 
 
@@ -143,6 +144,14 @@ IDLE_COLUMNS: Final = (
 )
 CAUSE_FACTS: Final = {"host_wait": "host_wait_ns", "kernel_wait": "kernel_wait_ns", "other": "other_wait_ns", "unknown": "unknown_wait_ns"}
 
+SPOKEN: Final = {
+    "host_wait_ns": "because the next work was launched too late",
+    "kernel_wait_ns": "between one kernel and the next",
+    "other_wait_ns": "with the next work already launched",
+    "unknown_wait_ns": "before work whose launch was not recorded",
+}
+"""What the headline says of the largest cause."""
+
 
 @analysis(
     title="GPU breakdown",
@@ -245,10 +254,10 @@ def _headline(capture: Capture, values: dict[str, Scalar]) -> str:
     if not values["device_events"]:
         return f"No {word} work was launched in this selection."
     said = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
-    host_wait = int(values["host_wait_ns"] or 0)
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
     if idle_ns >= exposed and idle_ns > 0:
-        why = f", {human(min(host_wait, idle_ns), 'ns')} of it because the next work was launched too late" if host_wait else ""
+        cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
+        why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""
         return f"{said} and idles {human(idle_ns, 'ns')}{why}."
     return f"{said}; {human(exposed, 'ns')} of that is communication and copies that hide behind nothing." if exposed else said + "."
 
@@ -303,58 +312,34 @@ def _split(values: dict[str, Scalar], where: Scope) -> FactsSection:
 
 def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> FigureSection:
     low, high = where.window_ns
-    used = B.use_over_time(B.layers(capture, rows, rule=query.communication_rule), (low, high)) if high > low else None
+    found = B.layers(capture, rows, rule=query.communication_rule)
+    used = B.use_over_time(found, (low, high))
     word = B.device_word(capture)
     title = f"{word[0].upper()}{word[1:]} use over time"
-    if used is None:
+    if high <= low:
         return FigureSection(id="use", title=title, span=8, figure=F.figure([]), summary="Nothing was recorded in this selection.")
     length = (used["end_ns"] - used["start_ns"]).to_numpy()
     divisor, unit = F.time_scale(high - low)
     middle = ((used["start_ns"] - low) + length / 2).to_numpy() / divisor
     data: list[F.Plain] = [
         {
-            "type": "bar",
-            "name": label,
-            "x": middle.tolist(),
-            "y": (100.0 * used[name].to_numpy() / length).tolist(),
-            "width": (0.94 * length / divisor).tolist(),
-            "marker": {"color": F.light(color)},
+            "type": "bar", "name": label, "x": middle.tolist(), "y": (100.0 * used[name].to_numpy() / length).tolist(),
+            "width": (0.94 * length / divisor).tolist(), "marker": {"color": F.light(color)},
             "hovertemplate": f"<b>{label}</b> %{{y:.1f}} %<br>at %{{x:.4~g}} {unit}<extra></extra>",
         }
         for name, label, color in PARTS[:3]
         if used[name].any()
-    ]
+    ]  # fmt: skip
     start = capture.steps["start_ns"].to_numpy()[list(where.rows)]
     marks = ((start - low) / divisor).tolist() if len(start) <= 40 else []
-    shapes = [
-        {
-            "type": "line",
-            "x0": x,
-            "x1": x,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"color": F.light("ink-3"), "width": 1, "dash": "dot"},
-        }
-        for x in marks
+    line = {"color": F.light("ink-3"), "width": 1, "dash": "dot"}
+    names = [_label(x, 100.0, str(n), anchor="left") for x, n in zip(marks, where.steps, strict=True)] if 0 < len(marks) <= 16 else []
+    idle_from, idle_to = I.gaps(found.busy, low, high)
+    wide = np.flatnonzero(idle_to - idle_from >= 0.06 * (high - low))
+    waits = [
+        _label(float((idle_from[i] + idle_to[i]) / 2 - low) / divisor, 50.0, human(int(idle_to[i] - idle_from[i]), "ns"), anchor="center")
+        for i in wide
     ]
-    names = (
-        [
-            {
-                "x": x,
-                "y": 1,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "xanchor": "left",
-                "text": str(n),
-                "showarrow": False,
-                "font": {"size": 11, "color": F.light("ink-3")},
-            }
-            for x, n in zip(marks, where.steps, strict=False)
-        ]
-        if len(marks) <= 16
-        else []
-    )
     busy = 1 - int(used["idle_ns"].sum()) / (high - low)
     return FigureSection(
         id="use",
@@ -362,19 +347,25 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
         span=8,
         height=280,
         table="devices",
-        subtitle=f"{human((high - low) / len(used), 'ns')} per bar" + (", dotted: first moment of a step" if marks else ""),
+        subtitle=f"{human((high - low) / len(used), 'ns')} per bar" + ("; dotted: where a step starts" if marks else ""),
         figure=F.figure(
             data,
-            x=F.axis(f"{unit} since the start of the selection", range=[0, (high - low) / divisor]),
+            x=F.axis(f"{unit} since the start of the selection", range=[0, (high - low) / divisor], showgrid=False),
             y=F.axis("busy, %", range=[0, 100]),
             barmode="stack",
             bargap=0,
-            shapes=shapes,
-            annotations=names,
-            margin={"l": 58, "r": 14, "t": 22 if names else 10, "b": 46},
+            shapes=[{"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line} for x in marks],
+            annotations=[*names, *waits],
+            margin={"l": 58, "r": 14, "t": 24 if names else 10, "b": 46},
         ),
         summary=f"The {word} is busy {human(busy, 'ratio')} of the {human(high - low, 'ns')} shown.",
     )
+
+
+def _label(x: float, y: float, text: str, *, anchor: str) -> F.Plain:
+    font = {"size": 11, "color": F.light("ink-3")}
+    lift = "bottom" if anchor == "left" else "middle"
+    return {"x": x, "y": y, "text": text, "showarrow": False, "xanchor": anchor, "yanchor": lift, "font": font}
 
 
 def _bars(frame: pd.DataFrame) -> FigureSection:
@@ -412,5 +403,5 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
     for code, name in enumerate(idle.CAUSES):
         here = duration[cause == code]
         share = int(here.sum()) / total if total else np.nan
-        found.append((LABELS[CAUSE_FACTS[name]], len(here), int(here.sum()), share, float(here.max()) if len(here) else np.nan))
-    return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS])
+        found.append((LABELS[CAUSE_FACTS[name]], len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
+    return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS]).astype({"longest_ns": "Int64"})

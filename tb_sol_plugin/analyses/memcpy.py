@@ -201,7 +201,8 @@ def _keyed(table: pd.DataFrame, by: str) -> pd.DataFrame:
     kinds = {c: [t or None for t in table[c]] for c in ("src_kind", "dst_kind")}
     parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
     key = ["|".join(t) for t in zip(*(table[c].astype(str) for c in parts), strict=True)]
-    out = table.assign(id=key, **{c: pd.Series(v, dtype=object) for c, v in kinds.items()})
+    size = pd.Series([int(b) if b == b else None for b in table["bytes"]], dtype=object)
+    out = table.assign(id=key, bytes=size, **{c: pd.Series(v, dtype=object) for c, v in kinds.items()})
     return out.rename(columns={"group": by}) if by in GROUP else out
 
 
@@ -343,7 +344,7 @@ def _marks(frame: pd.DataFrame, unsure: set[str]) -> dict[str, dict[str, Mark]]:
     for i, (direction, size, without, share) in enumerate(
         zip(frame["direction"], frame["bytes"], frame["without_bytes"], frame["link_share"], strict=True)
     ):
-        if without and np.isfinite(size):
+        if without and size is not None:
             out["bytes"][str(i)] = Mark("lower_bound", f"{without} copies carry no size")
         if share > 1.05:
             out["link_share"][str(i)] = Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
@@ -376,7 +377,7 @@ def _scatter(
     for direction, mine in points.groupby("direction", sort=False):
         name = str(direction)
         color = COLORS.get(name, "other")
-        area = np.maximum(6.0, 34.0 * np.sqrt(mine["time"].to_numpy() / points["time"].max()))
+        area = np.maximum(6.0, 26.0 * np.sqrt(mine["time"].to_numpy() / points["time"].max()))
         trace: F.Plain = {
             "type": "scatter", "mode": "markers", "name": NAMES[name], "x": mine["size"].tolist(), "y": mine["rate"].tolist(),
             "marker": {"symbol": F.symbol(name), "size": area.tolist(), "color": F.light(color), "opacity": 0.8,
@@ -393,8 +394,9 @@ def _scatter(
                 _line(span.tolist(), curve.tolist(), color, "dash", f"{NAMES[name]}: {human(latency, 'ns')} + bytes / {human(rate, 'B/s')}")
             )
     drawn: dict[str, float] = {}
+    large = set(known.loc[known["bytes"] >= M.LARGE, "direction"]) | {"HtoD", "DtoH"}
     for name in points["direction"].unique():
-        if name in limits and limits[name][1] not in drawn:
+        if name in limits and name in large and limits[name][1] not in drawn:
             peak, what = limits[name]
             drawn[what] = peak
             tops.append(peak)

@@ -74,14 +74,20 @@ def symbol(token: str) -> str:
 
 
 def time_scale(longest_ns: float) -> tuple[float, str]:
-    """(divisor, unit) in which a person reads an axis that ends at `longest_ns`."""
-    return scale_of(max(longest_ns, 1.0), "ns")
+    """(divisor, unit) in which a person reads an axis that ends at `longest_ns`: ms up to 10 s, so that a step stays in ms."""
+    return (1e6, "ms") if 1e9 * 0.9995 <= longest_ns < 1e10 else scale_of(max(longest_ns, 1.0), "ns")
 
 
 def decades(low: float, high: float, unit: str) -> Plain:
     """Tick labels of a logarithmic axis in base units (`B/s`, `FLOP/s`): the decades only, with their unit."""
     values = [10.0**p for p in range(floor(log10(max(low, 1e-12))), ceil(log10(max(high, 1e-12))) + 1)]
-    return {"type": "log", "tickvals": values, "ticktext": [human(v, unit) for v in values]}
+    return {"type": "log", "tickvals": values, "ticktext": [_round(v, unit) for v in values]}
+
+
+def _round(value: float, unit: str) -> str:
+    """A power of ten without decimals where it is whole in its unit: `10 GB/s`."""
+    factor, name = scale_of(value, unit)
+    return f"{round(value / factor)}{NARROW}{name}" if value >= factor else human(value, unit)
 
 
 def sizes(low: float, high: float) -> Plain:

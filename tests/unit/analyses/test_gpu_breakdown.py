@@ -54,7 +54,7 @@ def test_idle_is_told_by_cause(capture):
     assert (report.facts["short_gaps_ns"], report.facts["long_gaps_ns"]) == (50, 200)
     assert report.table("idle")["idle_ns"].sum() == 250
     assert report.headline.replace("\u202f", " ") == (
-        "The GPU works **64.3 %** of 700 ns and idles 250 ns, 100 ns of it because the next work was launched too late."
+        "The GPU works **64.3 %** of 700 ns and idles 250 ns, 150 ns of it with the next work already launched."
     )
 
 
