@@ -228,7 +228,7 @@ def _hover(point: Point) -> str:
     if _good(point.bandwidth):
         lines.append(f"Bandwidth: {human(point.bandwidth, 'B/s')}")
     if point.flagged:
-        lines.append("Above its limit: a wrong type or peak, or data that stayed in cache")
+        lines.append("Above its limit: data that stayed in cache, fewer operations by the algorithm, or a wrong type")
     return "<br>".join(lines)
 
 

@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.work import Work, group, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec, device_for, why_no_limits
+from tb_sol_plugin.model.device import DeviceSpec, device_for, devices_in_use, why_no_limits
 from tb_sol_plugin.model.device_table import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import (
     FactsSection,
@@ -211,7 +211,10 @@ def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame,
     time = ops["measured_ns" if done.by_host_time else "device_sum_ns"].to_numpy()
     whole = int(time.sum()) + sum(outside.values())
     modelled = int(time[covered].sum())
-    facts: dict[str, Scalar] = {"device": spec.name if spec else "unknown", "limits_from": spec.method if spec else "none"}
+    facts: dict[str, Scalar] = {
+        "device": spec.name if spec else _recorded_name(capture, done),
+        "limits_from": spec.method if spec else "none",
+    }
     if spec is not None:
         main = _main_dtype(ops)
         facts["peak_flop_per_s"] = spec.matrix_peak(main) if main else None
@@ -232,6 +235,12 @@ def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame,
         "no_operator_ns": sum(outside.values()),
     }
     return facts
+
+
+def _recorded_name(capture: Capture, done: Work) -> str:
+    """What the recording calls a device without known limits."""
+    names = sorted({props.name for props in devices_in_use(capture) if props.name})
+    return "CPU" if done.by_host_time else ", ".join(names) or "unknown"
 
 
 def _total(ops: pd.DataFrame, column: str) -> int | None:
@@ -399,7 +408,9 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
     marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
     for row, (value, guessed, why) in enumerate(zip(shown["efficiency"], shown["estimated"], shown["reason"], strict=True)):
         if value is not None and value == value and value > TOLERATED:
-            marks["efficiency"][str(row)] = Mark("flagged", "above the limit: a wrong type or peak, or data that stayed in cache")
+            marks["efficiency"][str(row)] = Mark(
+                "flagged", "above the limit: data that stayed in cache, an algorithm with fewer operations, or a wrong type"
+            )
         elif guessed is True or guessed == 1:
             marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = Mark("estimated", str(why) or "memory bandwidth unknown")
     table = make_table(
