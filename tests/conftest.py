@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("tb_sol", deadline=None)  # the first call of a compiled loop compiles it
+settings.load_profile("tb_sol")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,9 +8,13 @@ Colours stand as the light hex values of `model/palette.py`; surfaces with a dar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects
 
 Scalar: TypeAlias = str | int | float | bool | None
 Show: TypeAlias = Literal["number", "bar", "share", "efficiency", "stack", "badge", "code", "symbol", "tree", "text", "shapes"]
@@ -236,7 +240,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         """All findings, in the order of the report."""
         return [f for s in self.sections if isinstance(s, FindingsSection) for f in s.findings]
 
-    def table(self, section_id: str) -> "pandas.DataFrame":  # noqa: F821, UP037
+    def table(self, section_id: str) -> pandas.DataFrame:
         """A table section as a DataFrame; `df.attrs["units"]` names the unit of each column."""
         import pandas
 
@@ -247,7 +251,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         frame.attrs["units"] = {c.name: c.unit for c in section.columns}
         return frame
 
-    def figure(self, section_id: str) -> "plotly.graph_objects.Figure":  # noqa: F821, UP037
+    def figure(self, section_id: str) -> plotly.graph_objects.Figure:
         """A figure section as a Plotly figure."""
         import plotly.graph_objects as go
 
@@ -269,7 +273,7 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
     argument: str = ""
 
 
-def column_data(frame: "pandas.DataFrame", columns: Sequence[Column]) -> dict[str, list[Scalar]]:  # noqa: F821, UP037
+def column_data(frame: pandas.DataFrame, columns: Sequence[Column]) -> dict[str, list[Scalar]]:
     """`frame` as plain lists in the order of `columns`; NaN, NaT, infinity and pandas' NA become None.
 
     Extra columns of the frame are left out; a missing one is a KeyError (a wrong table is worse than no table).
@@ -312,7 +316,7 @@ def _plain(value: object) -> Scalar:
 def make_table(
     section_id: str,
     title: str,
-    frame: "pandas.DataFrame",  # noqa: F821, UP037
+    frame: pandas.DataFrame,
     columns: Sequence[Column],
     **more: object,
 ) -> TableSection:

@@ -3,7 +3,7 @@
 A set of intervals is a pair of arrays `(start, end)`. A set made by `union` is *clean*: sorted, disjoint, without
 empty or touching members; every function here answers with a clean set and, unless it says otherwise, wants clean ones.
 An interval whose end is not after its start is empty: it covers nothing and is left out.
-Everything is exact integer arithmetic in O(n log n), without a loop over intervals.
+Everything is exact integer arithmetic: one sort to make a set clean, one compiled pass to combine two clean ones.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from tb_sol_plugin.tables._kernels import intersect_kernel, merge_kernel, reach_kernel, subtract_kernel
 
 Int: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = tuple[Int, Int]
@@ -47,9 +49,10 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
 
 def merge(*sets: Spans) -> Spans:
     """The union of several sets."""
-    if not sets:
-        return empty()
-    return union(np.concatenate([s for s, _ in sets]), np.concatenate([e for _, e in sets]))
+    out = sets[0] if sets else empty()
+    for other in sets[1:]:
+        out = merge_kernel(*_arrays(out), *_arrays(other))
+    return out
 
 
 def length(spans: Spans) -> int:
@@ -59,14 +62,14 @@ def length(spans: Spans) -> int:
 
 def intersect(a: Spans, b: Spans) -> Spans:
     """What both cover."""
-    points, in_a, in_b = _cells(a, b)
-    return _of_cells(points, in_a & in_b)
+    start, end = intersect_kernel(*_arrays(a), *_arrays(b))
+    return start, end
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """What `a` covers and `b` does not."""
-    points, in_a, in_b = _cells(a, b)
-    return _of_cells(points, in_a & ~in_b)
+    start, end = subtract_kernel(*_arrays(a), *_arrays(b))
+    return start, end
 
 
 def clip(spans: Spans, low: int, high: int) -> Spans:
@@ -120,28 +123,10 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
         return np.zeros(0, np.int64), *empty()
     order = np.lexsort((first, code))
     code, first, last = code[order], first[order], last[order]
-    # a running maximum that restarts at each group: ends as ranks, lifted by group, so that no product of times can overflow
-    values, rank = np.unique(last, return_inverse=True)
-    reach = values[np.maximum.accumulate(code * len(values) + rank) - code * len(values)]
-    opens = np.concatenate(([True], (code[1:] != code[:-1]) | (first[1:] > reach[:-1])))
-    closes = np.concatenate((opens[1:], [True]))
-    return code[opens], first[opens], reach[closes]
+    left = reach_kernel(code, first, last)
+    return code[:left], first[:left], last[:left]
 
 
-def _cells(a: Spans, b: Spans) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """All end points in order, and for each whether the cell that begins there lies in a and in b."""
-    points = np.asarray(np.unique(np.concatenate((*a, *b))), np.int64)
-    return points, _holds(a, points), _holds(b, points)
-
-
-def _holds(spans: Spans, points: Int) -> npt.NDArray[np.bool_]:
-    opened, closed = np.searchsorted(spans[0], points, side="right"), np.searchsorted(spans[1], points, side="right")
-    return np.asarray(opened > closed, np.bool_)
-
-
-def _of_cells(points: Int, held: npt.NDArray[np.bool_]) -> Spans:
-    """Neighbouring cells joined; the cell after the last point is never held."""
-    if not len(points):
-        return empty()
-    edge = np.diff(held.astype(np.int8), prepend=0)
-    return points[edge == 1], points[edge == -1]
+def _arrays(spans: Spans) -> Spans:
+    """Contiguous int64, which is what the compiled loops take."""
+    return np.ascontiguousarray(spans[0], np.int64), np.ascontiguousarray(spans[1], np.int64)
