@@ -39,7 +39,10 @@ def test_events_steps_and_device_time(worker: str) -> None:
     row = report(c, "gpu_breakdown").table("devices").set_index("device").loc["all"]
     assert int(row["busy_ns"]) == truth["device_busy_ns"] and int(row["total_ns"]) == truth["device_extent_ns"]
     facts = report(c, "links").facts
-    assert (facts["before_window_events"], facts["before_window_ns"]) == (truth["before_window"]["events"], truth["before_window"]["total_ns"])
+    assert (facts["before_window_events"], facts["before_window_ns"]) == (
+        truth["before_window"]["events"],
+        truth["before_window"]["total_ns"],
+    )
     assert int(c.device.loc[c.device["graph"], "duration_ns"].sum()) == truth["graph"]["total_ns"]
     assert facts["fwdbwd_flow_pairs"] == truth["forward_backward_flows"] == facts["backward_linked"]
 
