@@ -1,0 +1,158 @@
+"""The module tree: forward by containment, backward through links, equal siblings merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tb_sol_plugin.metrics.modules import by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.selection import Query
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import BACKWARD_THREAD, read_back, training
+
+
+def times(c: Capture, step: str = "") -> pd.DataFrame:
+    return module_times(c, scope(c, Query(step=step))).set_index("name")
+
+
+def test_forward_backward_and_host_time_of_a_training_run(tmp_path: Path) -> None:
+    # GIVEN two steps; per step Linear_0 launches 40 000 forward and 50 000 backward, Linear_1 20 000 and 30 000, relu 10 000 in Net_0
+    t = times(read_back(training(), tmp_path))
+    # THEN each node sums its calls, and the parent holds its children
+    assert t["calls"].tolist() == [2, 2, 2]
+    assert t["device_total_ns"].to_dict() == {"Net_0": 140_000, "Linear_0": 80_000, "Linear_1": 40_000}
+    assert t["device_self_ns"].to_dict() == {"Net_0": 20_000, "Linear_0": 80_000, "Linear_1": 40_000}
+    assert t["backward_device_ns"].to_dict() == {"Net_0": 160_000, "Linear_0": 100_000, "Linear_1": 60_000}
+    assert t["device_events"].to_dict() == {"Net_0": 6, "Linear_0": 2, "Linear_1": 2}
+    assert t["host_total_ns"].to_dict() == {"Net_0": 400_000, "Linear_0": 100_000, "Linear_1": 100_000}
+    assert t["host_self_ns"].to_dict() == {"Net_0": 200_000, "Linear_0": 100_000, "Linear_1": 100_000}
+
+
+def test_a_step_filter_halves_it(tmp_path: Path) -> None:
+    t = times(read_back(training(), tmp_path), step="1")
+    assert t.loc["Net_0", ["calls", "device_total_ns", "backward_device_ns"]].tolist() == [1, 70_000, 80_000]
+
+
+def test_flop_of_forward_and_backward_are_apart(tmp_path: Path) -> None:
+    # GIVEN addmm of 4x16 by 16x8: 2 * 4 * 16 * 8 = 1 024 FLOP a call; the backward products carry no shapes
+    c = read_back(training(steps=1), tmp_path)
+    whole = scope(c, Query())
+    by = {d: module_times(c, whole, d).set_index("name")["flop"] for d in ("forward", "backward", "both")}  # type: ignore[arg-type]
+    assert by["forward"]["Linear_0"] == 1_024 and by["forward"]["Net_0"] == 2_048 == by["both"]["Net_0"]
+    assert np.isnan(by["backward"]["Net_0"])
+
+
+def test_one_instance_called_from_two_places_is_two_nodes(tmp_path: Path) -> None:
+    # GIVEN a shared module called under A_0 and under B_0, twice under the latter
+    t = TraceBuilder()
+    for parent, at, calls in (("A_0", 0, 1), ("B_0", 1_000, 2)):
+        t.module(parent, at, 900, module_id=1 if parent == "A_0" else 2)
+        for i in range(calls):
+            t.module("Shared_7", at + 100 + 300 * i, 200, module_id=3)
+    c = read_back(t, tmp_path)
+    tree = module_tree(c)
+    # THEN the tree has a node at each place, in preorder, and their calls add up to the instance's
+    assert tree.name == ["A_0", "Shared_7", "B_0", "Shared_7"]
+    assert tree.parent.tolist() == [-1, 0, -1, 2] and tree.end.tolist() == [2, 2, 4, 4] and tree.depth.tolist() == [0, 1, 0, 1]
+    assert module_times(c, scope(c, Query())).groupby("name")["calls"].sum()["Shared_7"] == 3
+
+
+def test_a_module_inside_itself_counts_an_event_once(tmp_path: Path) -> None:
+    # GIVEN R_0 that calls itself, with one kernel of 50 in the inner call
+    t = TraceBuilder()
+    t.module("R_0", 0, 1_000, module_id=1)
+    t.module("R_0", 100, 500, module_id=1)
+    t.launch("k", at=200, start=300, duration=50)
+    c = read_back(t, tmp_path)
+    nodes = module_times(c, scope(c, Query()))
+    # THEN inner and outer call are nodes with 50 each, and the outer launched nothing itself
+    assert nodes["device_total_ns"].tolist() == [50, 50] and nodes["device_self_ns"].tolist() == [0, 50]
+
+
+def test_recomputed_forward_inside_the_backward_pass_is_not_backward_of_the_outer_module(tmp_path: Path) -> None:
+    # GIVEN activation checkpointing: the backward root of Block_0's operator calls Block_0 again (kernel of 70) and then runs 30 of its own
+    t = TraceBuilder()
+    t.module("Block_0", 0, 1_000, module_id=1)
+    t.op("CheckpointFunction", 100, 500, sequence=5)
+    t.launch("forward", at=150, start=200, duration=60)
+    back = {"thread": BACKWARD_THREAD, "sequence": 5, "forward_thread": 1}
+    t.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 2_000, 900, **back)
+    t.op("CheckpointFunctionBackward", 2_010, 880, **back)
+    t.module("Block_0", 2_050, 300, module_id=1, thread=BACKWARD_THREAD)
+    t.launch("again", at=2_100, start=2_200, duration=70, thread=BACKWARD_THREAD)
+    t.launch("gradient", at=2_500, start=2_600, duration=30, thread=BACKWARD_THREAD)
+    c = read_back(t, tmp_path)
+    row = module_times(c, scope(c, Query())).set_index("name").loc["Block_0"]
+    # THEN forward holds both runs (60 + 70), backward only the gradient
+    assert (row["calls"], row["device_total_ns"], row["backward_device_ns"]) == (2, 130, 30)
+
+
+def test_a_backward_pass_run_inside_a_module_call_is_not_counted_twice(tmp_path: Path) -> None:
+    # GIVEN Trainer_0 whose call runs forward of Layer_0 (40) and, on the same thread, its backward (25)
+    t = TraceBuilder()
+    t.module("Trainer_0", 0, 2_000, module_id=1)
+    t.module("Layer_0", 100, 400, module_id=2)
+    t.op("aten::addmm", 150, 200, sequence=3)
+    t.launch("forward", at=200, start=250, duration=40)
+    t.op("autograd::engine::evaluate_function: AddmmBackward0", 1_000, 500, sequence=3, forward_thread=1)
+    t.op("AddmmBackward0", 1_010, 480, sequence=3, forward_thread=1)
+    t.launch("gradient", at=1_100, start=1_200, duration=25)
+    c = read_back(t, tmp_path)
+    t2 = module_times(c, scope(c, Query())).set_index("name")
+    # THEN for the trainer the gradient is in its own forward (it launched it), for the layer it is backward: both add up to 65
+    assert t2.loc["Trainer_0", ["device_total_ns", "backward_device_ns"]].tolist() == [65, 0]
+    assert t2.loc["Layer_0", ["device_total_ns", "backward_device_ns"]].tolist() == [40, 25]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Capture:
+    """A stack of four equal layers with two linears each, between an embedding and two heads of one class."""
+    t = TraceBuilder()
+    t.module("Model_0", 0, 10_000, module_id=1)
+    t.module("Embedding_0", 100, 100, module_id=2)
+    for i in range(4):
+        t.module(f"Layer_{i}", 1_000 * (i + 1), 800, module_id=10 + i)
+        for j in range(2):
+            t.module(f"Linear_{2 * i + j}", 1_000 * (i + 1) + 100 + 300 * j, 200, module_id=20 + 2 * i + j)
+            t.launch("k", at=1_000 * (i + 1) + 150 + 300 * j, start=20_000 + 100 * (2 * i + j), duration=10 + i, call_duration=10)
+    for i in range(2):
+        t.module(f"Head_{i}", 8_000 + 500 * i, 300, module_id=50 + i)
+    return read_back(t, tmp_path)
+
+
+def test_equal_siblings_become_one_row_and_sums_stay(stack: Capture) -> None:
+    nodes = module_times(stack, scope(stack, Query()))
+    rows = merge_siblings(nodes)
+    merged = merged_sums(nodes, rows)
+    # GIVEN four equal layers WHEN merged THEN they are one row with its linears below; a pair of heads stays apart
+    assert merged["name"].tolist() == ["Model_0", "Embedding_0", "Layer 4×", "Linear 8×", "Head_0", "Head_1"]
+    assert merged["parent"].tolist() == [-1, 0, 0, 2, 0, 0] and merged["instances"].tolist() == [1, 1, 4, 8, 1, 1]
+    # AND device time is 2 * (10 + 11 + 12 + 13) at every level
+    assert merged["device_total_ns"].tolist() == [92, 0, 92, 92, 0, 0]
+    assert merged["device_self_ns"].sum() == nodes["device_self_ns"].sum() == 92
+    # AND without merging every node is a row under its own name
+    plain = merged_sums(nodes, unmerged(nodes))
+    assert plain["name"].tolist() == nodes["name"].tolist() and len(plain) == 16
+
+
+def test_layers_of_different_structure_are_not_merged(tmp_path: Path) -> None:
+    # GIVEN four layers of one class, one of which has an extra child
+    t = TraceBuilder()
+    t.module("Model_0", 0, 10_000, module_id=1)
+    for i in range(4):
+        t.module(f"Layer_{i}", 1_000 * (i + 1), 800, module_id=10 + i)
+        if i == 2:
+            t.module("Dropout_0", 1_000 * (i + 1) + 100, 100, module_id=30)
+    nodes = module_times(c := read_back(t, tmp_path), scope(c, Query()))
+    assert merged_sums(nodes, merge_siblings(nodes))["name"].tolist() == ["Model_0", "Layer 3×", "Layer_2", "Dropout_0"]
+
+
+def test_classes_sum_over_instances(stack: Capture) -> None:
+    nodes = module_times(stack, scope(stack, Query()))
+    classes = by_class(stack, nodes).set_index("class_name")
+    assert classes.loc["Linear", ["instances", "calls", "device_total_ns"]].tolist() == [8, 8, 92]

@@ -1,0 +1,102 @@
+"""The phase tree: paths, what belongs to them, what is exposed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tb_sol_plugin.metrics.names import phase_name, phase_parts
+from tb_sol_plugin.metrics.phases import host_shares, phase_times, phase_tree
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.selection import Query
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back, training
+
+
+def times(c: Capture, step: str = "") -> pd.DataFrame:
+    return phase_times(c, scope(c, Query(step=step))).set_index("path")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ProfilerStep#12", ["ProfilerStep"]),
+        ("## forward ##", ["forward"]),
+        ("train/forward/layer 3", ["train", "forward", "layer 3"]),
+        ("Optimizer.step#Adam.step", ["Optimizer.step#Adam.step"]),
+        ("/home/user/x.py", ["/home/user/x.py"]),  # a path has an empty level: it stays one name
+        ("https://host/x", ["https://host/x"]),
+        ("####", ["####"]),
+        ("#5", ["#5"]),
+    ],
+)
+def test_levels_of_a_name(name: str, parts: list[str]) -> None:
+    assert phase_parts(name) == parts
+    assert "/".join(parts) == phase_name(name)
+
+
+def test_host_and_device_time_of_a_training_run(tmp_path: Path) -> None:
+    # GIVEN two steps with forward (70 000 of device work), backward on an autograd thread (80 000), optimizer/step (5 000)
+    t = times(read_back(training(), tmp_path))
+    # THEN steps are one node, a slash makes a level, and the autograd thread's work is in backward, by time
+    assert t.index.tolist() == [
+        "ProfilerStep", "ProfilerStep/forward", "ProfilerStep/backward", "ProfilerStep/optimizer", "ProfilerStep/optimizer/step",
+    ]  # fmt: skip
+    assert t["count"].tolist() == [2, 2, 2, 0, 2]
+    assert t["host_ns"].tolist() == [1_998_000, 600_000, 800_000, 200_000, 200_000]
+    assert t["device_sum_ns"].tolist() == [312_000, 140_000, 160_000, 10_000, 10_000]
+    assert t["by_time_ns"].tolist() == [160_000, 0, 160_000, 0, 0]
+    assert t["device_events"].tolist() == [14, 6, 4, 2, 2]
+    # AND host time of the step that no phase covers is its own: 2 * (999 000 - 300 000 - 400 000 - 100 000)
+    assert t.loc["ProfilerStep", "host_self_ns"] == 398_000
+
+
+def test_device_time_is_a_union_and_the_sum_is_beside_it(tmp_path: Path) -> None:
+    # GIVEN a phase that launches two kernels which overlap: [100, 200) and [150, 250) on two streams
+    t = TraceBuilder()
+    t.annotation("p", 0, 1_000)
+    t.launch("a", at=10, start=100, duration=100, call_duration=5)
+    t.launch("b", at=20, start=150, duration=100, call_duration=5, stream=8)
+    row = times(read_back(t, tmp_path)).loc["p"]
+    assert (row["device_ns"], row["device_sum_ns"], row["compute_ns"]) == (150, 200, 150)
+
+
+def test_exposed_means_not_hidden_by_any_computation_of_the_device(tmp_path: Path) -> None:
+    # GIVEN phase `reduce` whose all-reduce runs [100, 200) while a kernel of phase `math` computes [150, 300),
+    # and a copy of `reduce` at [190, 320)
+    t = TraceBuilder()
+    t.annotation("math", 0, 40)
+    t.launch("gemm", at=10, start=150, duration=150, call_duration=5)
+    t.annotation("reduce", 50, 40)
+    t.launch("ncclDevKernel_AllReduce", at=60, start=100, duration=100, call_duration=5, stream=20)
+    t.copy("HtoD", 190, 130, bytes=64, src="Pinned", call=(70, 5), stream=21)
+    row = times(read_back(t, tmp_path)).loc["reduce"]
+    # THEN 50 of the communication and 20 of the copy are exposed; the union of both is [100, 320)
+    assert (row["exposed_communication_ns"], row["exposed_memcpy_ns"], row["device_ns"], row["compute_ns"]) == (50, 20, 220, 0)
+
+
+def test_a_name_that_repeats_its_enclosing_range_does_not_double_it(tmp_path: Path) -> None:
+    # GIVEN `train` around `train/forward` around `train/forward/layer`, and `x` around another `x`
+    t = TraceBuilder()
+    t.annotation("train", 0, 1_000)
+    t.annotation("train/forward", 100, 500)
+    t.annotation("train/forward/layer", 200, 100)
+    t.annotation("x", 2_000, 500)
+    t.annotation("x", 2_100, 100)
+    tree = phase_tree(read_back(t, tmp_path))
+    assert tree.path == ["train", "train/forward", "train/forward/layer", "x", "x/x"]
+    assert tree.end.tolist() == [3, 3, 3, 5, 5]
+
+
+def test_a_step_filter_counts_its_own_ranges(tmp_path: Path) -> None:
+    t = times(read_back(training(), tmp_path), step="1")
+    assert t.loc["ProfilerStep", ["count", "device_sum_ns"]].tolist() == [1, 156_000]
+
+
+def test_shares_of_an_average_step(tmp_path: Path) -> None:
+    c = read_back(training(), tmp_path)
+    shares = host_shares(phase_times(c, scope(c, Query())), 2)
+    assert [(s.name, s.host_ns) for s in shares] == [("forward", 300_000), ("backward", 400_000), ("optimizer", 100_000)]
