@@ -79,6 +79,8 @@ def _forward(
         spatial, reason = result[-dims:], FROM_BACKWARD
     else:
         return None
+    if min(spatial) < 0:
+        return None
     batch = prod(x.shape[: -dims - 1])
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     out = batch * channels * prod(spatial)

@@ -136,7 +136,7 @@ class Inputs:
 
     def value(self, at: int) -> Value:
         """The concrete value at a position, None if it was not recorded or left out."""
-        return self.values[at] if at < len(self.values) else None
+        return self.values[at] if 0 <= at < len(self.values) else None
 
     def flag(self, at: int) -> bool | None:
         """A boolean argument; None if it was not recorded. `"False"` is false, `1` is true."""

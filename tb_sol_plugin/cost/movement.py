@@ -232,9 +232,12 @@ def _pool(call: Inputs, *, indices: bool) -> Cost | None:
     stride, padding = call.ints(2) or wide, call.ints(3) or (0,)
     dilation = (call.ints(4) if indices else None) or (1,)
     full = [v * dims if len(v) == 1 else v for v in (stride, padding, dilation)]
-    if len(x.shape) <= dims or any(len(v) != dims for v in full):
+    if len(x.shape) <= dims or any(len(v) != dims for v in full) or min(full[0]) < 1:
         return None
-    out = prod(x.shape[:-dims]) * prod(out_spatial(x.shape[-dims:], wide, full[0], full[1], full[2]))
+    spatial = out_spatial(x.shape[-dims:], wide, full[0], full[1], full[2])
+    if min(spatial) < 0:
+        return None
+    out = prod(x.shape[:-dims]) * prod(spatial)
     kept = [8 * out] if indices else []
     return Cost(flop_vector=prod(wide) * out, bytes=total(x.bytes, size_of(out, x.dtype), *kept), dtype=x.dtype, kind="elementwise")
 

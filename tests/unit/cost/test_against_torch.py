@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.cost.calls import call
 from tb_sol_plugin.cost import estimate
+from tests.unit.cost.calls import call
 
 torch = pytest.importorskip("torch")
 registry = pytest.importorskip("torch.utils.flop_counter").flop_registry

@@ -47,7 +47,7 @@ def test_a_value_may_be_an_int_or_a_list() -> None:
 
 
 def test_tensors_scalars_and_lists_are_told_apart() -> None:
-    call = Inputs('[[2,3],[],[],[[4],[5,6]],[]]', '["float","Scalar","double","TensorList",""]')
+    call = Inputs("[[2,3],[],[],[[4],[5,6]],[]]", '["float","Scalar","double","TensorList",""]')
     assert call.tensor(0) == Tensor((2, 3), "fp32")
     assert call.tensor(1) is None
     assert call.tensor(2) == Tensor((), "fp64")
@@ -58,7 +58,7 @@ def test_tensors_scalars_and_lists_are_told_apart() -> None:
 
 
 def test_old_recorders_write_other_names_and_leave_out_values() -> None:
-    call = Inputs('[[32,3,8,8],[],[]]', '["unsigned char","GenericList","Int"]')
+    call = Inputs("[[32,3,8,8],[],[]]", '["unsigned char","GenericList","Int"]')
     assert call.tensor(0) == Tensor((32, 3, 8, 8), "uint8")
     assert call.tensor(1) is None
     assert not call.has_values
@@ -79,7 +79,16 @@ def test_unknown_types_have_no_size() -> None:
 
 def test_sizes_by_type() -> None:
     # uint8 is one byte and no fp8 (E-106); FP4 holds two numbers in a stored byte
-    assert [size_of(10, d) for d in ("bf16", "fp32", "int64", "bool", "fp8_e4m3", "uint8", "fp4x2", "complex128")] == [20, 40, 80, 10, 10, 10, 10, 160]
+    assert [size_of(10, d) for d in ("bf16", "fp32", "int64", "bool", "fp8_e4m3", "uint8", "fp4x2", "complex128")] == [
+        20,
+        40,
+        80,
+        10,
+        10,
+        10,
+        10,
+        160,
+    ]
 
 
 def test_expanded_dimensions_count_once() -> None:
