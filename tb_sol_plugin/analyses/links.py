@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.breakdown import spans_of
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import schemas as S
@@ -140,13 +141,19 @@ def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
 
 
 def _flow_rows(capture: Capture) -> list[dict[str, str | int]]:
-    flows = capture.tables["flows"]
+    return memo(capture, "flow rows", lambda: _count_flows(capture.tables["flows"]))
+
+
+def _count_flows(flows: pd.DataFrame) -> list[dict[str, str | int]]:
+    category, phase, ids = flows["category"].cat, flows["phase"].cat, flows["id"].to_numpy()
+    category_code, phase_code = category.codes.to_numpy(), phase.codes.to_numpy()
+    begins, finishes = (phase_code == (phase.categories.get_loc(p) if p in phase.categories else -2) for p in ("s", "f"))
     out: list[dict[str, str | int]] = []
-    for category, group in flows.groupby(flows["category"].astype(str), sort=True):
-        phase = group["phase"].astype(str).to_numpy()
-        ids = group["id"].to_numpy()
-        starts, ends = ids[phase == "s"], ids[phase == "f"]
-        out.append({"category": str(category), "starts": len(starts), "ends": len(ends), "pairs": len(np.intersect1d(starts, ends))})
+    for code in sorted(np.unique(category_code).tolist(), key=lambda c: str(category.categories[c])):
+        own = category_code == code
+        starts, ends = ids[own & begins], ids[own & finishes]
+        pairs = int(pd.Index(pd.unique(starts)).isin(pd.unique(ends)).sum())
+        out.append({"category": str(category.categories[code]), "starts": len(starts), "ends": len(ends), "pairs": pairs})
     return out
 
 

@@ -148,7 +148,7 @@ def _one_or_count(
     codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str
 ) -> list[str | None]:
     """Per group its one value, None if unknown, or `3 shapes`."""
-    pairs = np.unique(np.stack([group.astype(np.int64), codes.astype(np.int64)]), axis=1)
-    count = np.bincount(pairs[0], minlength=len(first))
+    pairs = pd.unique(group.astype(np.int64) * (len(texts) + 1) + codes.astype(np.int64))
+    count = np.bincount(pairs // (len(texts) + 1), minlength=len(first))
     values: list[str] = texts[codes[first]].tolist() if len(first) else []
     return [(v or None) if n == 1 else f"{n} {plural}" for v, n in zip(values, count.tolist(), strict=True)]
