@@ -1,0 +1,246 @@
+"""Chromium against the real servers: `tb-sol serve` and `tensorboard`, on the samples and on a recording with hostile names.
+
+Absent Chromium skips these tests with a message; TB_SOL_REQUIRE_BROWSER=1 makes that a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.trace_builder import TraceBuilder
+
+try:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+except ImportError:  # the fixture `chromium` says so
+    sync_playwright = None
+
+CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if Path(p).exists()), "")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+]  # fmt: skip
+HOSTILE = [
+    '<script>window.__pwned = 1</script>', '<img src=x onerror="window.__pwned = 1">', '"quoted" & \'single\'', "100%_of/a\\b",
+    "日本語::演算子", "{{constructor.constructor('window.__pwned=1')()}}", "=HYPERLINK(\"http://evil.invalid\")", "**bold** `code`", "x" * 600,
+]  # fmt: skip
+ADDRESS = re.compile(r"http://[^\s/]+:\d+/?\S*")
+
+
+def missing(why: str) -> None:
+    if os.environ.get("TB_SOL_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"browser tests are required and cannot run: {why}")
+    pytest.skip(f"browser tests cannot run: {why}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for all tests; each test has contexts of its own."""
+    if sync_playwright is None:
+        missing("playwright is not installed")
+    if not CHROMIUM:
+        missing("no Chromium at /usr/bin/chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The samples as they are shipped, and a run whose every name is hostile."""
+    root = tmp_path_factory.mktemp("logdir")
+    for sample in sorted((ROOT / "samples").iterdir()):
+        if sample.is_dir() and not sample.name.startswith(("_", ".")):
+            shutil.copytree(sample, root / sample.name)
+    t = TraceBuilder()
+    t.step(1, 0, 1_000_000)
+    for i, name in enumerate(HOSTILE):
+        at = 10_000 + i * 50_000
+        t.op(name, at, 20_000, shapes=[[8, 4], [4, 2]], types=["float", "float"])
+        t.launch(f"kernel {name}", at=at + 1_000, start=at + 5_000, duration=10_000 + 100 * i, stream=7)
+    t.write(root / "hostile <run> & 100%" / "worker0.1700000000000000000.pt.trace.json.gz")
+    return root
+
+
+@dataclass
+class Server:
+    """A running server: `home` is the address of the page, `root` of the server."""
+
+    root: str
+    home: str
+    process: subprocess.Popen[str]
+    pages: dict[str, list[str]] = field(default_factory=dict)
+
+    def api(self, path: str) -> tuple[int, dict[str, object]]:
+        base = self.root if self.home == self.root else self.root + "data/plugin/sol/"
+        try:
+            with urllib.request.urlopen(base + "api/v1/" + path, timeout=60) as reply:
+                return reply.status, json.load(reply)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def warm(self) -> None:
+        """Reads every recording, so that no view waits; notes the pages of every run."""
+        end = time.monotonic() + 120
+        while not (runs := self.api("runs")[1])["runs"] or runs["scan"]["state"] == "scanning":  # type: ignore[index]
+            assert time.monotonic() < end, f"no runs: {runs}"
+            time.sleep(0.2)
+        for run in runs["runs"]:  # type: ignore[attr-defined]
+            query = urllib.parse.urlencode({"run": run["name"], "wait": "30"})
+            while (answer := self.api(f"analyses?{query}"))[0] == 409:
+                assert time.monotonic() < end, f"{run['name']} does not load"
+            assert answer[0] == 200, answer
+            self.pages[run["name"]] = [a["name"] for a in answer[1]["analyses"]]  # type: ignore[attr-defined]
+
+
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra}
+
+
+def start(command: list[str], env: dict[str, str]) -> tuple[subprocess.Popen[str], str]:
+    """The process and the address it prints."""
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        found = ADDRESS.search(line)
+        if found:
+            return process, found.group().rstrip("/") + "/"
+    raise AssertionError("the server did not start:\n" + "".join(said))
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def serve(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`tb-sol serve` on the logdir, every recording read."""
+    env = environment({"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))})
+    process, root = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(logdir), "--port", "0"], env)
+    server = Server(root, root, process)
+    server.warm()
+    yield server
+    stop(process)
+
+
+@pytest.fixture(scope="session")
+def tensorboard(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real `tensorboard` in a process of its own, every recording read. The plugin is found by its entry point."""
+    extra = {"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    if not any(p.value.startswith("tb_sol_plugin") for p in importlib.metadata.entry_points(group="tensorboard_plugins")):
+        info = tmp_path_factory.mktemp("site") / "tb_sol_plugin-0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tb-sol-plugin\nVersion: 0.0\n")
+        (info / "entry_points.txt").write_text("[tensorboard_plugins]\ntb_sol_plugin = tb_sol_plugin.loader:Loader\n")
+        extra["PYTHONPATH"] = os.pathsep.join((str(info.parent), str(ROOT)))
+    process, root = start([sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", "0"], environment(extra))
+    server = Server(root, root + "#sol", process)
+    server.warm()
+    yield server
+    stop(process)
+
+
+@dataclass
+class View:
+    """A page in a fresh browser context, with everything it must not do written down."""
+
+    page: Page
+    context: BrowserContext
+    faults: list[str]
+
+    def open(self, address: str) -> None:
+        self.page.goto(address)
+        self.settle()
+
+    def frame(self):  # type: ignore[no-untyped-def]
+        """The plugin's document: TensorBoard's frame, or the page itself."""
+        for frame in self.page.frames:
+            if "plugin_entry.html" in frame.url and "name=sol" in frame.url:
+                return frame
+        return self.page.main_frame
+
+    def settle(self) -> None:
+        """Waits for a report or a state to stand, and for the figures on the screen to be drawn."""
+        if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
+            self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=20_000)
+        self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=30_000)
+        self.page.wait_for_timeout(80)
+        self.frame().wait_for_function(
+            """() => [...document.querySelectorAll('.plot')].every((p) => {
+                const box = p.getBoundingClientRect();
+                return box.top > innerHeight || p.querySelector('.main-svg') || p.parentElement.querySelector('.section-empty');
+            })""",
+            timeout=20_000,
+        )
+
+
+@pytest.fixture
+def view(chromium: Browser) -> Iterator[Callable[..., View]]:
+    """Makes a View; its faults are asserted empty at the end of the test."""
+    made: list[View] = []
+
+    def make(**context: object) -> View:
+        ctx = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
+        page = ctx.new_page()
+        faults: list[str] = []
+        found = View(page, ctx, faults)
+        page.on("console", lambda m: watch_console(m, faults))
+        page.on("pageerror", lambda e: faults.append(f"error: {e}"))
+        page.on("request", lambda r: watch_request(r, faults))
+        made.append(found)
+        return found
+
+    yield make
+    faults = [f for v in made for f in v.faults]
+    for v in made:
+        v.context.close()
+    assert faults == []
+
+
+def watch_console(message: ConsoleMessage, faults: list[str]) -> None:
+    """Errors and CSP violations of our own documents. 409 is the server's word for "still reading", not an error."""
+    where = str(message.location.get("url", ""))
+    if message.type == "error" and "409" not in message.text and ("name=sol" in where or "plugin/sol" in where or "data/" not in where):
+        faults.append(f"console: {message.text} ({where})")
+
+
+def watch_request(request: Request, faults: list[str]) -> None:
+    """Requests of our documents that leave the origin."""
+    try:
+        own = request.frame.url
+    except Exception as error:  # a navigation has no frame yet: it is the test's own
+        assert "frame" in str(error).lower()
+        return
+    if own.startswith("http") and request.url.startswith("http") and urllib.parse.urlsplit(request.url).netloc != urllib.parse.urlsplit(own).netloc:
+        faults.append(f"left the origin: {request.url}")
+
+
+def hash_of(**state: str) -> str:
+    """The address's hash for a view."""
+    return "#sol" + "".join(f"&p.sol.{urllib.parse.quote(k)}={urllib.parse.quote(v, safe='')}" for k, v in state.items())
