@@ -1,0 +1,162 @@
+"""Levers: what is named, with which numbers, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.metrics.levers import Lever, levers
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.model.selection import Query
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
+
+H100_FP32, H100_BANDWIDTH = 66.9e12, 3.35e12
+
+
+def found(t: TraceBuilder, folder: Path) -> dict[str, Lever]:
+    c = read_back(t, folder)
+    part = scope(c, Query())
+    return {f.rule: f for f in levers(c, part, waterfall(c, part))}
+
+
+def step(length: int = 1_000_000) -> TraceBuilder:
+    t = TraceBuilder()
+    t.step(1, 0, length)
+    return t
+
+
+def test_loading_while_the_device_idles(tmp_path: Path) -> None:
+    # GIVEN two loads of 300 us in the training process, during one of which a kernel runs for 100 us
+    t = step()
+    for at in (0, 500_000):
+        t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 300_000)
+    t.launch("k", at=400_000, start=500_000, duration=100_000)
+    lever = found(t, tmp_path)["input_wait"]
+    # THEN it could save 600 - 100 us, and the fix is about worker processes
+    assert lever.saving_ns == 500_000 and lever.fix.startswith("DataLoader(num_workers=")
+    assert (
+        "2 batches load in the training process, 300.0\u202fµs each" in lever.evidence
+        and lever.title == "The GPU waits for the input pipeline"
+    )
+
+
+def test_the_phase_in_which_the_device_idles_is_named(tmp_path: Path) -> None:
+    # GIVEN the phase `exchange`, 600 us long, with a kernel only in its last 50 us, and `math` that keeps the device busy
+    t = step()
+    t.annotation("## exchange ##", 0, 600_000)
+    t.launch("k", at=500_000, start=550_000, duration=50_000)
+    t.annotation("## math ##", 600_000, 300_000)
+    t.launch("k", at=600_000, start=600_000, duration=300_000)
+    lever = found(t, tmp_path)["host_wait"]
+    # THEN of 650 us of idle time 550 lie in it
+    assert lever.saving_ns == 650_000
+    assert (
+        lever.title == "The GPU waits while the host is in exchange"
+        and "for 550.0\u202fµs of it the host is in `exchange`" in lever.evidence
+    )
+
+
+def test_many_short_kernels_ask_for_graphs(tmp_path: Path) -> None:
+    # GIVEN ten kernels of 5 us, one every 100 us
+    t = step()
+    for i in range(10):
+        t.launch("k", at=100_000 * i, start=100_000 * i + 1_000, duration=5_000)
+    lever = found(t, tmp_path)["host_wait"]
+    assert lever.saving_ns == 950_000 and "reduce-overhead" in lever.fix and "10 of 10 kernels run under 10 µs" in lever.evidence
+
+
+def test_exposed_communication_and_pageable_copies(tmp_path: Path) -> None:
+    # GIVEN an all-reduce [0, 200) us half under a kernel [100, 900), a pageable copy [200, 250) hidden by it and another [900, 1000)
+    t = step()
+    t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=0, start=0, duration=200_000, stream=20)
+    t.launch("k", at=5_000, start=100_000, duration=800_000)
+    t.copy("HtoD", 200_000, 50_000, bytes=1_000, src="Pageable", call=(10_000, 1_000), stream=21)
+    t.copy("HtoD", 900_000, 100_000, bytes=1_000_000, src="Pageable", call=(20_000, 1_000), stream=21)
+    got = found(t, tmp_path)
+    assert got["exposed_communication"].saving_ns == 100_000
+    assert "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence and "bucket" in got["exposed_communication"].fix
+    # 1 000 000 bytes in 100 us are 10 GB/s
+    assert got["pageable_copies"].saving_ns == 100_000 and "10.00\u202fGB/s" in got["pageable_copies"].evidence
+    assert "exposed_copies" not in got and "host_wait" not in got
+
+
+def attention(t: TraceBuilder, at: int, product: str = "aten::bmm") -> None:
+    """bmm 8x256x32 by 8x32x256, softmax, bmm 8x256x256 by 8x256x32: 40, 30 and 40 us."""
+    types = ["float", "float"]
+    t.op(product, at, 20_000, shapes=[[8, 256, 32], [8, 32, 256]], types=types)
+    t.launch("gemm", at=at + 1_000, start=at + 20_000, duration=40_000)
+    t.op(
+        "aten::_softmax",
+        at + 20_000,
+        20_000,
+        shapes=[[8, 256, 256], [], []],
+        types=["float", "Scalar", "Scalar"],
+        concrete=["", "-1", "False"],
+    )
+    t.launch("softmax", at=at + 21_000, start=at + 60_000, duration=30_000)
+    t.op("aten::bmm", at + 40_000, 20_000, shapes=[[8, 256, 256], [8, 256, 32]], types=types)
+    t.launch("gemm", at=at + 41_000, start=at + 90_000, duration=40_000)
+
+
+def test_attention_through_a_score_matrix(tmp_path: Path) -> None:
+    # GIVEN product, softmax, product over one 8x256x256 score matrix
+    t = step(200_000)
+    attention(t, 0)
+    got = found(t, tmp_path)
+    lever = got["unfused_attention"]
+    # THEN fused: 2 * 2 * 8*256*256*32 FLOP and 4 tensors of 8*256*32 floats; the larger of both times is the limit
+    flop, data = 4 * 8 * 256 * 256 * 32, 4 * 8 * 256 * 32 * 4
+    limit = max(flop / H100_FP32, data / H100_BANDWIDTH) * 1e9
+    assert lever.saving_ns == pytest.approx(110_000 - limit, abs=2)
+    assert "8×256×256" in lever.evidence and lever.fix == "F.scaled_dot_product_attention"
+    # AND the same time is not offered again as products above their limit
+    assert "gemm_above_limit" not in got and "norm_above_limit" not in got
+
+
+def test_a_softmax_over_another_matrix_is_no_attention(tmp_path: Path) -> None:
+    # GIVEN the same three operators, but the softmax goes over a matrix of another size
+    t = step(200_000)
+    attention(t, 0)
+    for event in t.events:
+        if event["name"] == "aten::_softmax":
+            event["args"]["Input Dims"] = [[8, 256, 100], [], []]  # type: ignore[index, call-overload]
+    got = found(t, tmp_path)
+    assert "unfused_attention" not in got and "gemm_above_limit" in got
+
+
+def test_products_above_their_limit(tmp_path: Path) -> None:
+    # GIVEN a product of 2 * 512**3 FLOP (4.0 us at 66.9 TFLOP/s) that runs 100 us in FP32
+    t = step(200_000)
+    t.op("aten::mm", 0, 20_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
+    t.launch("gemm", at=1_000, start=20_000, duration=100_000)
+    lever = found(t, tmp_path)["gemm_above_limit"]
+    assert lever.saving_ns == pytest.approx(100_000 - 2 * 512**3 / H100_FP32 * 1e9, abs=2)
+    assert "set_float32_matmul_precision" in lever.fix and "`aten::mm` over 512×512 512×512" in lever.evidence and lever.find == "aten::mm"
+
+
+def test_what_saves_next_to_nothing_is_left_out(tmp_path: Path) -> None:
+    # GIVEN a step of 1 ms full of one kernel, but for 1 us
+    t = step()
+    t.launch("k", at=0, start=0, duration=999_000)
+    assert found(t, tmp_path) == {}
+
+
+def test_savings_are_per_step_and_the_evidence_says_over_how_many(tmp_path: Path) -> None:
+    # GIVEN two steps of 100 us with 60 us of idle time each
+    t = TraceBuilder()
+    for n in range(2):
+        t.step(n, 100_000 * n, 100_000)
+        t.launch("k", at=100_000 * n, start=100_000 * n, duration=40_000)
+    lever = found(t, tmp_path)["host_wait"]
+    assert lever.saving_ns == 60_000 and lever.evidence.startswith("In 2 steps: The GPU idles 120.0\u202fµs")
+
+
+def test_a_recording_of_the_host_names_only_the_loading(tmp_path: Path) -> None:
+    t = TraceBuilder(device="")
+    t.step(1, 0, 1_000)
+    t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 100, 250)
+    got = found(t, tmp_path)
+    assert list(got) == ["input_wait"] and got["input_wait"].saving_ns == 250

@@ -1,0 +1,111 @@
+"""From the measured step to the speed of light: the parts are exclusive and add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.waterfall import Waterfall, _exclusive, waterfall
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import intervals as iv
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back, training
+
+EVENTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), st.sampled_from([COMPUTATION, COMMUNICATION, MEMCPY])), max_size=25)
+
+
+def of(c: Capture, **query: str) -> Waterfall:
+    asked = Query(**query)
+    return waterfall(c, scope(c, asked), asked.device_limits)
+
+
+def parts(f: Waterfall) -> int:
+    return f.input_wait_ns + f.host_wait_ns + f.exposed_communication_ns + f.exposed_copies_ns + f.unmodelled_ns + sum(f.kind_ns.values())
+
+
+@given(EVENTS, st.integers(0, 40), st.integers(1, 60))
+def test_exclusive_parts_equal_a_bitmap(rows: list[tuple[int, int, int]], low: int, length: int) -> None:
+    # GIVEN events of three layers and a window WHEN each nanosecond goes to the first layer that covers it
+    start, size, layer = (np.array([r[i] for r in rows], np.int64) for i in range(3))
+    own, busy = _exclusive(start, start + size, layer.astype(np.int8), iv.one(low, low + length))
+    left = set(range(low, low + length))
+    for level in (COMPUTATION, COMMUNICATION, MEMCPY):
+        bits = {t for s, n, k in rows if k == level for t in range(s, s + n)} & left
+        # THEN the layer's rows own exactly these
+        assert own[layer == level].sum() == len(bits)
+        left -= bits
+    assert iv.length(busy) == length - len(left) and (own >= 0).all()
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Capture:
+    """One step [0, 1000) us: loads [0, 400), a pageable copy [400, 450), addmm [500, 700), a kernel without model [700, 760),
+    an all-reduce [740, 850) of which 90 are exposed; idle else."""
+    t = TraceBuilder()
+    t.step(3, 0, 1_000_000)
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 400_000)
+    t.copy("HtoD", 400_000, 50_000, bytes=500_000, src="Pageable", call=(395_000, 2_000))
+    t.op("aten::addmm", 450_000, 30_000, shapes=[[512], [512, 512], [512, 512]], types=["float"] * 3)
+    t.launch("ampere_sgemm", at=455_000, start=500_000, duration=200_000)
+    t.launch("mystery", at=600_000, start=700_000, duration=60_000)
+    t.launch("ncclDevKernel_AllReduce_Sum_f32", at=650_000, start=740_000, duration=110_000, stream=20)
+    return read_back(t, tmp_path)
+
+
+def test_every_part_by_hand(loading: Capture) -> None:
+    f = of(loading)
+    assert (f.total_ns, f.steps, f.stepped) == (1_000_000, 1, True)
+    assert f.input_wait_ns == 400_000 and f.exposed_copies_ns == 50_000
+    assert f.kind_ns["gemm"] == 200_000 and f.unmodelled_ns == 60_000
+    assert f.exposed_communication_ns == 90_000
+    # idle is [450, 500) and [850, 1000)
+    assert f.host_wait_ns == 200_000 and f.busy_ns == 400_000
+    assert parts(f) == f.total_ns
+    # the product: 2 * 512**3 FLOP at the FP32 vector rate of an H100 (66.9 TFLOP/s) takes 4 012.5 ns; 4 194 304 + 2 048 bytes fewer than that
+    assert f.limit_ns["gemm"] == pytest.approx(2 * 512**3 / 66.9e12 * 1e9, rel=1e-3)
+    assert f.ratio == pytest.approx(f.limit_ns["gemm"] / 1_000_000)
+    # kernel time with a model: 200 of 260
+    assert f.modelled_kernel_share == pytest.approx(200 / 260)
+
+
+def test_chosen_limits_replace_the_matched_ones(loading: Capture) -> None:
+    # GIVEN an A100 as the device to compare with (19.5 TFLOP/s in FP32) THEN the limit is longer in that proportion
+    slow, fast = of(loading, device_limits="A100_SXM_80"), of(loading)
+    assert slow.limit_ns["gemm"] / fast.limit_ns["gemm"] == pytest.approx(66.9 / 19.5, rel=1e-2)
+
+
+def test_an_incomplete_step_is_left_out_where_there_are_others(tmp_path: Path) -> None:
+    # GIVEN two steps with device work and a third, empty one
+    t = training(steps=2)
+    t.step(9, 2_000_000, 700_000)
+    f = of(read_back(t, tmp_path))
+    assert f.steps == 2 and f.total_ns == 2 * 999_000
+
+
+def test_without_a_device_nothing_is_busy_and_there_is_no_ratio(tmp_path: Path) -> None:
+    t = TraceBuilder(device="")
+    t.step(1, 0, 1_000)
+    t.op("aten::add", 100, 200)
+    f = of(read_back(t, tmp_path))
+    assert (f.total_ns, f.busy_ns, f.ratio, f.modelled_kernel_share) == (1_000, 0, None, None)
+
+
+@pytest.mark.real
+def test_parts_add_up_on_recorded_runs(traces: Path) -> None:
+    from tests.support.captures import capture
+
+    for name in ("tracelens/h100/google_owlv2-large-patch14-ensemble__1016001.json.gz", "hta/nccl_parser_config/nccl_data.json.gz"):
+        f = of(capture(traces / name))
+        assert parts(f) == f.total_ns
+        kinds = pd.Series(f.kind_ns)
+        assert (kinds >= 0).all()
+    # a V100 training run recorded without shapes has no limits, and says so with None
+    assert of(capture(traces / "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")).ratio is None
