@@ -69,9 +69,19 @@ def analysis(
     def register(function: Callable[[Capture, Q], Report]) -> Callable[[Capture, Q], Report]:
         name = function.__module__.rpartition(".")[2]
         _FOUND[name] = Analysis(
-            name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, function,  # type: ignore[arg-type]
+            name,
+            title,
+            question,
+            group,
+            order,
+            icon or name,
+            needs,
+            query,
+            tables or {},
+            facts or {},
+            function,  # type: ignore[arg-type]
             (importlib.import_module(function.__module__).__doc__ or "").strip(),
-        )  # fmt: skip
+        )
         return function
 
     return register

@@ -143,7 +143,12 @@ NEEDS = {
         'name parts of the step with torch.profiler.record_function("forward"), and call prof.step()',
         'record_function("forward")',
     ),
-    "steps": (lambda c: not c.facts.pseudo_step, "no ProfilerStep in this recording", "call prof.step() after every iteration", "prof.step()"),
+    "steps": (
+        lambda c: not c.facts.pseudo_step,
+        "no ProfilerStep in this recording",
+        "call prof.step() after every iteration",
+        "prof.step()",
+    ),
     "memory": (_has("memory"), "recorded without profile_memory", "record with profile(profile_memory=True)", "profile_memory=True"),
     "collectives": (
         lambda c: bool(c.device["communication"].to_numpy().any()),

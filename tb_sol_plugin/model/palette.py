@@ -56,9 +56,17 @@ TOKENS: Final[dict[str, tuple[str, str]]] = {
 }
 
 MARKS: Final[dict[str, str]] = {
-    "gemm": "circle", "attention": "diamond", "conv": "square", "norm": "triangle-up", "elementwise": "cross", "other": "x",
-    "HtoD": "triangle-up", "DtoH": "triangle-down", "DtoD": "circle", "Memset": "square",
-}  # fmt: skip
+    "gemm": "circle",
+    "attention": "diamond",
+    "conv": "square",
+    "norm": "triangle-up",
+    "elementwise": "cross",
+    "other": "x",
+    "HtoD": "triangle-up",
+    "DtoH": "triangle-down",
+    "DtoD": "circle",
+    "Memset": "square",
+}
 """Plotly marker symbol of a kind or a copy direction: colour is never alone."""
 
 

@@ -43,105 +43,264 @@ TREE = {
     "end": F("int32", "", "one past the last row of its subtree"),
 }
 
-THREADS = Schema("threads", "a host thread", {
-    "process": F("category", "", "pid as written"), "thread": F("category", "", "tid as written"),
-    "process_name": F("category"), "thread_name": F("category"),
-})  # fmt: skip
+THREADS = Schema(
+    "threads",
+    "a host thread",
+    {
+        "process": F("category", "", "pid as written"),
+        "thread": F("category", "", "tid as written"),
+        "process_name": F("category"),
+        "thread_name": F("category"),
+    },
+)
 
-HOST = Schema("host", "a complete host event", {
-    "name": F("category"), "category": F("category", "", "as written in the file"), "kind": F("int8", "", "index into HOST_KINDS"),
-    "thread": F("int32"), "start_ns": F("int64", "ns"), "duration_ns": F("int64", "ns"), **TREE,
-    "clipped": F("bool", "", "ends after its parent: kept, its surplus does not count against the parent"),
-    "index": F("int64", "", "position in traceEvents"),
-})  # fmt: skip
+HOST = Schema(
+    "host",
+    "a complete host event",
+    {
+        "name": F("category"),
+        "category": F("category", "", "as written in the file"),
+        "kind": F("int8", "", "index into HOST_KINDS"),
+        "thread": F("int32"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns"),
+        **TREE,
+        "clipped": F("bool", "", "ends after its parent: kept, its surplus does not count against the parent"),
+        "index": F("int64", "", "position in traceEvents"),
+    },
+)
 
-OPERATORS = Schema("operators", "arguments of an operator event (host rows of kind operator that carry any)", {
-    "host": F("int32", "", "its host row"), "sequence": F("int64", "", "Sequence number; -1 none, 0 is valid"),
-    "forward_thread": F("int64", "", "Fwd thread id; > 0 marks a backward operator, -1 none"),
-    "external_id": F("int64"),
-    "shapes": F("category", "", "Input Dims as compact JSON"), "types": F("category", "", "Input type as compact JSON"),
-    "strides": F("category", "", "Input Strides as compact JSON"), "concrete": F("category", "", "Concrete Inputs as compact JSON"),
-    "extra": F("category", "", "call stack, module hierarchy, triton arguments … as compact JSON"),
-})  # fmt: skip
+OPERATORS = Schema(
+    "operators",
+    "arguments of an operator event (host rows of kind operator that carry any)",
+    {
+        "host": F("int32", "", "its host row"),
+        "sequence": F("int64", "", "Sequence number; -1 none, 0 is valid"),
+        "forward_thread": F("int64", "", "Fwd thread id; > 0 marks a backward operator, -1 none"),
+        "external_id": F("int64"),
+        "shapes": F("category", "", "Input Dims as compact JSON"),
+        "types": F("category", "", "Input type as compact JSON"),
+        "strides": F("category", "", "Input Strides as compact JSON"),
+        "concrete": F("category", "", "Concrete Inputs as compact JSON"),
+        "extra": F("category", "", "call stack, module hierarchy, triton arguments … as compact JSON"),
+    },
+)
 
-CALLS = Schema("calls", "a runtime or driver call", {
-    "host": F("int32"), "correlation": F("int64", "", "-1 none"), "external_id": F("int64"), "cbid": F("int64"),
-})  # fmt: skip
+CALLS = Schema(
+    "calls",
+    "a runtime or driver call",
+    {
+        "host": F("int32"),
+        "correlation": F("int64", "", "-1 none"),
+        "external_id": F("int64"),
+        "cbid": F("int64"),
+    },
+)
 
-FRAMES = Schema("frames", "a python frame or module call", {
-    "host": F("int32"), "python_id": F("int64"), "python_parent_id": F("int64"), "module_id": F("int64", "", "-1 for a plain frame"),
-})  # fmt: skip
+FRAMES = Schema(
+    "frames",
+    "a python frame or module call",
+    {
+        "host": F("int32"),
+        "python_id": F("int64"),
+        "python_parent_id": F("int64"),
+        "module_id": F("int64", "", "-1 for a plain frame"),
+    },
+)
 
-DEVICE = Schema("device", "a complete device event: kernel, copy or set", {
-    "name": F("category"), "category": F("category"), "kind": F("int8", "", "index into DEVICE_KINDS"),
-    "device": F("int64", "", "device id as recorded; -1 unknown"), "stream": F("int64", "", "stream id as recorded; -1 unknown, 0 is valid"),
-    "start_ns": F("int64", "ns"), "duration_ns": F("int64", "ns"),
-    "communication": F("bool", "", "a collective or peer kernel, wide rule"),
-    "communication_narrow": F("bool", "", "nccl, rccl or cross_device_reduce in the name"),
-    "copy_kernel": F("bool", "", "a copy that runs as a kernel (rocclr)"),
-    "correlation": F("int64", "", "-1 none"), "external_id": F("int64"), "bytes": F("int64", "B", "-1 not recorded"),
-    "bandwidth": F("float64", "GB/s", "as recorded, for a check only"), "direction": F("category", "", "HtoD, DtoH, DtoD, HtoH, PtoP, Memset, Unknown; \"\" for kernels"),
-    "src_kind": F("category", "", "Pageable, Pinned, Device, Host, Managed …"), "dst_kind": F("category"),
-    "grid": F("category", "", "[x,y,z]"), "block": F("category"), "registers": F("int64"), "shared_memory": F("int64", "B"),
-    "blocks_per_sm": F("float64"), "warps_per_sm": F("float64"), "occupancy_pct": F("float64", "%"),
-    "context": F("int64"), "graph_node": F("int64"),
-    "call": F("int32", "", "host row of the launching call; -1"), "link": F("int8", "", "index into LINKS"),
-    "graph": F("bool", "", "launched by a graph launch"),
-    "operator": F("int32", "", "host row of the innermost operator around the launch"),
-    "module": F("int32", "", "host row of the innermost module call around the launch"),
-    "annotation": F("int32", "", "host row of the innermost user annotation around the launch"),
-    "step": F("int32", "", "row of the step its launch starts in; by time where there is no launch; -1 outside every step"),
-    "index": F("int64"),
-})  # fmt: skip
+DEVICE = Schema(
+    "device",
+    "a complete device event: kernel, copy or set",
+    {
+        "name": F("category"),
+        "category": F("category"),
+        "kind": F("int8", "", "index into DEVICE_KINDS"),
+        "device": F("int64", "", "device id as recorded; -1 unknown"),
+        "stream": F("int64", "", "stream id as recorded; -1 unknown, 0 is valid"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns"),
+        "communication": F("bool", "", "a collective or peer kernel, wide rule"),
+        "communication_narrow": F("bool", "", "nccl, rccl or cross_device_reduce in the name"),
+        "copy_kernel": F("bool", "", "a copy that runs as a kernel (rocclr)"),
+        "correlation": F("int64", "", "-1 none"),
+        "external_id": F("int64"),
+        "bytes": F("int64", "B", "-1 not recorded"),
+        "bandwidth": F("float64", "GB/s", "as recorded, for a check only"),
+        "direction": F("category", "", 'HtoD, DtoH, DtoD, HtoH, PtoP, Memset, Unknown; "" for kernels'),
+        "src_kind": F("category", "", "Pageable, Pinned, Device, Host, Managed …"),
+        "dst_kind": F("category"),
+        "grid": F("category", "", "[x,y,z]"),
+        "block": F("category"),
+        "registers": F("int64"),
+        "shared_memory": F("int64", "B"),
+        "blocks_per_sm": F("float64"),
+        "warps_per_sm": F("float64"),
+        "occupancy_pct": F("float64", "%"),
+        "context": F("int64"),
+        "graph_node": F("int64"),
+        "call": F("int32", "", "host row of the launching call; -1"),
+        "link": F("int8", "", "index into LINKS"),
+        "graph": F("bool", "", "launched by a graph launch"),
+        "operator": F("int32", "", "host row of the innermost operator around the launch"),
+        "module": F("int32", "", "host row of the innermost module call around the launch"),
+        "annotation": F("int32", "", "host row of the innermost user annotation around the launch"),
+        "step": F("int32", "", "row of the step its launch starts in; by time where there is no launch; -1 outside every step"),
+        "index": F("int64"),
+    },
+)
 
-STEPS = Schema("steps", "a ProfilerStep#N, or the one pseudo-step", {
-    "number": F("int64", "", "-1 for the pseudo-step"), "name": F("category"), "host": F("int32", "", "its host row; -1 for the pseudo-step"),
-    "host_start_ns": F("int64", "ns"), "host_end_ns": F("int64", "ns"),
-    "start_ns": F("int64", "ns", "GPU-aware: not before the previous step's end"), "end_ns": F("int64", "ns", "GPU-aware: last device event launched inside"),
-    "device_events": F("int64"), "complete": F("bool"),
-})  # fmt: skip
+STEPS = Schema(
+    "steps",
+    "a ProfilerStep#N, or the one pseudo-step",
+    {
+        "number": F("int64", "", "-1 for the pseudo-step"),
+        "name": F("category"),
+        "host": F("int32", "", "its host row; -1 for the pseudo-step"),
+        "host_start_ns": F("int64", "ns"),
+        "host_end_ns": F("int64", "ns"),
+        "start_ns": F("int64", "ns", "GPU-aware: not before the previous step's end"),
+        "end_ns": F("int64", "ns", "GPU-aware: last device event launched inside"),
+        "device_events": F("int64"),
+        "complete": F("bool"),
+    },
+)
 
-BACKWARD = Schema("backward", "a link from a forward operator to a backward root", {
-    "forward": F("int32", "", "host row"), "backward": F("int32", "", "host row of the evaluate_function wrapper, or the op itself"),
-    "method": F("int8", "", "0 flow, 1 sequence number"),
-})  # fmt: skip
+BACKWARD = Schema(
+    "backward",
+    "a link from a forward operator to a backward root",
+    {
+        "forward": F("int32", "", "host row"),
+        "backward": F("int32", "", "host row of the evaluate_function wrapper, or the op itself"),
+        "method": F("int8", "", "0 flow, 1 sequence number"),
+    },
+)
 
-COLLECTIVES = Schema("collectives", "a communication kernel with recorded arguments", {
-    "device": F("int32", "", "its device row"), "name": F("category"), "dtype": F("category"), "in_elements": F("int64"), "out_elements": F("int64"),
-    "group_size": F("int64"), "process_group": F("category"), "process_group_description": F("category"), "ranks": F("category"),
-    "in_split": F("category"), "out_split": F("category"),
-})  # fmt: skip
+COLLECTIVES = Schema(
+    "collectives",
+    "a communication kernel with recorded arguments",
+    {
+        "device": F("int32", "", "its device row"),
+        "name": F("category"),
+        "dtype": F("category"),
+        "in_elements": F("int64"),
+        "out_elements": F("int64"),
+        "group_size": F("int64"),
+        "process_group": F("category"),
+        "process_group_description": F("category"),
+        "ranks": F("category"),
+        "in_split": F("category"),
+        "out_split": F("category"),
+    },
+)
 
-MEMORY = Schema("memory", "a [memory] instant", {
-    "time_ns": F("int64", "ns"), "thread": F("int32"), "device_type": F("int64"), "device_id": F("int64"), "address": F("int64"),
-    "bytes": F("int64", "B", "> 0 allocation, < 0 free"), "total_allocated": F("int64", "B"), "total_reserved": F("int64", "B"), "index": F("int64"),
-})  # fmt: skip
+MEMORY = Schema(
+    "memory",
+    "a [memory] instant",
+    {
+        "time_ns": F("int64", "ns"),
+        "thread": F("int32"),
+        "device_type": F("int64"),
+        "device_id": F("int64"),
+        "address": F("int64"),
+        "bytes": F("int64", "B", "> 0 allocation, < 0 free"),
+        "total_allocated": F("int64", "B"),
+        "total_reserved": F("int64", "B"),
+        "index": F("int64"),
+    },
+)
 
-FLOWS = Schema("flows", "half of a flow", {
-    "category": F("category"), "phase": F("category"), "id": F("int64"), "thread": F("int32"), "time_ns": F("int64", "ns"),
-})  # fmt: skip
+FLOWS = Schema(
+    "flows",
+    "half of a flow",
+    {
+        "category": F("category"),
+        "phase": F("category"),
+        "id": F("int64"),
+        "thread": F("int32"),
+        "time_ns": F("int64", "ns"),
+    },
+)
 
-ANNOTATIONS_DEVICE = Schema("annotations_device", "a GPU copy of a user annotation; never GPU work", {
-    "name": F("category"), "device": F("int64"), "stream": F("int64"), "start_ns": F("int64", "ns"), "duration_ns": F("int64", "ns"),
-    "external_id": F("int64"),
-})  # fmt: skip
+ANNOTATIONS_DEVICE = Schema(
+    "annotations_device",
+    "a GPU copy of a user annotation; never GPU work",
+    {
+        "name": F("category"),
+        "device": F("int64"),
+        "stream": F("int64"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns"),
+        "external_id": F("int64"),
+    },
+)
 
-SYNC = Schema("sync", "a synchronisation record; not GPU work", {
-    "name": F("category"), "device": F("int64"), "stream": F("int64"), "start_ns": F("int64", "ns"), "duration_ns": F("int64", "ns"),
-    "correlation": F("int64"), "event_record_correlation": F("int64"), "wait_on_stream": F("int64"),
-})  # fmt: skip
+SYNC = Schema(
+    "sync",
+    "a synchronisation record; not GPU work",
+    {
+        "name": F("category"),
+        "device": F("int64"),
+        "stream": F("int64"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns"),
+        "correlation": F("int64"),
+        "event_record_correlation": F("int64"),
+        "wait_on_stream": F("int64"),
+    },
+)
 
-INSTANTS = Schema("instants", "an instant or a counter sample that is not memory", {
-    "name": F("category"), "category": F("category"), "phase": F("category"), "thread": F("int32"), "time_ns": F("int64", "ns"),
-    "args": F("category", "", "compact JSON"),
-})  # fmt: skip
+INSTANTS = Schema(
+    "instants",
+    "an instant or a counter sample that is not memory",
+    {
+        "name": F("category"),
+        "category": F("category"),
+        "phase": F("category"),
+        "thread": F("int32"),
+        "time_ns": F("int64", "ns"),
+        "args": F("category", "", "compact JSON"),
+    },
+)
 
-CATEGORIES = Schema("categories", "events of one category and phase", {
-    "category": F("category"), "phase": F("category"), "count": F("int64"),
-})  # fmt: skip
+CATEGORIES = Schema(
+    "categories",
+    "events of one category and phase",
+    {
+        "category": F("category"),
+        "phase": F("category"),
+        "count": F("int64"),
+    },
+)
 
-ISSUES = Schema("issues", "one kind of oddity met while reading", {
-    "reason": F("category"), "count": F("int64"), "example": F("category"), "effect": F("category"),
-})  # fmt: skip
+ISSUES = Schema(
+    "issues",
+    "one kind of oddity met while reading",
+    {
+        "reason": F("category"),
+        "count": F("int64"),
+        "example": F("category"),
+        "effect": F("category"),
+    },
+)
 
-ALL: Final = {s.name: s for s in (THREADS, HOST, OPERATORS, CALLS, FRAMES, DEVICE, STEPS, BACKWARD, COLLECTIVES, MEMORY, FLOWS, ANNOTATIONS_DEVICE, SYNC, INSTANTS, CATEGORIES, ISSUES)}  # fmt: skip
+ALL: Final = {
+    s.name: s
+    for s in (
+        THREADS,
+        HOST,
+        OPERATORS,
+        CALLS,
+        FRAMES,
+        DEVICE,
+        STEPS,
+        BACKWARD,
+        COLLECTIVES,
+        MEMORY,
+        FLOWS,
+        ANNOTATIONS_DEVICE,
+        SYNC,
+        INSTANTS,
+        CATEGORIES,
+        ISSUES,
+    )
+}
