@@ -128,7 +128,8 @@ def _by_device_time(
     has = operator >= 0
     own = np.zeros(len(end), np.int64)
     np.add.at(own, operator[has], duration[has])
-    owner_host = above(owners(end, modelled, wrapper, own, _matrix(known)[of_host]), end, operator)
+    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
+    owner_host = above(owning, end, operator)
     owner_host = np.where(owner_host < 0, operator, owner_host)
     rows, first, place = np.unique(owner_host, return_index=True, return_inverse=True)
     lead = int(len(rows) > 0 and rows[0] < 0)
@@ -152,7 +153,7 @@ def _by_device_time(
         "step": device["step"].to_numpy()[first],
     }
     use_tf32 = np.bincount(group, tf32[mine], minlength=size) > 0
-    ops = _frame(capture, rows, of_host, known, link, use_tf32, columns)
+    ops = _frame(capture, rows, _at(rows, owning, of_host), known, link, use_tf32, columns)
     return Work(ops, owner, None, False, int(duration.sum()), int(duration[owner < 0].sum()))
 
 
@@ -182,21 +183,25 @@ def _by_host_time(
         "annotation": _around(capture, rows, S.ANNOTATION),
         "step": _step_of(capture, start[rows]),
     }
-    ops = _frame(capture, rows, of_host, known, nothing, nothing, columns)
+    ops = _frame(capture, rows, _at(rows, owning, of_host), known, nothing, nothing, columns)
     return Work(ops, np.zeros(0, np.int32), None, True, int(own.sum()), 0)
+
+
+def _at(rows: Ints, owning: Ints, of_host: npt.NDArray[np.int32]) -> Ints:
+    """Cost of each row, -1 for a row that owns only what no model explains: a wrapper keeps its time, not the work of its leaves."""
+    return np.where(np.isin(rows, owning), of_host[rows], -1).astype(np.int64)
 
 
 def _frame(
     capture: Capture,
     rows: Ints,
-    of_host: npt.NDArray[np.int32],
+    at: Ints,
     known: tuple[Cost, ...],
     link: Mask,
     use_tf32: Mask,
     columns: dict[str, npt.NDArray[np.int64]],
 ) -> pd.DataFrame:
     host, table = capture.host, capture.tables["operators"]
-    at = of_host[rows]
     arguments = capture.operator_of_host[rows]
     shape_code = _codes(table["shapes"], arguments)
     texts = [str(t) for t in table["shapes"].cat.categories]
