@@ -11,15 +11,20 @@ for the loss, gradients whose last all-reduce nothing hides, a rank that comes l
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator import COMPUTE, PREFETCH, Rank
+from simulator import COMPUTE, PREFETCH, Json, Rank
 
 HERE = Path(__file__).resolve().parent
 BATCH, TOKENS, WIDTH, HEADS, FEED, LAYERS, CLASSES, IMAGE = 64, 197, 768, 12, 3072, 6, 1000, 224
 ROWS = BATCH * TOKENS
+ATTENTION = [[WIDTH], [WIDTH], [3 * WIDTH, WIDTH], [3 * WIDTH], [WIDTH, WIDTH], [WIDTH]]
+MLP = [[WIDTH], [WIDTH], [FEED, WIDTH], [FEED], [WIDTH, FEED], [WIDTH]]
+PARAMETERS = [[WIDTH, 3, 16, 16], [WIDTH], *(ATTENTION + MLP) * LAYERS, [WIDTH], [WIDTH], [CLASSES, WIDTH], [CLASSES]]
+COUNT = sum(math.prod(shape) for shape in PARAMETERS)
 BF16 = "c10::BFloat16"
 FIRST_STEP, STEPS, WORLD = 10, 3, 2
 HIDDEN = [BATCH, TOKENS, WIDTH]
@@ -281,20 +286,19 @@ class Trainer:
     def optimize(self) -> None:
         r = self.r
         r.free[COMPUTE] = max(r.free[COMPUTE], r.free[20])
-        parameters = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * FEED) + CLASSES * WIDTH
+        tensors: list[Json] = [*PARAMETERS]
         with r.phase("optimizer"):
-            with r.phase("optimizer/clip"), r.op("aten::_foreach_norm", [[[WIDTH, WIDTH]] * 4], ["TensorList"]):
+            with r.phase("optimizer/clip"), r.op("aten::_foreach_norm", [tensors, [], []], ["TensorList", "Scalar", ""], ["", "2.", ""]):
                 for _ in range(3):
                     r.kernel(f"{NATIVE}multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<c10::BFloat16>>",
-                             "stream", traffic=2.0 * parameters / 3, grid=320)  # fmt: skip
-            with r.phase("Optimizer.step#AdamW.step"), r.op("aten::_fused_adamw_", [[[WIDTH, WIDTH]] * 4], ["TensorList"]):
-                for _ in range(6):
-                    r.kernel(ADAM,
-                             "stream", flop=15.0 * parameters / 6, traffic=28.0 * parameters / 6, grid=320)  # fmt: skip
-            with r.phase("Optimizer.zero_grad#AdamW.zero_grad"), r.op("aten::zero_", [[parameters]], [BF16]):
-                r.memset(parameters * 2)
+                             "stream", traffic=4.0 * COUNT / 3, grid=320)  # fmt: skip
+            with r.phase("Optimizer.step#AdamW.step"), r.op("aten::_fused_adamw_", [tensors] * 4, ["TensorList"] * 4):
+                for _ in range(6):  # reads weight, gradient and two moments, writes weight and moments: 7 x 4 bytes
+                    r.kernel(ADAM, "stream", flop=15.0 * COUNT / 6, traffic=28.0 * COUNT / 6, grid=320)
+            with r.phase("Optimizer.zero_grad#AdamW.zero_grad"), r.op("aten::zero_", [[COUNT]], [BF16]):
+                r.memset(COUNT * 2)
         with r.phase("ema"), r.frame("ema.py(31): update"):
-            r.graph_launch([f"triton_poi_fused_add_lerp_mul_{i}" for i in range(4)], 6.0 * parameters / 4)
+            r.graph_launch([f"triton_poi_fused_add_lerp_mul_{i}" for i in range(4)], 6.0 * COUNT / 4)
 
     def report(self) -> None:
         """The loss comes back to the host, which waits for it."""

@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support.trace_builder import Json, TraceBuilder
 
+__all__ = ["COMMUNICATION", "COMPUTE", "PREFETCH", "Json", "Rank"]
+
 PEAK_FLOP, PEAK_BYTES = 989e12, 3.35e12
 COMPUTE, COMMUNICATION, PREFETCH = 7, 20, 24
 SHARE = {"gemm": (0.62, 0.70), "conv": (0.45, 0.60), "attention": (0.38, 0.55), "attention_bwd": (0.30, 0.50), "stream": (1.0, 0.82),
