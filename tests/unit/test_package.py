@@ -133,11 +133,8 @@ def test_the_readme_begins_with_the_two_commands_that_are_tested() -> None:
 def test_links_in_the_docs_lead_somewhere() -> None:
     # GIVEN every relative link of the documents WHEN it is followed THEN the file is there
     documents = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "samples/README.md")] + sorted((ROOT / "docs").rglob("*.md"))
-    broken = []
-    for document in documents:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
-            if not (document.parent / target).exists():
-                broken.append(f"{document.relative_to(ROOT)}: {target}")
+    links = [(d, t) for d in documents for t in re.findall(r"\]\((?!https?:|#)([^)#]+)", d.read_text())]
+    broken = [f"{d.relative_to(ROOT)}: {t}" for d, t in links if not (d.parent / t).exists()]
     assert not broken
 
 
