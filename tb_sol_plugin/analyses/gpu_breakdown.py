@@ -255,6 +255,8 @@ def _headline(capture: Capture, values: dict[str, Scalar]) -> str:
         return f"No {word} work was launched in this selection."
     said = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
+    if idle_ns < 0.0005 * total and not exposed:
+        return f"The {word} works all of the **{human(total, 'ns')}** from its first to its last event."
     if idle_ns >= exposed and idle_ns > 0:
         cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
         why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""

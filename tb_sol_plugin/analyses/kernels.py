@@ -191,14 +191,14 @@ def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]
         return "No kernel time in this selection."
     first = by_name.iloc[0]
     few = int((by_name["total_ns"].cumsum() < 0.8 * total).sum()) + 1
-    share, unknown = values["tensor_core_share"], float(values["tensor_core_unknown_share"] or 0)
-    about = "at least " if unknown >= 0.05 else ""
     few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name), 'count')} names take"
     most = human(float(first["share"]), "ratio")
-    return (
-        f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{first['short_name']}` with {most}. "
-        f"{unit_name(capture.facts.vendor)}s run {about}{human(share if isinstance(share, float) else None, 'ratio')}."
-    )
+    said = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{_cut(first['short_name'], 64)}` with {most}."
+    share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
+    unit = unit_name(capture.facts.vendor)
+    if unknown >= 0.5:
+        return f"{said} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
+    return f"{said} {unit[0].upper()}{unit[1:]}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
 
 
 def _notices(values: dict[str, Scalar], query: KernelsQuery) -> list[Notice]:

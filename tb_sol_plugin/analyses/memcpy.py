@@ -15,6 +15,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import copies as M
+from tb_sol_plugin.metrics import copy_findings as W
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -24,6 +25,8 @@ from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
     FigureSection,
+    Finding,
+    FindingsSection,
     Link,
     Mark,
     Notice,
@@ -156,7 +159,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     sections: list[AnySection] = [
         *cards,
         _scatter(found, limits, fits, keyed=query.by == "direction"),
-        _facts(totals, fits),
+        _findings(capture, found, where, limits),
         make_table(
             "copies",
             f"Copies by {query.by if query.by != 'kind' else 'direction and kind of memory'}",
@@ -179,8 +182,10 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
             M.sizes(found).assign(size=lambda t: [M.BINS[b] for b in t["bin"]]),
             SIZES,
             subtitle="copies that carry a size",
+            span=8,
             footer="KiB and MiB are binary.",
         ),
+        _facts(totals, fits),
     ]
     return Report(
         analysis="memcpy",
@@ -308,6 +313,70 @@ def _peer_card(capture: Capture, directions: pd.DataFrame) -> list[FactsSection]
     return [FactsSection(id="ptop_card", title=NAMES["PtoP"], style="card", text=text)]
 
 
+def _findings(capture: Capture, found: pd.DataFrame, where: Scope, limits: dict[str, tuple[float, str]]) -> FindingsSection:
+    steps = where.step_count
+    step_ns = where.window_length_ns / steps
+    worth = [f for f in W.findings(capture, found, steps) if f.saving_ns >= 0.001 * step_ns][:5]
+    per = "per step, at most; savings can overlap" if where.steps else "at most; savings can overlap"
+    return FindingsSection(
+        id="findings",
+        title="What to fix first",
+        subtitle=f"saving {per}",
+        span=5,
+        findings=[_finding(capture, found, f, where, step_ns, limits) for f in worth],
+        empty="No copy here costs a thousandth of a step.",
+    )
+
+
+TITLES: Final = {
+    "small_to_host": "Small copies to the host drain the stream",
+    "blocking_to_device": "Copies to the device block the host",
+    "blocking_to_host": "Copies to the host block it",
+    "exposed": "Large copies run while nothing computes",
+    "tiny": "Many tiny copies, each mostly latency",
+}
+FIXES: Final = {
+    "small_to_host": 'tensor.to("cpu", non_blocking=True) into pinned memory, read one step later',
+    "blocking_to_device": "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)",
+    "blocking_to_host": "pinned.copy_(tensor, non_blocking=True); event.synchronize() when needed",
+    "exposed": "with torch.cuda.stream(copy_stream): next_batch.to(device, non_blocking=True)",
+    "tiny": "torch._foreach_copy_, or one copy of a packed buffer",
+}
+
+
+def _finding(
+    capture: Capture, found: pd.DataFrame, f: W.CopyFinding, where: Scope, step_ns: float, limits: dict[str, tuple[float, str]]
+) -> Finding:
+    steps, count = where.step_count, len(f.rows)
+    often = human(round(count / steps), "count") + (" per step" if where.steps else "") if count >= steps else f"{count} in {steps} steps"
+    known = found.iloc[f.rows]
+    known = known[known["bytes"] >= 0]
+    moved, time = int(known["bytes"].sum()), int(known["duration_ns"].sum())
+    size = f", {human(moved, 'B')} in all" if moved else ""
+    if f.rule in ("small_to_host", "tiny") and len(known):
+        size = f", at most {human(int(known['bytes'].max()), 'B')} each"
+    rate = f" at {human(moved / time * 1e9, 'B/s')}" if f.rule == "exposed" and moved and time else ""
+    peak = f" of {human(limits[f.direction][0], 'B/s')}" if rate and f.direction in limits else ""
+    kinds = W.kinds(found, f.rows)
+    ops = W.parents(capture, found, f.rows)[:2]
+    source = f" Launched by {' and '.join(f'`{o}`' for o in ops)}." if ops else ""
+    tail = (
+        f"; the longest call holds the host for {human(f.worst_ns, 'ns')}." if f.host else f"; the longest takes {human(f.worst_ns, 'ns')}."
+    )
+    step = {"step": ",".join(map(str, where.steps)) if len(where.steps) == 1 and not where.whole else ""}
+    return Finding(
+        rule=f"copies_{f.rule}",
+        title=TITLES[f.rule] + (f" ({NAMES[f.direction].lower()})" if f.rule in ("exposed", "tiny") else ""),
+        evidence=f"{often}{size}{rate}{peak}{f', {kinds}' if kinds else ''}{tail}{source}",
+        saving_ns=f.saving_ns,
+        share=f.saving_ns / step_ns if step_ns else None,
+        fix="keep it on the device: .item() waits for all work" if "aten::_local_scalar_dense" in ops[:1] else FIXES[f.rule],
+        link=Link("memcpy", {"by": "kind", "find": f.direction} | {k: v for k, v in step.items() if v}, f"{human(count, 'count')} copies"),
+        color="host" if f.host else COLORS.get(f.direction, "memcpy"),
+        candidate=f.rule == "tiny",
+    )
+
+
 def _facts(totals: dict[str, Scalar], fits: dict[str, tuple[float, float]]) -> FactsSection:
     labels = {
         "count": "Copies and sets", "bytes": "Bytes", "without_bytes": "Without a size", "time_ns": "Time, sum", "exposed_ns": "Exposed",
@@ -323,7 +392,7 @@ def _facts(totals: dict[str, Scalar], fits: dict[str, tuple[float, float]]) -> F
     return FactsSection(
         id="facts",
         title="Numbers",
-        span=5,
+        span=4,
         values=values,
         units=units,
         labels={n: labels[n] for n in values},
