@@ -32,6 +32,7 @@ FIXES: Final = {
     "blocking_to_device": "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)",
     "blocking_to_host": "pinned.copy_(tensor, non_blocking=True); event.synchronize() when needed",
     "exposed": "with torch.cuda.stream(copy_stream): next_batch.to(device, non_blocking=True)",
+    "exposed_DtoH": "with torch.cuda.stream(copy_stream): pinned.copy_(tensor, non_blocking=True)",
     "tiny": "torch._foreach_copy_, or one copy of a packed buffer",
 }
 
@@ -77,7 +78,9 @@ def _finding(
         evidence=f"{often}{size}{rate}{peak}{f', {kinds}' if kinds else ''}{tail}{source}",
         saving_ns=f.saving_ns,
         share=f.saving_ns / step_ns if step_ns else None,
-        fix="keep it on the device: .item() waits for all work" if "aten::_local_scalar_dense" in ops[:1] else FIXES[f.rule],
+        fix="keep it on the device: .item() waits for all work"
+        if "aten::_local_scalar_dense" in ops[:1]
+        else FIXES.get(f"{f.rule}_{f.direction}", FIXES[f.rule]),
         link=Link("memcpy", {"by": "kind", "find": f.direction} | {k: v for k, v in step.items() if v}, f"{human(count, 'count')} copies"),
         color="host" if f.host else COLORS.get(f.direction, "memcpy"),
         candidate=f.rule == "tiny",
