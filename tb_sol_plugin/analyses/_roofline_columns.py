@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_sol_plugin.model.device_table import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import Column
 
 _NO_MODEL = "no cost model, or sizes not recorded"
@@ -100,3 +101,5 @@ FACTS = {
     "unmodelled_ns": "Device time without a cost model.",
     "no_operator_ns": "Part of it that no recorded operator launched.",
 }
+FACTS |= {f"peak_flop_per_s_{dtype}": f"Dense peak of products in {dtype}." for dtype in MATRIX_COLUMNS}
+FACTS["peak_flop_per_s_vector"] = "Peak of elementwise work."

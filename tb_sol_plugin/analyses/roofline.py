@@ -470,7 +470,7 @@ def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None) -> FactsSe
                 marks[name] = Mark("unverified", "this figure of the device table is not confirmed")
     if spec is not None and "mem_bw_gb_per_s" in spec.unverified:
         marks["peak_bytes_per_s"] = Mark("unverified", "this figure of the device table is not confirmed")
-    docs = FACTS | {n: "Dense peak of matrix units in this type." for n in facts if n.startswith("peak_flop_per_s_")}
+    docs = {name: FACTS[name] for name in facts}
     return FactsSection(id="facts", title="Limits and totals", values=facts, units=units, labels=labels, docs=docs, marks=marks, span=12)
 
 

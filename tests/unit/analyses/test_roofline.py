@@ -1,0 +1,218 @@
+"""The roofline report over recordings with known work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
+from tests.support.trace_builder import TraceBuilder
+
+BF16 = "c10::BFloat16"
+MM = 2 * 1024**3
+LIMIT = max(MM / 989.4e12, 3 * 2 * 1024**2 / 3350e9) * 1e9
+"""ns at the speed of light of one product of 1024^3 in BF16 on an H100."""
+
+
+def _mm(t: TraceBuilder, start: int, device_start: int, duration: int, kernel: str = "gemm") -> None:
+    square = [1024, 1024]
+    t.op("aten::mm", start, 900, shapes=[square, square], types=[BF16, BF16])
+    t.launch(kernel, at=start + 100, start=device_start, duration=duration)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Capture:
+    """Two steps; in each a product in `Block_0` and forward: 10 us, then 30 us. A fill of 2 us, an unmodelled operator of 5 us, a kernel
+    launched by no operator of 4 us, one launched before the window of 3 us."""
+    t = TraceBuilder()
+    t.kernel("before", 1, 3000, correlation=1)
+    for step in (0, 1):
+        base = 100_000 * step
+        t.step(step, base, 90_000)
+        t.annotation("forward", base + 10, 5000)
+        t.module("Block_0", base + 20, 4000, module_id=0)
+        _mm(t, base + 100, base + 10_000, 10_000 + 20_000 * step)
+    t.op("aten::fill_", 120_000, 900, shapes=[[4096], []], types=[BF16, "Scalar"])
+    t.launch("fill", at=120_100, start=150_000, duration=2000)
+    t.op("my::op", 130_000, 900)
+    t.launch("mine", at=130_100, start=160_000, duration=5000)
+    t.launch("alone", at=140_000, start=170_000, duration=4000)
+    return read(str(t.write(tmp_path / "t.pt.trace.json")))
+
+
+def answer(capture: Capture, **query: str) -> Report:
+    found = capture.analyze("roofline", **query)
+    assert isinstance(found, Report)
+    json.loads(encode(found))
+    return found
+
+
+def test_rows_add_up_to_all_device_time(capture: Capture) -> None:
+    table = answer(capture).table("ops")
+    assert table["measured_ns"].sum() == 54_000 == capture.device["duration_ns"].sum()
+    assert table["name"].tolist() == ["aten::mm", "my::op", "aten::fill_", at.NO_OPERATOR, at.BEFORE]
+    assert table.set_index("name")["measured_ns"].tolist() == [40_000, 5000, 2000, 4000, 3000]
+
+
+def test_a_row_sums_before_it_divides(capture: Capture) -> None:
+    row = answer(capture).table("ops").iloc[0]
+    assert (row["calls"], row["flop"], row["bytes"]) == (2, 2 * MM, 2 * 3 * 2 * 1024**2)
+    assert row["sol_ns"] == round(2 * LIMIT)
+    assert row["efficiency"] == pytest.approx(2 * LIMIT / 40_000)
+    assert row["wasted_ns"] == round(40_000 - 2 * LIMIT)
+    assert row["achieved_flop_per_s"] == pytest.approx(2 * MM / 40e-6)
+    assert row["achieved_bytes_per_s"] == pytest.approx(2 * 6 * 1024**2 / 40e-6)
+    assert row["intensity_flop_per_byte"] == pytest.approx(1024 / 3)
+    assert (row["bound"], row["dtype"], row["kind"], row["input_shapes"]) == ("compute", "bf16", "gemm", "1024×1024 1024×1024")
+
+
+def test_unknown_is_not_zero(capture: Capture) -> None:
+    table = answer(capture).table("ops").set_index("name")
+    for column in ("flop", "bytes", "sol_ns", "efficiency", "wasted_ns", "achieved_flop_per_s"):
+        assert table.loc["my::op", column] is None or table[column].isna()["my::op"], column
+    # a fill has no arithmetic: no FLOP rate, but a bandwidth
+    assert table.loc["aten::fill_", "flop"] == 0
+    assert table["achieved_flop_per_s"].isna()["aten::fill_"]
+    assert table.loc["aten::fill_", "achieved_bytes_per_s"] == pytest.approx(8192 / 2e-6)
+
+
+def test_facts(capture: Capture) -> None:
+    facts = answer(capture).facts
+    assert (facts["device"], facts["limits_from"]) == ("H100 SXM", "exact")
+    assert facts["peak_flop_per_s"] == facts["peak_flop_per_s_bf16"] == 989.4e12
+    assert facts["peak_bytes_per_s"] == 3350e9
+    assert facts["total_flop"] == 2 * MM
+    assert (facts["device_ns"], facts["measured_ns"], facts["unmodelled_ns"], facts["no_operator_ns"]) == (54_000, 42_000, 12_000, 7000)
+    assert facts["modelled_share"] == pytest.approx(42 / 54)
+    assert facts["efficiency"] == pytest.approx((2 * LIMIT + 8192 / 3350) / 42_000, rel=1e-6)
+    assert set(facts) <= set(registry()["roofline"].facts)
+
+
+def test_a_step_shows_its_own_work(capture: Capture) -> None:
+    table = answer(capture, step="0").table("ops")
+    # work without a launch belongs to the step of its time
+    assert table["name"].tolist() == ["aten::mm", at.BEFORE]
+    assert table["measured_ns"].tolist() == [10_000, 3000]
+    assert answer(capture, step="1").facts["device_ns"] == 30_000 + 2000 + 5000 + 4000
+    with pytest.raises(BadQuery):
+        capture.analyze("roofline", step="9")
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("op", ["aten::mm", "my::op", "aten::fill_"]),
+        ("module", ["Block_0", "(outside every module)"]),
+        ("phase", ["forward", "ProfilerStep"]),
+        ("kernel", ["gemm", "mine", "fill"]),
+    ],
+)
+def test_other_rows_hold_the_same_time(capture: Capture, by: str, names: list[str]) -> None:
+    table = answer(capture, by=by).table("ops")
+    assert table["name"].tolist() == [*names, at.NO_OPERATOR, at.BEFORE]
+    assert table["measured_ns"].sum() == 54_000
+    assert table["flop"].sum() == 2 * MM
+
+
+def test_kernels_share_the_work_of_their_operator_by_time(tmp_path: Path) -> None:
+    # GIVEN one product by two kernels of 3 and 1 us
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 900, shapes=[[1024, 1024], [1024, 1024]], types=[BF16, BF16])
+    t.launch("main", at=100, start=1000, duration=3000)
+    t.launch("reduce", at=300, start=5000, duration=1000)
+    table = answer(read(str(t.write(tmp_path / "t.json"))), by="kernel").table("ops").set_index("name")
+    assert table["flop"].to_dict() == {"main": MM * 3 // 4, "reduce": MM // 4}
+    assert set(table["flags"]) == {"above limit, estimated"} or set(table["flags"]) == {"estimated"}
+
+
+def test_the_list_ranks_time_above_the_limit(capture: Capture) -> None:
+    above = answer(capture).table("above")
+    assert above["name"].tolist() == ["aten::mm", "aten::fill_"]
+    assert above["running_share"].iloc[-1] == pytest.approx(1.0)
+    assert above["running_share"].iloc[0] == pytest.approx((40_000 - 2 * LIMIT) / (42_000 - 2 * LIMIT - 8192 / 3350), rel=1e-4)
+
+
+def test_figure_marks_carry_the_keys_of_the_table(capture: Capture) -> None:
+    found = answer(capture)
+    figure, table = found.section("roofline"), found.section("ops")
+    assert isinstance(figure, FigureSection) and isinstance(table, TableSection)
+    marks = [trace for trace in figure.figure["data"] if trace.get("customdata")]  # type: ignore[attr-defined]
+    keys = [key for trace in marks for key in trace["customdata"]]
+    assert set(keys) <= set(table.data["id"])
+    assert len(set(table.data["id"])) == len(table.data["id"])
+    # the product stands at its intensity and rate; the fill in the strip, by bandwidth
+    product = next(trace for trace in marks if trace["name"] == "gemm")
+    assert (product["x"], product["y"]) == ([pytest.approx(1024 / 3)], [pytest.approx(2 * MM / 40e-6)])
+    strip = next(trace for trace in marks if trace["name"] == "other")
+    assert strip["xaxis"] == "x2" and strip["x"] == [pytest.approx(8192 / 2e-6)]
+    names = [note["text"] for note in figure.figure["layout"]["annotations"]]  # type: ignore[index]
+    assert any("bf16 matrix 989.4" in name for name in names) and any("achievable" in name for name in names)
+    found.figure("roofline").to_json()
+
+
+def test_other_limits_change_every_efficiency(capture: Capture) -> None:
+    found = answer(capture, device_limits="A100")
+    row = found.table("ops").iloc[0]
+    assert row["sol_ns"] == round(2 * MM / 312e12 * 1e9)
+    assert found.facts["limits_from"] == "override"
+    with pytest.raises(BadQuery) as error:
+        capture.analyze("roofline", device_limits="nonsense")
+    assert error.value.field == "device_limits"
+
+
+def test_above_the_limit_is_flagged_and_never_clamped(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 1000)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    row, table = found.table("ops").iloc[0], found.section("ops")
+    assert row["efficiency"] == pytest.approx(LIMIT / 1000) and row["efficiency"] > 2
+    assert row["flags"] == "above limit" and row["wasted_ns"] < 0
+    assert isinstance(table, TableSection) and table.marks["efficiency"]["0"].state == "flagged"
+
+
+def test_an_unknown_device_has_rates_and_no_efficiency(tmp_path: Path) -> None:
+    t = TraceBuilder(device="Some Accelerator", header={"deviceProperties": [{"id": 0, "name": "Some Accelerator"}]})
+    _mm(t, 0, 2000, 10_000)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    row = found.table("ops").iloc[0]
+    assert row["achieved_flop_per_s"] == pytest.approx(MM / 10e-6)
+    assert row["efficiency"] is None or row["efficiency"] != row["efficiency"]
+    assert found.facts["efficiency"] is None and found.facts["device"] == "Some Accelerator"
+    assert any("Some Accelerator" in notice.text for notice in found.notices)
+    assert "not known" in found.headline
+
+
+def test_a_cpu_recording_shows_rates_over_host_time(tmp_path: Path) -> None:
+    t = TraceBuilder(device="")
+    t.op("aten::mm", 0, 10_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    row = found.table("ops").iloc[0]
+    assert (row["measured_ns"], row["flop"], row["bound"]) == (10_000, MM, "none")
+    assert row["achieved_flop_per_s"] == pytest.approx(MM / 10e-6)
+    assert found.facts["device"] == "CPU" and found.facts["efficiency"] is None
+    assert "host time" in found.headline
+
+
+def test_without_shapes_it_says_how_to_record_them(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 900)
+    t.launch("gemm", at=100, start=2000, duration=500)
+    found = read(str(t.write(tmp_path / "t.json"))).analyze("roofline")
+    assert isinstance(found, UnavailableReport) and "record_shapes" in found.record_it_with
+
+
+def test_names_from_the_file_are_escaped_in_the_chart(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 900, shapes=[[64, 64], [64, 64]], types=[BF16, BF16])
+    t.launch("<script>alert(1)</script>", at=100, start=2000, duration=5000)
+    found = answer(read(str(t.write(tmp_path / "t.json"))), by="kernel").section("roofline")
+    assert isinstance(found, FigureSection)
+    text = json.dumps([trace.get("hovertext") for trace in found.figure["data"]])  # type: ignore[attr-defined]
+    assert "<script>" not in text and "&lt;script&gt;" in text
