@@ -14,6 +14,7 @@ from isal import igzip, isal_zlib
 from tb_sol_plugin.errors import BadInput
 
 BLOCK = 1 << 20
+IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
 PIECE = 1 << 14
 """Stored bytes that salvage unpacks at a time: what damage can cost at most."""
 
@@ -74,7 +75,7 @@ class Source:
         while True:
             try:
                 block = stream.read(size)
-            except (EOFError, zlib.error, isal_zlib.IsalError, igzip.BadGzipFile):
+            except (EOFError, zlib.error, IsalError, igzip.BadGzipFile):
                 yield from self._salvage()
                 return
             except OSError as error:
@@ -103,7 +104,7 @@ class Source:
                     yield fresh
         except EOFError:
             pass
-        except (zlib.error, isal_zlib.IsalError):
+        except (zlib.error, IsalError):
             how = "is damaged"
         self.truncated = f"the gzip stream {how}, after {self.produced:,} bytes of text"
 
