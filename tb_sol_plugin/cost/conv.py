@@ -11,19 +11,18 @@ from typing import Final
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, model
 
+GRADIENT_PLACES: Final = {
+    "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1), "aten::miopen_convolution_backward": (0, 2, 1),
+}  # fmt: skip
+"""Where a backward call has its input, weight and the gradient of the result."""
 FROM_BACKWARD: Final = "stride and padding not recorded: size of the result taken from the backward call of the same sizes"
 
 
 def result_sizes(name: str, call: Inputs) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
     """(x, weight, result) sizes that a backward call tells of its forward; None for other calls."""
-    places = {
-        "aten::convolution_backward": (1, 2, 0),
-        "aten::cudnn_convolution_backward": (0, 2, 1),
-        "aten::miopen_convolution_backward": (0, 2, 1),
-    }
-    if name not in places:
+    if name not in GRADIENT_PLACES:
         return None
-    x, weight, grad = (call.tensor(at) for at in places[name])
+    x, weight, grad = (call.tensor(at) for at in GRADIENT_PLACES[name])
     return None if x is None or weight is None or grad is None else (x.shape, weight.shape, grad.shape)
 
 

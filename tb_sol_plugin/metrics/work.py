@@ -7,7 +7,7 @@ A recording without device work (CPU only) measures by host time and has no limi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -203,15 +203,11 @@ def _frame(
 ) -> pd.DataFrame:
     host, table = capture.host, capture.tables["operators"]
     arguments = capture.operator_of_host[rows]
-    shape_code = _codes(table["shapes"], arguments)
-    texts = [str(t) for t in table["shapes"].cat.categories]
-    types = [first_dtype(str(t)) for t in table["types"].cat.categories]
-    plain = np.array([*types, ""], object)[_codes(table["types"], arguments)]
+    plain = _read(table["types"], arguments, first_dtype)
     dtype = np.where(at >= 0, np.array([*(c.dtype for c in known), ""], object)[at], plain)
     flop = _values(known, "flop")[at]
     dtype = np.where(use_tf32 & (dtype == "fp32") & (flop > 0), "tf32", dtype)
     direction = np.where(_in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
-    readable, where = np.unique(np.array([*(readable_shapes(t) for t in texts), ""], object).astype(str), return_inverse=True)
     frame = pd.DataFrame(
         {
             "host": rows.astype(np.int32),
@@ -221,7 +217,7 @@ def _frame(
             ),
             "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
             "dtype": pd.Categorical(dtype),
-            "shapes": pd.Categorical.from_codes(where.reshape(-1)[shape_code], pd.Index(readable)),
+            "shapes": pd.Categorical(_read(table["shapes"], arguments, readable_shapes)),
             "shapes_json": _sub(table["shapes"], arguments),
             "flop": np.where(link, np.nan, flop),
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
@@ -251,6 +247,14 @@ def _codes(column: pd.Series, rows: npt.NDArray[np.integer]) -> Ints:
     """Category codes at rows; -1 for row -1."""
     codes = np.append(column.cat.codes.to_numpy().astype(np.int64), -1)
     return np.asarray(codes[rows], np.int64)
+
+
+def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[str], str]) -> npt.NDArray[np.object_]:
+    """`reader` of the text at each row, "" for row -1; run once per distinct text."""
+    codes, place = np.unique(_codes(column, rows), return_inverse=True)
+    texts = column.cat.categories
+    read = np.array([reader(str(texts[code])) if code >= 0 else "" for code in codes.tolist()], object)
+    return np.asarray(read[place.reshape(-1)], object) if len(codes) else np.zeros(0, object)
 
 
 def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:

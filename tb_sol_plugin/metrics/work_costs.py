@@ -11,7 +11,7 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
-from tb_sol_plugin.cost.conv import result_sizes
+from tb_sol_plugin.cost.conv import GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -81,12 +81,14 @@ def _costs(capture: Capture) -> Costs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
         return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result)
 
-    results = _results([(str(names[name_codes[use[row]]]), call(row)) for row in first.tolist()])
+    backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
+    telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
+    results = _results([(str(names[name_codes[use[row]]]), call(row)) for row in telling])
     found: list[Cost] = []
     place = np.full(len(first), -1, np.int32)
     for at, row in enumerate(first.tolist()):
         arguments = call(row)
-        x, weight = arguments.tensor(0), arguments.tensor(1)
+        x, weight = (arguments.tensor(0), arguments.tensor(1)) if results else (None, None)
         if x is not None and weight is not None and (x.shape, weight.shape) in results:
             arguments = call(row, results[x.shape, weight.shape])
         answer = cost.estimate(str(names[name_codes[use[row]]]), arguments)
