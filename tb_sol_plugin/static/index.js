@@ -2903,7 +2903,12 @@ function Fact({ s, name }) {
 		children: value
 	}) : value;
 }
-function Facts({ s, lead }) {
+/** `lead` stands in an equation without a sentence of its own; `said` is what the page's head says already. */
+function Facts({ s: given, lead, said }) {
+	const s = given.text && given.text === said && given.style !== "equation" ? {
+		...given,
+		text: ""
+	} : given;
 	switch (s.style) {
 		case "tiles": return /* @__PURE__ */ a(Tiles, {
 			s,
@@ -5914,19 +5919,19 @@ function withOpen(s, state, ids, open) {
 function pathTo(s, key) {
 	if (!s.tree) return [];
 	const engine = engineOf(s);
-	const parent = /* @__PURE__ */ new Map();
-	for (const [p, inner] of engine.children) for (const c of inner) parent.set(c, p);
 	let at = -1;
 	for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) {
 		at = i;
 		break;
 	}
 	const out = [];
-	while (at >= 0 && parent.has(at)) {
-		at = parent.get(at);
-		out.push(idOf(s, at));
-	}
+	while (at >= 0 && (at = engine.parents[at] ?? -1) >= 0) out.push(idOf(s, at));
 	return out;
+}
+/** What the parent's row says in a column of a tree; null at a root. */
+function parentText(s, column, index) {
+	const parent = engineOf(s).parents[index] ?? -1;
+	return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }
 /** The values of a column with how often each stands there, most frequent first. */
 function valueCounts(s, column) {
@@ -5970,13 +5975,14 @@ function engineOf(s) {
 	if (found) return found;
 	const size = rowCount(s);
 	const lastKeys = new Set(s.last ?? []);
-	const { roots, children } = family(s, size);
+	const { roots, children, parents } = family(s, size);
 	const last = lastKeys.size ? roots.filter((i) => lastKeys.has(keyOf(s, i))) : [];
 	const inside = last.length ? roots.filter((i) => !last.includes(i)) : roots;
 	const engine = {
 		size,
 		roots: inside,
 		children,
+		parents,
 		last,
 		words: null,
 		defaultOpen: autoOpen(s, inside, children),
@@ -6016,7 +6022,8 @@ function family(s, size) {
 	const children = /* @__PURE__ */ new Map();
 	if (!s.tree) return {
 		roots: Array.from({ length: size }, (_, i) => i),
-		children
+		children,
+		parents: []
 	};
 	const at = /* @__PURE__ */ new Map();
 	for (let i = 0; i < size; i++) at.set(idOf(s, i), i);
@@ -6046,7 +6053,8 @@ function family(s, size) {
 	});
 	return {
 		roots,
-		children
+		children,
+		parents
 	};
 }
 /** Opens the heaviest rows first while the table stays short enough to see at once. */
@@ -6165,10 +6173,10 @@ function widthOf(s, c, scale, numeric, heading) {
 	if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
 	const label = typeof total === "string" ? total.length * SANS + 28 : 0;
 	lengths.sort((a, b) => a - b);
-	const typical = lengths[Math.floor((lengths.length - 1) * .97)] ?? 1;
-	const head = heading.length * 6.3 + 22;
+	const typical = lengths[Math.ceil((lengths.length - 1) * .97)] ?? 1;
+	const head = heading.length * 6.6 + 22;
 	if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
-	const extra = show === "tree" ? 110 : show === "symbol" ? 22 : show === "badge" ? 26 : 0;
+	const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
 	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
@@ -6391,8 +6399,10 @@ var SymbolName = ({ name, member }) => /* @__PURE__ */ a("span", {
 		})
 	})]
 });
+/** A path without the part that its parent's row says already. */
+var tail = (text, above) => above && text.startsWith(above + "/") ? text.slice(above.length + 1) : text;
 function TreeCell({ s, c, row, value, link, onToggle }) {
-	const text = String(value ?? "");
+	const text = tail(String(value ?? ""), parentText(s, c.name, row.index));
 	const merged = /^(.*?)\s+(\d+)×$/.exec(text);
 	const name = merged ? merged[1] : text;
 	const self = text.startsWith("self:") || row.last;
@@ -8411,7 +8421,10 @@ function ready(s, look) {
 		};
 	}
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
-	for (const trace of data) contrast(trace);
+	for (const trace of data) {
+		contrast(trace);
+		if (trace["type"] === "icicle") rootFont(trace);
+	}
 	if (data.some((t) => [
 		"icicle",
 		"treemap",
@@ -8427,6 +8440,21 @@ function ready(s, look) {
 		data: [...drawn, ...ring],
 		layout
 	};
+}
+/** Black or white, whichever reads better on a `#rrggbb` colour. */
+function onColour(hex) {
+	const [r, g, b] = [
+		1,
+		3,
+		5
+	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
+}
+/** The root of an icicle takes the font of text outside: give it the one that reads on its colour. */
+function rootFont(trace) {
+	const colors = trace["marker"]?.["colors"];
+	const first = Array.isArray(colors) ? colors[0] : null;
+	if (typeof first === "string" && /^#[0-9a-f]{6}$/i.test(first)) trace["outsidetextfont"] = { color: onColour(first) };
 }
 /** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */
 function contrast(trace) {
@@ -8914,9 +8942,10 @@ function SectionCard({ section, report, lead }) {
 	const first = report.sections.find((s) => s.kind === "table");
 	const headline = section.weight === "headline" || section.kind === "facts" && section.style === "equation";
 	const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
+	const absent = section.kind === "facts" && section.style === "card" && !Object.values(section.values).some((v) => v !== null);
 	const titled = section.title && !(section.kind === "facts" && headline);
 	return /* @__PURE__ */ a("section", {
-		class: `card span-${span} ${kind} ${headline ? "is-headline" : ""}`,
+		class: `card span-${span} ${kind} ${headline ? "is-headline" : ""} ${absent ? "is-absent" : ""}`,
 		id: `s-${section.id}`,
 		"data-section": section.id,
 		"aria-label": section.title || void 0,
@@ -8941,7 +8970,8 @@ function Body({ section, report, lead, main }) {
 	switch (section.kind) {
 		case "facts": return /* @__PURE__ */ a(Facts, {
 			s: section,
-			lead
+			lead,
+			said: report.headline ?? ""
 		});
 		case "findings": return /* @__PURE__ */ a(Findings, { s: section });
 		case "timeline": return /* @__PURE__ */ a(Timeline, { s: section });
@@ -9803,23 +9833,29 @@ with tp.profile(
         prof.step()`
 	};
 };
-/** A profiler call with the missing argument where it belongs. */
-function argumentSnippet(argument) {
-	return {
-		mark: argument,
-		code: `with torch.profiler.profile(
+var CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    ${argument},
-    ${[
-			"record_shapes=True",
-			"with_stack=True",
-			"profile_memory=True"
-		].filter((a) => !argument.includes(a.split("=")[0])).slice(0, 1).join(", ")},
     on_trace_ready=tensorboard_trace_handler(logdir),
-) as prof: ...`
+) as prof: ...`;
+/** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
+function argumentSnippet(argument) {
+	if (CALL.includes(argument)) return {
+		code: CALL,
+		mark: argument
+	};
+	const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
+	if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;
+	if (mark.startsWith("activities")) return {
+		code: CALL.replace("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]", mark),
+		mark
+	};
+	return {
+		code: CALL.replace("    on_trace", `    ${mark},\n    on_trace`),
+		mark
 	};
 }
 // src/pages/states.tsx
+var sentence = (text) => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 var ms = (value) => human((value ?? 0) * 1e6, "ns");
 var plural = (n, word) => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
 /** Nothing for the first moment, so that quick answers do not flicker. */
@@ -10094,7 +10130,7 @@ function FileLine({ w, s, share, stage }) {
 }
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-	const snippet = argument ? argumentSnippet(/=|\(/.test(argument) ? argument : `${argument}=True`) : null;
+	const snippet = argument ? argumentSnippet(argument) : null;
 	const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",
@@ -10111,11 +10147,11 @@ function NotAvailable({ r }) {
 				children: [
 					/* @__PURE__ */ a("h2", {
 						class: "large",
-						children: /* @__PURE__ */ a(Text, { text: r.because })
+						children: /* @__PURE__ */ a(Text, { text: sentence(r.because) })
 					}),
 					r.record_it_with && /* @__PURE__ */ a("p", {
 						class: "prose",
-						children: /* @__PURE__ */ a(Text, { text: r.record_it_with })
+						children: /* @__PURE__ */ a(Text, { text: sentence(r.record_it_with) })
 					}),
 					/* @__PURE__ */ a("p", {
 						class: "prose",
@@ -10225,11 +10261,11 @@ function Failed({ error, what, retry }) {
 				/* @__PURE__ */ a("h1", { children: [/* @__PURE__ */ a(Icon, { name: "error" }), what] }),
 				/* @__PURE__ */ a("p", {
 					class: "prose",
-					children: /* @__PURE__ */ a(Text, { text: message })
+					children: /* @__PURE__ */ a(Text, { text: sentence(message) })
 				}),
 				hint && /* @__PURE__ */ a("p", {
 					class: "prose",
-					children: /* @__PURE__ */ a(Text, { text: hint })
+					children: /* @__PURE__ */ a(Text, { text: sentence(hint) })
 				}),
 				file && /* @__PURE__ */ a("p", {
 					class: "prose quiet",

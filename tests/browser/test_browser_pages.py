@@ -45,12 +45,12 @@ def test_every_page_in_both_themes(serve: Server, view: Callable[..., Any], run:
 def test_no_page_scrolls_sideways(serve: Server, view: Callable[..., Any], width: int) -> None:
     # GIVEN a window of some width WHEN each page is opened THEN only tables scroll, inside their cards
     v = view(viewport={"width": width, "height": 900})
-    for name in serve.pages["simulated_gpu_train"]:
-        v.open(serve.home + hash_of(v="1", page=name, run="simulated_gpu_train"))
+    for run, name in [(r, n) for r in ("simulated_gpu_train", "hostile <run> & 100%") for n in serve.pages[r]]:
+        v.open(serve.home + hash_of(v="1", page=name, run=run))
         wide = v.page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width, f"{name} is {wide} px wide at {width}"
+        assert wide <= width, f"{name} of {run} is {wide} px wide at {width}"
         if width != 1440:
-            picture(v, f"simulated_gpu_train-{name}-{width}")
+            picture(v, f"{run}-{name}-{width}")
 
 
 def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None:

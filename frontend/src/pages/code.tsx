@@ -44,16 +44,16 @@ with tp.profile(
   };
 };
 
-/** A profiler call with the missing argument where it belongs. */
-export function argumentSnippet(argument: string): { code: string; mark: string } {
-  const others = ["record_shapes=True", "with_stack=True", "profile_memory=True"].filter((a) => !argument.includes(a.split("=")[0]!)).slice(0, 1);
-  return {
-    mark: argument,
-    code: `with torch.profiler.profile(
+const CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    ${argument},
-    ${others.join(", ")},
     on_trace_ready=tensorboard_trace_handler(logdir),
-) as prof: ...`,
-  };
+) as prof: ...`;
+
+/** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
+export function argumentSnippet(argument: string): { code: string; mark: string } | null {
+  if (CALL.includes(argument)) return { code: CALL, mark: argument };
+  const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
+  if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;
+  if (mark.startsWith("activities")) return { code: CALL.replace("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]", mark), mark };
+  return { code: CALL.replace("    on_trace", `    ${mark},\n    on_trace`), mark };
 }

@@ -15,6 +15,7 @@ import { To } from "../ui/link";
 import { Middle, Text } from "../ui/text";
 import { argumentSnippet, recordSnippet, Snippet } from "./code";
 
+const sentence = (text: string): string => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 const ms = (value: number | undefined): string => human((value ?? 0) * 1e6, "ns");
 const plural = (n: number, word: string): string => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
 
@@ -129,7 +130,7 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
 
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-  const snippet = argument ? argumentSnippet(/=|\(/.test(argument) ? argument : `${argument}=True`) : null;
+  const snippet = argument ? argumentSnippet(argument) : null;
   const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>
@@ -137,8 +138,8 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
       <div class="state">
         <div class="card split-card">
           <div class="split-main">
-            <h2 class="large"><Text text={r.because} /></h2>
-            {r.record_it_with && <p class="prose"><Text text={r.record_it_with} /></p>}
+            <h2 class="large"><Text text={sentence(r.because)} /></h2>
+            {r.record_it_with && <p class="prose"><Text text={sentence(r.record_it_with)} /></p>}
             <p class="prose">Nothing here is estimated in its place.</p>
             {snippet && <><h2>Record the next run with</h2><Snippet code={snippet.code} mark={snippet.mark} /></>}
           </div>
@@ -176,8 +177,8 @@ export function Failed({ error, what, retry }: { error: ApiError; what: string; 
     <div class="state">
       <div class="card pad failed" role="alert">
         <h1><Icon name="error" />{what}</h1>
-        <p class="prose"><Text text={message} /></p>
-        {hint && <p class="prose"><Text text={hint} /></p>}
+        <p class="prose"><Text text={sentence(message)} /></p>
+        {hint && <p class="prose"><Text text={sentence(hint)} /></p>}
         {file && <p class="prose quiet">File <code>{file}</code></p>}
         <div class="buttons"><button type="button" class="button primary" onClick={retry}>Try again</button><Copy what="the details" text={() => details}>Copy details</Copy></div>
       </div>

@@ -18,7 +18,9 @@ function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
   return link ? <To view={linkView(link)} class="link">{value}</To> : value;
 }
 
-export function Facts({ s, lead }: { s: FactsSection; lead?: string }): JSX.Element {
+/** `lead` stands in an equation without a sentence of its own; `said` is what the page's head says already. */
+export function Facts({ s: given, lead, said }: { s: FactsSection; lead?: string; said?: string }): JSX.Element {
+  const s = given.text && given.text === said && given.style !== "equation" ? { ...given, text: "" } : given;
   switch (s.style) {
     case "tiles": return <Tiles s={s} list={names(s)} />;
     case "equation": return <Equation s={s} lead={lead ?? ""} />;

@@ -48,9 +48,10 @@ export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
   const first = report.sections.find((s) => s.kind === "table");
   const headline = section.weight === "headline" || (section.kind === "facts" && section.style === "equation");
   const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
+  const absent = section.kind === "facts" && section.style === "card" && !Object.values(section.values).some((v) => v !== null);
   const titled = section.title && !(section.kind === "facts" && headline);
   return (
-    <section class={`card span-${span} ${kind} ${headline ? "is-headline" : ""}`} id={`s-${section.id}`} data-section={section.id} aria-label={section.title || undefined}>
+    <section class={`card span-${span} ${kind} ${headline ? "is-headline" : ""} ${absent ? "is-absent" : ""}`} id={`s-${section.id}`} data-section={section.id} aria-label={section.title || undefined}>
       <Guard title={section.title}>
         {titled && <Heading section={section} main={section === first} />}
         {section.error ? <Broken title={section.title} why={section.error} /> : <Body section={section} report={report} lead={lead} main={section === first} />}
@@ -61,7 +62,7 @@ export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
 
 function Body({ section, report, lead, main }: CardProps & { main: boolean }): JSX.Element {
   switch (section.kind) {
-    case "facts": return <Facts s={section} lead={lead} />;
+    case "facts": return <Facts s={section} lead={lead} said={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
     case "timeline": return <Timeline s={section} />;
     case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} />;

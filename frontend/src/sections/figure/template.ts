@@ -68,12 +68,28 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
     if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1 };
   }
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
-  for (const trace of data) contrast(trace);
+  for (const trace of data) {
+    contrast(trace);
+    if (trace["type"] === "icicle") rootFont(trace);
+  }
   if (data.some((t) => ["icicle", "treemap", "sunburst"].includes(t["type"] as string))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
   applyZoom(layout, drawn, look.zoom);
   const ring = look.selected ? selection(drawn, look) : [];
   return { data: [...drawn, ...ring], layout };
+}
+
+/** Black or white, whichever reads better on a `#rrggbb` colour. */
+function onColour(hex: string): string {
+  const [r, g, b] = [1, 3, 5].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.2 ? "#111418" : "#FFFFFF";
+}
+
+/** The root of an icicle takes the font of text outside: give it the one that reads on its colour. */
+function rootFont(trace: Plain): void {
+  const colors = (trace["marker"] as Plain | undefined)?.["colors"];
+  const first: unknown = Array.isArray(colors) ? colors[0] : null;
+  if (typeof first === "string" && /^#[0-9a-f]{6}$/i.test(first)) trace["outsidetextfont"] = { color: onColour(first) };
 }
 
 /** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */

@@ -9,7 +9,7 @@ import { Middle } from "../../ui/text";
 import { MARKS, paint, PALE } from "../../ui/theme";
 import { Marked, whyText } from "../value";
 import { shapeText, type Laid } from "./columns";
-import { cell, type Row } from "./model";
+import { cell, parentText, type Row } from "./model";
 
 interface CellProps {
   s: TableSection;
@@ -117,8 +117,11 @@ const SymbolName = ({ name, member }: { name: string; member: string }): JSX.Ele
   </span>
 );
 
+/** A path without the part that its parent's row says already. */
+const tail = (text: string, above: string | null): string => (above && text.startsWith(above + "/") ? text.slice(above.length + 1) : text);
+
 function TreeCell({ s, c, row, value, link, onToggle }: { s: TableSection; c: Column; row: Row; value: Scalar; link: Link | undefined; onToggle?: (row: Row) => void }): JSX.Element {
-  const text = String(value ?? "");
+  const text = tail(String(value ?? ""), parentText(s, c.name, row.index));
   const merged = /^(.*?)\s+(\d+)×$/.exec(text);
   const name = merged ? merged[1]! : text;
   const self = text.startsWith("self:") || row.last;

@@ -31,6 +31,7 @@ interface Engine {
   size: number;
   roots: number[];
   children: Map<number, number[]>;
+  parents: number[];
   last: number[];
   defaultOpen: Set<string>;
   words: string[] | null;
@@ -108,16 +109,17 @@ export function withOpen(s: TableSection, state: TableState, ids: readonly strin
 export function pathTo(s: TableSection, key: string): string[] {
   if (!s.tree) return [];
   const engine = engineOf(s);
-  const parent = new Map<number, number>();
-  for (const [p, inner] of engine.children) for (const c of inner) parent.set(c, p);
   let at = -1;
   for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) { at = i; break; }
   const out: string[] = [];
-  while (at >= 0 && parent.has(at)) {
-    at = parent.get(at)!;
-    out.push(idOf(s, at));
-  }
+  while (at >= 0 && (at = engine.parents[at] ?? -1) >= 0) out.push(idOf(s, at));
   return out;
+}
+
+/** What the parent's row says in a column of a tree; null at a root. */
+export function parentText(s: TableSection, column: string, index: number): string | null {
+  const parent = engineOf(s).parents[index] ?? -1;
+  return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }
 
 /** The values of a column with how often each stands there, most frequent first. */
@@ -159,10 +161,10 @@ function engineOf(s: TableSection): Engine {
   if (found) return found;
   const size = rowCount(s);
   const lastKeys = new Set(s.last ?? []);
-  const { roots, children } = family(s, size);
+  const { roots, children, parents } = family(s, size);
   const last = lastKeys.size ? roots.filter((i) => lastKeys.has(keyOf(s, i))) : [];
   const inside = last.length ? roots.filter((i) => !last.includes(i)) : roots;
-  const engine: Engine = { size, roots: inside, children, last, words: null, defaultOpen: autoOpen(s, inside, children), table: undefined as unknown as Table<number> };
+  const engine: Engine = { size, roots: inside, children, parents, last, words: null, defaultOpen: autoOpen(s, inside, children), table: undefined as unknown as Table<number> };
   const columns: ColumnDef<number>[] = s.columns.map((c) => ({
     id: c.name,
     accessorFn: (index: number) => cell(s, c.name, index) ?? undefined,
@@ -192,9 +194,9 @@ function engineOf(s: TableSection): Engine {
 }
 
 /** Roots and children in the order of the data. A parent that is not there makes its row a root; a cycle is cut the same way. */
-function family(s: TableSection, size: number): { roots: number[]; children: Map<number, number[]> } {
+function family(s: TableSection, size: number): { roots: number[]; children: Map<number, number[]>; parents: number[] } {
   const children = new Map<number, number[]>();
-  if (!s.tree) return { roots: Array.from({ length: size }, (_, i) => i), children };
+  if (!s.tree) return { roots: Array.from({ length: size }, (_, i) => i), children, parents: [] };
   const at = new Map<string, number>();
   for (let i = 0; i < size; i++) at.set(idOf(s, i), i);
   const parents = Array.from({ length: size }, (_, i) => {
@@ -221,7 +223,7 @@ function family(s: TableSection, size: number): { roots: number[]; children: Map
     else if (children.has(p)) children.get(p)!.push(i);
     else children.set(p, [i]);
   });
-  return { roots, children };
+  return { roots, children, parents };
 }
 
 /** Opens the heaviest rows first while the table stays short enough to see at once. */
