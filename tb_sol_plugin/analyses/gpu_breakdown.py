@@ -192,6 +192,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
                 "unlinked_device_events",
                 "linked_busy_ns",
             ),
+            hidden=_silent(values),
         ),
     ]
     if len(frame) > 2:
@@ -222,7 +223,16 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
         )
     )
     short = f"gaps below {query.gap_us:g} µs are short"
-    sections.append(_facts(values, "gaps", "Idle time", (*CAUSE_FACTS.values(), "short_gaps_ns", "long_gaps_ns"), subtitle=short))
+    sections.append(
+        _facts(
+            values,
+            "gaps",
+            "Idle time",
+            (*CAUSE_FACTS.values(), "short_gaps_ns", "long_gaps_ns"),
+            subtitle=short,
+            hidden=tuple(CAUSE_FACTS.values()),
+        )
+    )
     return Report(
         analysis="gpu_breakdown",
         title="GPU breakdown",
@@ -282,8 +292,17 @@ def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Noti
     return out
 
 
-def _facts(values: dict[str, Scalar], section: str, title: str, names: tuple[str, ...], subtitle: str = "") -> FactsSection:
+def _silent(values: dict[str, Scalar]) -> tuple[str, ...]:
+    """Facts that say nothing here: communication where there is none, linked figures where everything is linked."""
+    communication = () if values["communication_ns"] else ("communication_ns", "overlap_ns", "overlap_ratio")
+    return communication + (() if values["unlinked_device_events"] else ("unlinked_device_events", "linked_busy_ns"))
+
+
+def _facts(
+    values: dict[str, Scalar], section: str, title: str, names: tuple[str, ...], subtitle: str = "", hidden: tuple[str, ...] = ()
+) -> FactsSection:
     return FactsSection(
+        hidden=[n for n in names if n in hidden],
         id=section,
         title=title,
         subtitle=subtitle,

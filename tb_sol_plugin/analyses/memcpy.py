@@ -88,7 +88,7 @@ HEAD: Final = (
 VALUES: Final = (
     Column("count", "Copies", "count", "copies"),
     Column("bytes", "Bytes", "B", "bytes of the copies that carry a size", missing=NO_SIZE),
-    Column("without_bytes", "Without size", "count", "copies whose size was not recorded; their time counts", rank=2),
+    Column("without_bytes", "Without size", "count", "copies whose size was not recorded; their time counts", rank=3),
     Column("time_ns", "Time", "ns", "plain sum of durations", show="bar", color_by="direction"),
     Column("share", "Share", "ratio", "time over the time of all rows", show="share", rank=2),
     Column("bytes_share", "Of bytes", "ratio", "bytes over the bytes of all rows", show="share", rank=3),
@@ -161,7 +161,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
             total=_total_row(totals, query.by),
             sort=Sort("time_ns"),
             marks=_marks(frame, unsure),
-            filters=["direction", *([query.by] if query.by in GROUP else []), "src_kind", "dst_kind"],
+            filters=["direction", *([query.by] if query.by in GROUP else []), *(["src_kind", "dst_kind"] if query.by == "kind" else [])],
             row_links=_links(frame, query),
             footer="Bandwidth is bytes over time, never a mean of rates. Hidden + exposed is the union of the copies of a row; copies "
             "that run side by side count once there, and in Time each.",
@@ -250,21 +250,29 @@ def _notices(capture: Capture, directions: pd.DataFrame, totals: dict[str, Scala
 
 
 def _cards(capture: Capture, directions: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> list[AnySection]:
-    peer = _peer_card(capture, directions)
-    span = max(2, min(4, 12 // max(len(directions) + len(peer), 1)))
-    cards: list[AnySection] = [_card(str(row["direction"]), row, limits, span) for _, row in directions.iterrows()]
-    for section in peer:
+    cards = [_card(str(row["direction"]), row, limits) for _, row in directions.iterrows()]
+    cards += _peer_card(capture, directions)
+    for section, span in zip(cards, spans(len(cards)), strict=True):
         section.span = span
-    return [*cards, *peer]
+    return [*cards]
 
 
-def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, str]], span: int) -> FactsSection:
+def spans(count: int) -> list[int]:
+    """Widths of a number of cards in the page's 12 columns: rows are filled, and no card is narrower than 2 or, alone, wider than 4."""
+    if count <= 1:
+        return [4] * count
+    if count > 6:
+        return spans((count + 1) // 2) + spans(count // 2)
+    return [12 // count + (i < 12 % count) for i in range(count)]
+
+
+def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, str]]) -> FactsSection:
     values = {_fact(direction, n): plain_list([row[n]])[0] for n in CARD}
     for name in ("count", "bytes", "time_ns", "exposed_ns"):
         value = values[_fact(direction, name)]
         values[_fact(direction, name)] = None if value is None else int(value)
     share, exposed, whole = values[_fact(direction, "link_share")], int(row["exposed_ns"]), int(row["union_ns"])
-    notes = {_fact(direction, "exposed_ns"): f"{human(exposed / whole, 'ratio')} of the time copies run" if whole else ""}
+    notes = {_fact(direction, "exposed_ns"): f"{human(exposed / whole, 'ratio')} not hidden" if whole else ""}
     if direction in limits:
         peak, what = limits[direction]
         said = f"of {what}, {human(peak, 'B/s')}" if share is not None else "all below 1 MiB: latency bound"
@@ -279,7 +287,6 @@ def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, 
     return FactsSection(
         id=_fact(direction, "card"),
         title=NAMES.get(direction, direction),
-        span=span,
         style="card",
         values=values,
         units={_fact(direction, n): u for n, (_, u, _) in CARD.items()},

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.analyses import get
+from tb_sol_plugin.analyses.memcpy import spans
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
 from tb_sol_plugin.model.report import FactsSection, TableSection, encode
@@ -141,6 +142,14 @@ def test_cards_and_figure_are_declared_and_drawable():
     names = {t.name for t in figure.data}
     assert {"Host to device", "Device to device", "Memset"} <= names and any(n.startswith("PCIe x16") for n in names)
     assert any("pinned from pageable" in n.text for n in report.notices)
+
+
+@pytest.mark.parametrize("count", range(0, 9))
+def test_cards_fill_their_rows(count):
+    found = spans(count)
+    assert len(found) == count and all(2 <= s <= 6 for s in found)
+    if count > 1:
+        assert sum(found) % 12 == 0
 
 
 def test_without_copies_it_is_unavailable():
