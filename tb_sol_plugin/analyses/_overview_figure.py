@@ -55,7 +55,7 @@ _KIND_WORDS = (
 )
 
 
-def parts_of(capture: Capture, fall: Waterfall, least: float = 0.003) -> list[Part]:
+def parts_of(capture: Capture, fall: Waterfall, least: float = 0.01) -> list[Part]:
     """The step, what it could lose, and what stays; per step. Kinds too small to see are one part."""
     each = fall.steps
     unit = device_word(capture)
@@ -70,12 +70,14 @@ def parts_of(capture: Capture, fall: Waterfall, least: float = 0.003) -> list[Pa
         rest = (fall.unmodelled_ns + sum(fall.kind_ns.values())) / each
         return [start, *(p for p in waits if p.ns > 0), Part(f"{unit} computes", rest, "compute")]
     kinds = [Part(words, (fall.kind_ns[kind] - fall.limit_ns[kind]) / each, kind) for kind, words in _KIND_WORDS if fall.kind_ns[kind]]
-    large = [p for p in kinds if abs(p.ns) >= least * start.ns]
+    free = Part("No cost model", fall.unmodelled_ns / each, "host")
+    large = sorted((p for p in kinds if abs(p.ns) >= least * start.ns), key=lambda p: -p.ns)
     small = sum(p.ns for p in kinds if abs(p.ns) < least * start.ns)
-    kinds = sorted((p for p in large), key=lambda p: -p.ns)
-    if small:
-        kinds.append(Part("Other kinds above limit", small, "other"))
-    kinds.append(Part("No cost model", fall.unmodelled_ns / each, "host"))
+    if abs(free.ns) >= least * start.ns:
+        large.append(free)
+    else:
+        small += free.ns
+    kinds = [*large, Part("Other kernels", small, "other")]
     end = Part("Speed of light" if shown_ratio(fall) is not None else "Limit of modelled work", fall.sol_ns / each, "accent")
     return [start, *(p for p in (*waits, *kinds) if p.ns != 0), end]
 
@@ -255,8 +257,16 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
         }
         for i in long.tolist()
     ]
+    starts = capture.steps["start_ns"].to_numpy()[list(rows)]
+    if 1 < len(rows) <= 20:
+        numbers = capture.steps["number"].to_numpy()[list(rows)]
+        rule = {"color": light("line-strong"), "width": 1, "dash": "dot"}
+        for at, number in zip(((starts - low) / factor).tolist(), numbers.tolist(), strict=True):
+            bands.append({"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 104, "line": rule})
+            label = {"x": at, "y": 104, "text": f"step {number}" if number == numbers[0] else str(number), "showarrow": False}
+            notes.append({**label, "xanchor": "left", "yanchor": "bottom", "font": {"size": 11.5, "color": light("ink-3")}})
     x = fig.axis(f"{unit} since the start", range=[0, (high - low) / factor], showgrid=False)
-    y = fig.axis("", range=[0, 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
+    y = fig.axis("", range=[0, 114 if 1 < len(rows) <= 20 else 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
     busy = iv.length(iv.clip(everything.busy, low, high))
     share = human(busy / (high - low) if high > low else None, "ratio")
     span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"

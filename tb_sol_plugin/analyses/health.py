@@ -83,7 +83,7 @@ def health(capture: Capture, query: Query) -> Report:
     """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
     facts = _facts(capture)
     report = Report(analysis="health", title="Trace health", headline=_headline(capture, facts), notices=_notices(capture, query))
-    report.sections = [_facts_section(capture, facts), _recorded(capture), _issues(capture), _categories(capture), _log(capture)]
+    report.sections = [_facts_section(capture, facts), _issues(capture), _recorded(capture), _categories(capture), _log(capture)]
     return report
 
 
@@ -172,9 +172,7 @@ def _recorded(capture: Capture) -> TableSection:
     for need in NEEDS:
         lack = capture.missing(need)
         because, hint, _ = lack or ("", "", "")
-        rows.append(
-            {"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because or None, "record_it_with": hint or None}
-        )
+        rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because, "record_it_with": hint})
     return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
 
 

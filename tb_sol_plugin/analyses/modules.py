@@ -6,8 +6,10 @@ is that of backward operators linked to forward operators inside its calls. A mo
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -27,6 +29,7 @@ from tb_sol_plugin.model.report import (
     Mark,
     Notice,
     Report,
+    Scalar,
     Sort,
     TableSection,
     TreeSpec,
@@ -36,6 +39,8 @@ from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 OUTSIDE = "(outside every module)"
+CHART_PIXELS = 1150.0
+"""Width of the icicle on a usual screen, to choose what its boxes say."""
 NO_MODEL = "no cost model, no shapes, or an unknown device"
 
 _NUMBERS = (
@@ -139,7 +144,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     report.sections = [
         _icicle(nodes, rows, keys, query, whole),
         _table(capture, part, nodes, table, rows, query, facts),
-        _classes(capture, nodes, query, whole),
+        _classes(capture, nodes, query, facts),
         _facts_section(facts),
     ]
     return report
@@ -261,34 +266,32 @@ def _icicle(
     shown = set(np.argsort(-value, kind="stable")[:limit][value[np.argsort(-value, kind="stable")[:limit]] > 0].tolist())
     sol, measured = nodes["sol_ns"].to_numpy(float), nodes["measured_ns"].to_numpy(float)
     unit = "FLOP" if width == "flop" else "ns"
-    ids, labels, parents, sizes, colours, texts, hover, data = [], [], [], [], [], [], [], []
+    pixels = value / max(float(value[nodes["parent"].to_numpy() < 0].sum()), 1.0) * CHART_PIXELS
+    boxes: dict[str, list[Scalar]] = {k: [] for k in ("ids", "labels", "parents", "values", "text", "hovertext", "customdata")}
+    colours: list[str] = []
     for i in sorted(shown):
         efficiency = float(sol[i] / measured[i]) if measured[i] > 0 and np.isfinite(sol[i]) else None
         above = position.get(int(nodes["parent"].iloc[i]), -1)
-        ids.append(path[i])
-        parents.append(path[above] if above in shown else "")
-        labels.append(str(nodes["name"].iloc[i]))
-        sizes.append(float(value[i]))
-        colours.append(efficiency_colour(efficiency))
-        texts.append(human(efficiency, "ratio") if efficiency is not None else "")
+        name = str(nodes["name"].iloc[i])
         share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
-        limit_text = f"<br>efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "<br>no cost model"
-        hover.append(f"<b>{labels[-1]}</b><br>{human(float(value[i]), unit)}{share}{limit_text}")
-        data.append(keys[row_of[i]])
-    trace = {
+        said = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
+        boxes["ids"].append(path[i])
+        boxes["parents"].append(path[above] if above in shown else "")
+        boxes["labels"].append(name)
+        boxes["values"].append(float(value[i]))
+        boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
+        boxes["hovertext"].append(f"<b>{name}</b><br>{human(float(value[i]), unit)}{share}<br>{said}")
+        boxes["customdata"].append(keys[row_of[i]])
+        colours.append(efficiency_colour(efficiency))
+    trace: fig.Plain = {
         "type": "icicle",
-        "ids": ids,
-        "labels": labels,
-        "parents": parents,
-        "values": sizes,
+        **boxes,
         "branchvalues": "total",
-        "customdata": data,
-        "marker": {"colors": colours, "line": {"width": 1, "color": light("surface")}},
-        "text": texts,
-        "textinfo": "label+text",
-        "hovertext": hover,
+        "marker": {"colors": colours, "line": {"width": 0.8, "color": light("surface")}},
+        "textinfo": "text",
+        "textfont": {"size": 11.5, "color": light("ink")},
         "hoverinfo": "text",
-        "tiling": {"orientation": "v", "pad": 1},
+        "tiling": {"orientation": "v", "pad": 0},
         "pathbar": {"visible": False},
         "root": {"color": "rgba(0,0,0,0)"},
         "sort": False,
@@ -300,12 +303,24 @@ def _icicle(
     return FigureSection(
         id="icicle",
         title="Device time by module" if width == "device" else f"{words.capitalize()} by module",
-        subtitle=f"width is {words}, colour is efficiency{more}; click to zoom, Esc to go back",
+        subtitle=f"width is {words}, colour is efficiency: orange far below its limit, blue at it, grey without a cost model{more}",
         figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
         summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",
         table="modules",
         height=min(60 + 38 * depth, 620),
     )
+
+
+def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
+    """What fits into a box: name and efficiency, the name, or its initial and number (`EncoderLayer_12` is L12), or nothing."""
+    percent = human(efficiency, "ratio") if efficiency is not None else ""
+    words = re.findall(r"[A-Z][a-z]*", name)
+    number = name.rpartition("_")[2] if "_" in name else ""
+    short = f"{words[-1][0]}{number}" if words else ""
+    for text in (f"{name}  {percent}".strip(), name, f"{short} {percent}".strip(), short):
+        if text and len(text) * 6.6 + 8 < pixels:
+            return text
+    return ""
 
 
 def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -> np.ndarray:
@@ -343,7 +358,7 @@ def _table(
         "modules",
         "Modules",
         frame,
-        COLUMNS,
+        _columns(COLUMNS, facts),
         subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
         key="id",
         tree=TreeSpec(),
@@ -354,6 +369,13 @@ def _table(
     )
     _mark(section)
     return section
+
+
+def _columns(columns: tuple[Column, ...], facts: dict[str, int | None]) -> list[Column]:
+    """Without a backward pass its column, and forward beside the device time, are shown only when a reader asks for them."""
+    if facts["backward_ns"]:
+        return list(columns)
+    return [msgspec.structs.replace(c, rank=3) if c.name in ("device_total_ns", "backward_device_ns") else c for c in columns]
 
 
 def _mark(section: TableSection) -> None:
@@ -447,13 +469,14 @@ def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dic
     return out
 
 
-def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, whole: int) -> TableSection:
+def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+    whole = facts["device_ns"] or 0
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
     section = make_table(
         "classes",
         "Classes",
         frame,
-        CLASS_COLUMNS,
+        _columns(CLASS_COLUMNS, facts),
         subtitle="summed over all instances; a class inside itself counts twice",
         key="class_name",
         sort=Sort("time_ns" if whole else "host_total_ns"),

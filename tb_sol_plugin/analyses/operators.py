@@ -89,7 +89,7 @@ COLUMNS = (
         "Per call the time during which at least one of its own device events ran, summed over calls.",
         rank=3,
     ),
-    Column("device_events", "GPU events", "count", "Device events that it launched itself.", rank=2),
+    Column("device_events", "GPU events", "count", "Device events that it launched itself.", rank=3),
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host"),
     Column("host_self_ns", "Host self", "ns", "Host time less the operators and the runtime calls inside; never negative.", rank=2),
     Column(
@@ -106,7 +106,7 @@ COLUMNS = (
         "FLOP",
         "FLOP",
         "Floating point operations of the calls that a cost model covers.",
-        rank=2,
+        rank=3,
         missing="no cost model, or no shapes",
     ),
     Column(
@@ -134,7 +134,6 @@ COLUMNS = (
         "ratio",
         "Limit over modelled time.",
         "efficiency",
-        rank=2,
         missing="no cost model, no shapes, or an unknown device",
     ),
 )
@@ -408,7 +407,7 @@ def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
         sort=Sort("device_self_ns" if total["device_self_ns"] is not None else "host_self_ns"),
         total={"name": "All", **total},
         last=outside,
-        filters=["name", "input_shapes", "module"],
+        filters=["name"],
         footer="Device self adds up to all device work; device total counts an event in every operator around its launch.",
     )
     for row, name in enumerate(frame["name"].tolist()):

@@ -6,6 +6,7 @@ the device is busy, times its efficiency while busy. It is shown where a cost mo
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -34,7 +35,9 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+
+NO_OPERATOR = "work of no operator"
 
 OPERATOR_COLUMNS = (
     Column("name", "Operator", "", "Name of the operator that owns the work.", "code"),
@@ -125,8 +128,8 @@ def _device_name(fall: Waterfall) -> str:
 
 
 def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
-    step = human(round(fall.total_ns / fall.steps), "ns")
     name = _step_name(part, fall)
+    step, least = _same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
     if not len(capture.device):
         return f"{name} takes **{step}** on the host; no device activity was recorded."
     busy = human(fall.busy_ns / fall.total_ns if fall.total_ns else None, "ratio")
@@ -139,10 +142,18 @@ def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
         else:
             why = f"a cost model covers {human(fall.modelled_kernel_share, 'ratio')} of the {unit} work, too little for a ratio"
         return f"{name} takes **{step}**; the {unit} is busy for **{busy}** of it. No speed of light: {why}."
-    sol = fall.sol_ns / fall.steps
     head = f"{fall.total_ns / fall.sol_ns:.1f}× headroom" if fall.sol_ns else "no headroom known"
-    least = f"{'' if (fall.modelled_kernel_share or 0) >= PLAIN else 'about '}**{human(round(sol), 'ns')}**"
-    return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {least}: {head}."
+    about = "" if (fall.modelled_kernel_share or 0) >= PLAIN else "about "
+    return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {about}**{least}**: {head}."
+
+
+def _same_unit(long_ns: float, short_ns: float) -> tuple[str, str]:
+    """Two times in one unit where the longer one stays below 100 000 of it."""
+    factor, unit = scale_of(max(short_ns, 1.0), "ns")
+    if not short_ns or long_ns / factor >= 1e5:
+        return human(round(long_ns), "ns"), human(round(short_ns), "ns")
+    texts = [number(v / factor, digits(v / factor)) + NARROW + unit for v in (long_ns, short_ns)]
+    return texts[0], texts[1]
 
 
 def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
@@ -154,7 +165,7 @@ def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
     share = fall.modelled_kernel_share
     if fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN:
         worst = _unmodelled_names(capture, fall)
-        most = f"; most of the rest: {', '.join(f'`{n}`' for n in worst)}" if worst else ""
+        most = f"; most of the rest: {', '.join(worst)}" if worst else ""
         out.append(Notice(f"{human(share, 'ratio')} of the {device_word(capture)} work has a cost model{most}.", "warn", Link("roofline")))
     lack = capture.missing("shapes")
     if lack is not None and fall.work.spec is not None:
@@ -171,9 +182,9 @@ def _unmodelled_names(capture: Capture, fall: Waterfall, most: int = 3) -> list[
     if not len(rows):
         return []
     names = fall.work.ops["name"].astype(str).to_numpy()
-    label = np.where(owner[rows] >= 0, names[np.maximum(owner[rows], 0)] if len(names) else "", "work of no operator")
+    label = np.where(owner[rows] >= 0, names[np.maximum(owner[rows], 0)] if len(names) else "", NO_OPERATOR)
     time = pd.Series(fall.own[rows]).groupby(label).sum().sort_values(ascending=False)
-    return [str(n) for n in time.index[:most]]
+    return [n if n == NO_OPERATOR else f"`{n}`" for n in time.index.astype(str)[:most]]
 
 
 def _equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
@@ -206,7 +217,7 @@ def _equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
         marks["speed_of_light"] = marks["efficiency_while_busy"] = Mark(
             "partial", f"a cost model covers {human(share, 'ratio')} of the {unit} work"
         )
-    if use is not None and (share or 0) < PLAIN:
+    if use is not None and use >= 0.001 and (share or 0) < PLAIN:
         marks["mfu"] = marks["traffic_bytes"] = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the {unit} work")
     if ratio is not None and ratio > 1.02:
         marks["speed_of_light"] = Mark("flagged", "faster than the limit: the limit or the work is wrong")
@@ -268,7 +279,6 @@ def _host_facts(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
             "operator_calls": "Operator calls",
         },
         docs=dict(FACTS),
-        text=_sentence(capture, part, fall),
     )
 
 
@@ -354,6 +364,7 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
         colors=colors,
         docs={k: FACTS[k] for k in shown},
         notes={k: human(v / whole if whole else None, "ratio") for k, v in shown.items()},
+        hidden=[k for k, v in shown.items() if not v],
         links=[Link("steps", label="Steps")],
     )
 
@@ -376,6 +387,11 @@ def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
         marks=found.marks,
         value_links={"oddities": Link("health", label="Trace health")},
     )
+
+
+def _quiet(column: Column) -> Column:
+    """The column, shown only when a reader asks for it."""
+    return msgspec.structs.replace(column, rank=3)
 
 
 def _operators(capture: Capture, fall: Waterfall, most: int = 12) -> TableSection:
@@ -404,7 +420,7 @@ def _operators(capture: Capture, fall: Waterfall, most: int = 12) -> TableSectio
         "operators",
         title,
         frame,
-        OPERATOR_COLUMNS,
+        OPERATOR_COLUMNS if by_limit else [_quiet(c) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in OPERATOR_COLUMNS],
         subtitle=f"by operator and shape, first {len(frame)} of {every}",
         sort=Sort("wasted_ns" if by_limit else "measured_ns"),
         links=[where] if where.analysis in registry() else [],

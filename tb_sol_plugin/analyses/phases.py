@@ -42,10 +42,8 @@ NO_MODEL = "no cost model, no shapes, or an unknown device"
 COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path.", "code", rank=3),
     Column("parent", "Parent", "", "Path of the phase around it.", "code", rank=3),
-    Column(
-        "path", "Phase", "", "Names from the outermost phase down; steps are one phase, ## marks and step numbers are left out.", "tree"
-    ),
-    Column("name", "Name", "", "The last level of the path.", "text", rank=3),
+    Column("name", "Phase", "", "The last level of the path; steps are one phase, ## marks and step numbers are left out.", "tree"),
+    Column("path", "Path", "", "Names from the outermost phase down.", "code", rank=3),
     Column("count", "Count", "count", "Ranges of this very path; 0 for a level that only a `/` in names makes."),
     Column("device_events", "GPU events", "count", "Device events launched inside.", rank=2),
     Column("ops", "Operators", "count", "Operator calls inside.", rank=3),
@@ -209,9 +207,12 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
     strength = _strengths(shares)
+    quiet: list[str] = []
     for share in shares:
         value = share.host_ns / factor
         label = _label(share.name, share.host_ns, longest)
+        if not label:
+            quiet.append(f"{share.name} {human(round(share.host_ns), 'ns')}")
         data.append(
             _segment(
                 "Host", value, light("accent"), label, share.name, share.host_ns, longest, opacity=strength[share.path], key=share.path
@@ -225,14 +226,20 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
         names = ("compute", "exposed comm.", "exposed copies", "idle")
         for name, token, time in zip(names, ("compute", "communication", "memcpy", "idle"), parts, strict=True):
             if time > 0:
-                piece = _segment("GPU", time / factor, light(token), _label(name, time, longest), name, time, longest)
+                label = _label(name, time, longest)
+                piece = _segment("GPU", time / factor, light(token), label, name, time, longest)
                 piece["marker"] = fig.fill(token)
+                piece["insidetextfont"] = {"color": light("ink" if token in ("communication", "idle") else "surface")}
+                if not label:
+                    quiet.append(f"{name} {human(round(time), 'ns')}")
                 data.append(piece)
         summary += "; device " + ", ".join(f"{n} {human(round(p), 'ns')}" for n, p in zip(names, parts, strict=True) if p > 0)
     mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
     x = fig.axis(unit, range=[0, longest / factor])
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
-    figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 46}, bargap=0.45)
+    figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 64 if quiet else 46}, bargap=0.45)
+    if quiet:
+        figure["layout"]["annotations"] = [_unlabelled(quiet)]  # type: ignore[index]
     return FigureSection(
         id="average",
         title="Average step by phase",
@@ -241,7 +248,7 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
         summary=f"Per step on the host: {summary}.",
         table="phases",
         span=8,
-        height=230,
+        height=248,
     )
 
 
@@ -252,12 +259,12 @@ def _strengths(shares: list[Share]) -> dict[str, float]:
 
 
 def _label(name: str, time: float, longest: float) -> str:
-    """Text in a segment, where it fits (about 7 px a character in about 640 px)."""
+    """Text in a segment, where it fits (about 6.5 px a character in about 690 px)."""
+    room = time / longest * 690 - 8
     text = f"{name} {human(round(time), 'ns')}"
-    room = time / longest * 640
-    if len(text) * 7 < room:
+    if len(text) * 6.5 < room:
         return text
-    return name if len(name) * 7 < room else ""
+    return name if len(name) * 6.5 < room else ""
 
 
 def _segment(
@@ -269,8 +276,7 @@ def _segment(
         "orientation": "h",
         "y": [row],
         "x": [value],
-        "marker": {"color": color, "line": {"width": 0.8, "color": light("surface")}},
-        "opacity": opacity,
+        "marker": {"color": color, "opacity": opacity, "line": {"width": 0.8, "color": light("surface")}},
         "width": 0.62,
         "text": [label.replace("&", "&amp;").replace("<", "&lt;")],
         "textposition": "inside",
@@ -282,9 +288,16 @@ def _segment(
     }
     if key:
         out["customdata"] = [key]
-    if opacity < 0.5:
-        out["insidetextfont"] = {"color": light("ink")}
+    out["insidetextfont"] = {"color": light("surface" if opacity > 0.5 else "ink")}
     return out
+
+
+def _unlabelled(texts: list[str], most: int = 5) -> fig.Plain:
+    """A line below the axis that names what had no room in the bars."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    said = ", ".join(texts[:most]).replace("&", "&amp;").replace("<", "&lt;")
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "yshift": -44}
+    return {**place, "text": f"Not labelled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
 
 
 def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
@@ -338,7 +351,7 @@ def _steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
         ),
         summary=f"{len(names)} steps from {human(int(length.min()), 'ns')} to {human(int(length.max()), 'ns')}.",
         span=4,
-        height=230,
+        height=248,
         links=[Link("steps", label="Steps")],
     )
 
@@ -402,7 +415,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, query: PhasesQuer
         tree=TreeSpec(),
         sort=Sort("host_ns"),
         last=[str(r["id"]) for r in outside],
-        filters=["path"],
+        filters=["name"],
         footer="≈ efficiency of the modelled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
     )
     for row, (share, value) in enumerate(zip(section.data["modelled_share"], section.data["efficiency"], strict=True)):

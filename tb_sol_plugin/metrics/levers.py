@@ -130,16 +130,19 @@ def _host_waits(capture: Capture, part: Scope, fall: Waterfall) -> Lever | None:
     evidence = f"{outside} {human(fall.host_wait_ns, 'ns')} with {human(len(idle[0]), 'count')} gaps"
     if count:
         evidence += f"; {human(count, 'count')} of {human(every, 'count')} kernels run under 10 µs"
+    call, blocked = _call_of(capture, idle)
+    if 4 * blocked > fall.host_wait_ns:
+        evidence += f"; {human(blocked, 'ns')} pass in `{call}`"
     if longest and 2 * ns > fall.host_wait_ns:
         evidence += f"; for {human(ns, 'ns')} of it the host is in `{longest}`"
         title = f"The {unit} waits while the host is in {longest}"
         fix = f'record_function("{longest}/…")  # find the part that blocks'
-    elif every and 2 * count > every:
+    elif every and 3 * count > every:
         title = "The host leaves gaps between short kernels"
         fix = 'torch.compile(mode="reduce-overhead")'
     else:
         title = f"The {unit} waits for the host"
-        fix = "remove .item(), .cpu() and print of tensors from the step"
+        fix = "# keep .item(), .cpu() and print(tensor) out of the step"
     return Lever("host_wait", title, evidence + ".", _each(fall.host_wait_ns, fall), fix, "host", "gpu_breakdown", "Idle causes")
 
 
@@ -168,6 +171,19 @@ def _phase_of(capture: Capture, idle: iv.Spans, fall: Waterfall) -> tuple[str, i
     time = pd.DataFrame(spans).groupby(names).sum()
     time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
     return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
+
+
+def _call_of(capture: Capture, idle: iv.Spans) -> tuple[str, int]:
+    """The runtime or driver call during which the device idles longest, and for how long (union over threads)."""
+    h = at.host(capture)
+    rows = np.flatnonzero(h.kind == S.CALL)
+    if not len(rows):
+        return "", 0
+    names = capture.host["name"].astype(str).to_numpy()[rows]
+    time = pd.Series(iv.overlap_with(h.start[rows], h.stop[rows], idle)).groupby(names).sum()
+    name = str(time.idxmax())
+    same = rows[names == name]
+    return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
 
 
 # -- moving data ----------------------------------------------------------------------------------------------

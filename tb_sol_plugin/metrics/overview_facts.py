@@ -81,7 +81,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     torch = versions.get("torch_version") or versions.get("pytorch_version") or _torch(facts.metadata)
     out.add("framework", "PyTorch", torch)
     if facts.rank is not None or facts.world_size:
-        out.add("rank", "Rank", f"{facts.rank if facts.rank is not None else '?'} of {facts.world_size or '?'}", note=facts.backend)
+        out.add("rank", "Rank", _rank(facts.rank, facts.world_size), note=facts.backend)
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
     out.add("recorded", "Recorded", ", ".join(recorded))
     low, high = facts.extent_ns
@@ -89,7 +89,13 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     out.add("events", "Events", facts.total_events, "count")
     if len(capture.device):
         out.add("device_events", "Device events", len(capture.device), "count")
-    out.add("oddities", "Health", len(capture.tables["issues"]), "count", "kinds of oddities")
+    out.add(
+        "oddities",
+        "Health",
+        len(capture.tables["issues"]),
+        "count",
+        "kind of oddity" if len(capture.tables["issues"]) == 1 else "kinds of oddities",
+    )
     return out
 
 
@@ -107,6 +113,13 @@ def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> No
         "memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", mark=next((m for n, m in unsure.items() if "mem" in n), None)
     )
     out.add("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", mark=next((m for n, m in unsure.items() if "pcie" in n), None))
+
+
+def _rank(rank: int | None, world: int | None) -> str:
+    """`3 of 16`, with what is known."""
+    if rank is None:
+        return f"unknown, of {world}"
+    return f"{rank} of {world}" if world else str(rank)
 
 
 def _torch(metadata: dict[str, str]) -> str:
