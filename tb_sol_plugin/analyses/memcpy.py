@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -119,8 +120,11 @@ SIZES: Final = (
 
 
 def columns(by: str) -> tuple[Column, ...]:
-    """Columns of the table for one way of grouping."""
-    return (HEAD[0], GROUP[by], *HEAD[1:], *VALUES) if by in GROUP else (*HEAD, *VALUES)
+    """Columns of the table for one way of grouping; where another label stands, the kinds of memory move to the column chooser."""
+    if by not in GROUP:
+        return (*HEAD, *VALUES)
+    kinds = tuple(msgspec.structs.replace(c, rank=3) for c in HEAD[1:])
+    return (HEAD[0], GROUP[by], *kinds, *VALUES)
 
 
 @analysis(
