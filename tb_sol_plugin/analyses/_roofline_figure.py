@@ -95,7 +95,7 @@ def _ranges(points: Sequence[Point], ceilings: Sequence[Roof], bandwidth: float 
             xs += [log10(ceilings[0].peak / bandwidth), log10(ceilings[-1].peak / bandwidth)]
     low_x, high_x = min(xs, default=-1.0), max(xs, default=2.0)
     low_y, high_y = min(ys, default=9.0), max(ys, default=12.0)
-    return (low_x - 0.35, max(high_x, low_x + 1.5) + 0.6), (low_y - 0.35, high_y + 0.5)
+    return (low_x - 0.35, max(high_x, low_x + 1.5) + 1.0), (low_y - 0.35, high_y + 0.5)
 
 
 def _powers(low: float, high: float, unit: str = "") -> fig.Plain:
@@ -177,12 +177,13 @@ def _names(
                 f"memory {human(bandwidth, 'B/s')}",
                 "ink-3",
                 yanchor="bottom",
+                yshift=6,
                 textangle=-degrees(atan(run / rise)),
             )
         )
         out.append(_text(ridge, y_range[0], "memory bound ", "ink-3", xanchor="right", yanchor="bottom"))
-        out.append(_text(ridge, y_range[0], " compute bound", "ink-3", xanchor="left", yanchor="bottom"))
-        out.append(_text(ridge, y_range[1], f"ridge {10.0**ridge:.0f} FLOP/B ", "ink-3", xanchor="right", yanchor="top"))
+        above = f" compute bound above {10.0**ridge:.0f} FLOP/B"
+        out.append(_text(ridge, y_range[0], above, "ink-3", xanchor="left", yanchor="bottom"))
     return out
 
 

@@ -44,6 +44,7 @@ MOST_POINTS: Final = 400
 LEAST_SHARE: Final = 0.0002
 """Rows with a smaller part of the time are left to the table, so that the axes fit what matters."""
 LISTED: Final = 10
+TITLES: Final = {"op_shape": "Operators", "op": "Operators", "module": "Modules", "phase": "Phases", "kernel": "Kernels"}
 OUTSIDE_MODULE: Final = "(outside every module)"
 OUTSIDE_PHASE: Final = "(outside every phase)"
 
@@ -79,7 +80,12 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     facts = _facts(capture, done, ops, frame, outside, part)
     report = Report(analysis="roofline", title="Roofline", headline=_headline(frame, facts, spec, done.by_host_time))
     report.notices = _notices(capture, done, ops, facts)
-    report.sections = [_figure(frame, ops, done, query), _list(frame), _table(frame, outside, facts), _facts_section(facts, spec)]
+    report.sections = [
+        _figure(frame, ops, done, query),
+        _list(frame),
+        _table(frame, outside, facts, query),
+        _facts_section(facts, spec, ops),
+    ]
     return report
 
 
@@ -374,7 +380,7 @@ def _integers(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     return frame.assign(**whole)
 
 
-def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar]) -> TableSection:
+def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar], query: RooflineQuery) -> TableSection:
     shown = frame.head(MOST_ROWS)
     whole = float(frame["measured_ns"].sum()) + sum(outside.values())
     if outside:
@@ -415,7 +421,7 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
             marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = Mark("estimated", str(why) or "memory bandwidth unknown")
     table = make_table(
         "ops",
-        "Operators",
+        TITLES[query.by],
         shown,
         (ID, *COLUMNS),
         key="id",
@@ -423,7 +429,7 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
         total=total,
         last=list(outside),
         marks=marks,
-        filters=["kind", "bound", "direction", "dtype"],
+        filters=["kind", "bound", *(["direction"] if frame["direction"].nunique() > 1 else [])],
         truncated=max(len(frame) - MOST_ROWS, 0),
         footer="Bytes are a lower bound: each tensor read or written once.",
         empty="No operator has device time here.",
@@ -442,7 +448,7 @@ def _sum(frame: pd.DataFrame, column: str) -> int | None:
     return round(float(values[good].sum())) if good.any() else None
 
 
-def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None) -> FactsSection:
+def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, ops: pd.DataFrame) -> FactsSection:
     units = {k: _unit(k) for k in facts}
     labels = {
         "device": "Device limits",
@@ -471,7 +477,11 @@ def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None) -> FactsSe
     if spec is not None and "mem_bw_gb_per_s" in spec.unverified:
         marks["peak_bytes_per_s"] = Mark("unverified", "this figure of the device table is not confirmed")
     docs = {name: FACTS[name] for name in facts}
-    return FactsSection(id="facts", title="Limits and totals", values=facts, units=units, labels=labels, docs=docs, marks=marks, span=12)
+    used = {"vector", *ops["dtype"].astype(str)[ops["flop"].to_numpy(dtype=np.float64) > 0]}
+    hidden = [name for name in facts if name.startswith("peak_flop_per_s_") and name.removeprefix("peak_flop_per_s_") not in used]
+    return FactsSection(
+        id="facts", title="Limits and totals", values=facts, units=units, labels=labels, docs=docs, marks=marks, hidden=hidden, span=12
+    )
 
 
 def _unit(name: str) -> str:
