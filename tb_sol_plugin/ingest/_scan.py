@@ -12,6 +12,23 @@ FIELDS = 9
 INCOMPLETE, CLOSED, BROKEN, FULL = range(4)
 
 
+SLACK = 16
+"""Bytes that must follow the text in its array, so that eight can be loaded anywhere."""
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _load(words, i):  # type: ignore[no-untyped-def]
+    """Eight bytes from any offset, out of the array seen as words."""
+    k = np.uint64(i) >> np.uint64(3)
+    shift = (np.uint64(i) & np.uint64(7)) << np.uint64(3)
+    low = words[k] >> shift
+    if shift == np.uint64(0):
+        return low
+    return low | (words[k + np.uint64(1)] << (np.uint64(64) - shift))
+
+
 @njit(cache=True, nogil=True, inline="always")
 def _string_end(text, i, n):  # type: ignore[no-untyped-def]
     """Index after the closing quote of the string that opens at i; n + 1 if it does not close."""
@@ -99,15 +116,16 @@ def _field(text, i, length):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def scan(text, start, found, args):  # type: ignore[no-untyped-def]
-    """Cut events out of `text` from `start`, which is at event level of a JSON array.
+def scan(text, n, start, found, args):  # type: ignore[no-untyped-def]
+    """Cut events out of the first n bytes of `text` from `start`, which is at event level of a JSON array.
+
+    text: uint8, of which only the first n count.
 
     found int32[events, 18]: offset, length per field. args int32[many, 5]: event, key offset, key length (without
     quotes), value offset, value length, for every key of an `args` object.
     Returns (why it stopped, events, args, where): `where` is after the last complete event and its comma, or after
     the closing bracket.
     """
-    n = len(text)
     events = 0
     pairs = 0
     i = start
@@ -217,58 +235,66 @@ def scan(text, start, found, args):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def intern(text, offset, length, out, begin, slots, hashes, starts, lengths, arena, count, used):  # type: ignore[no-untyped-def]
-    """Codes of byte ranges, equal bytes equal code. Returns (next range to do, distinct values, arena bytes used).
+def intern(words, offset, length, out, begin, slots, hashes, starts, lengths, arena, count, used):  # type: ignore[no-untyped-def]
+    """Codes of byte ranges, equal bytes equal code. Returns (next range to do, distinct values, arena words used).
 
     Stops early where the table is more than half full or the arena has no room: the caller grows them and goes on.
-    A hit is compared byte by byte, so a crafted hash collision cannot merge two values.
+    A hit is compared word by word, so a crafted hash collision cannot merge two values. The arena holds each value
+    from a word boundary, filled up with zeros.
     """
-    mask = len(slots) - 1
+    mask = np.uint64(len(slots) - 1)
     for k in range(begin, len(offset)):
         size = length[k]
         at = offset[k]
-        h = np.uint64(14695981039346656037)
-        for i in range(at, at + size):
-            h = (h ^ np.uint64(text[i])) * np.uint64(1099511628211)
+        whole = size >> 3
+        rest = np.uint64(size & 7)
+        keep = (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
+        h = np.uint64(size) * _MIX
+        for i in range(whole):
+            h = (h ^ _load(words, at + 8 * i)) * _MIX
+            h ^= h >> np.uint64(32)
+        tail = _load(words, at + 8 * whole) & keep
+        h = (h ^ tail) * _MIX
         h ^= h >> np.uint64(29)
-        slot = np.int64(h & np.uint64(mask))
+        slot = h & mask
         while True:
             entry = slots[slot]
             if entry < 0:
-                if 2 * (count + 1) > len(slots) or count >= len(hashes) or used + size > len(arena):
+                if 2 * (count + 1) > len(slots) or count >= len(hashes) or used + whole + 1 > len(arena):
                     return k, count, used
                 slots[slot] = count
                 hashes[count] = h
                 starts[count] = used
                 lengths[count] = size
-                for i in range(size):
-                    arena[used + i] = text[at + i]
-                used += size
+                for i in range(whole):
+                    arena[used + i] = _load(words, at + 8 * i)
+                arena[used + whole] = tail
+                used += whole + 1
                 out[k] = count
                 count += 1
                 break
             if hashes[entry] == h and lengths[entry] == size:
-                same = True
                 base = starts[entry]
-                for i in range(size):
-                    if arena[base + i] != text[at + i]:
-                        same = False
-                        break
+                same = arena[base + whole] == tail
+                i = 0
+                while same and i < whole:
+                    same = arena[base + i] == _load(words, at + 8 * i)
+                    i += 1
                 if same:
                     out[k] = entry
                     break
-            slot = (slot + 1) & mask
+            slot = (slot + np.uint64(1)) & mask
     return len(offset), count, used
 
 
 @njit(cache=True, nogil=True)
 def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
     """Put `count` entries into an empty slot table."""
-    mask = len(slots) - 1
+    mask = np.uint64(len(slots) - 1)
     for entry in range(count):
-        slot = np.int64(hashes[entry] & np.uint64(mask))
+        slot = hashes[entry] & mask
         while slots[slot] >= 0:
-            slot = (slot + 1) & mask
+            slot = (slot + np.uint64(1)) & mask
         slots[slot] = entry
 
 

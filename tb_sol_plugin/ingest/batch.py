@@ -15,7 +15,6 @@ from tb_sol_plugin.ingest import values
 from tb_sol_plugin.ingest.columns import Array, Codes, Interner, Ints, ThreadInterner
 from tb_sol_plugin.ingest.health import Health
 
-Bytes = npt.NDArray[np.uint8]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -37,7 +36,7 @@ class Batch:
     as (event, key offset, key length, value offset, value length), sorted by key.
     """
 
-    def __init__(self, text: Bytes, found: npt.NDArray[np.int32], args: npt.NDArray[np.int32], raw: Raw) -> None:
+    def __init__(self, text: values.Text, found: npt.NDArray[np.int32], args: npt.NDArray[np.int32], raw: Raw) -> None:
         self.text, self.found, self.raw = text, found, raw
         self.health = Health()
         self.count = len(found)
@@ -95,7 +94,7 @@ class Batch:
     def scalars(self, which: int, rows: Rows) -> list[str]:
         """A field as text, per event."""
         offset, length = self.field(which, rows)
-        return [scalar(self.text[o : o + n].tobytes()) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
+        return [scalar(self.text.piece(o, n)) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
 
     def numbers(self, which: int, rows: Rows) -> Ints:
         """A field as int64, -1 where it is no number."""
@@ -111,7 +110,7 @@ class Batch:
         """How many of the events carry `args` that are no object."""
         offset, length = self.field(K.ARGS, rows)
         given = length > 0
-        first = self.text[np.minimum(offset, len(self.text) - 1)]
+        first = self.text.data[np.minimum(offset, self.text.size)]
         return int((given & (first != 123) & (first != 110)).sum())
 
     def ints(self, key: str, rows: Rows) -> Ints:
@@ -149,15 +148,15 @@ class Batch:
         out = np.zeros(self.count, bool)
         if key in self._spans:
             pairs = self._pairs(key)
-            null = (pairs[:, 4] == 4) & (self.text[pairs[:, 3]] == 110)
-            empty = (pairs[:, 4] == 2) & (self.text[pairs[:, 3]] == 34)
+            null = (pairs[:, 4] == 4) & (self.text.data[pairs[:, 3]] == 110)
+            empty = (pairs[:, 4] == 2) & (self.text.data[pairs[:, 3]] == 34)
             out[pairs[~(null | empty), 0]] = True
         return out[rows]
 
     def raws(self, which: int, rows: Rows) -> list[bytes]:
         """A field's raw bytes per event."""
         offset, length = self.field(which, rows)
-        return [self.text[o : o + n].tobytes() for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
+        return [self.text.piece(o, n) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
 
     def _pairs(self, key: str) -> npt.NDArray[np.int32]:
         low, high = self._spans[key]
@@ -212,7 +211,7 @@ class Scanner:
         self._args = np.zeros((0, 5), np.int32)
 
     def feed(self, text: bytes, sink: Sink) -> Fed:
-        view = np.frombuffer(text, np.uint8)
+        view = values.padded(text)
         events, pairs = len(text) // 24 + 16, len(text) // 10 + 512
         if len(self._found) < events:
             self._found = np.zeros((events, 18), np.int32)
@@ -220,7 +219,7 @@ class Scanner:
             self._args = np.zeros((pairs, 5), np.int32)
         at = 0
         while True:
-            why, count, used, at = K.scan(view, at, self._found, self._args)
+            why, count, used, at = K.scan(view.data, view.size, at, self._found, self._args)
             if count:
                 sink(Batch(view, self._found[:count].copy(), self._args[:used], self.raw))
             if why != K.FULL:

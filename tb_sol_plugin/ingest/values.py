@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,26 @@ from tb_sol_plugin.ingest.columns import Array, Interner, decimal_ns, whole_numb
 from tb_sol_plugin.ingest.health import Health
 
 Bytes = npt.NDArray[np.uint8]
+
+
+class Text(NamedTuple):
+    """Bytes of a chunk, `size` of them, with room behind: as bytes and, the same memory, as words of eight."""
+
+    data: Bytes
+    words: npt.NDArray[np.uint64]
+    size: int
+
+    def piece(self, offset: int, length: int) -> bytes:
+        """A byte range."""
+        return self.data[offset : offset + length].tobytes()
+
+
+def padded(text: bytes) -> Text:
+    """`text` as the compiled loops want it."""
+    buffer = np.frombuffer(text + bytes(K.SLACK + (-len(text)) % 8), np.uint8)
+    return Text(buffer, buffer.view(np.uint64), len(text))
+
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -21,7 +43,7 @@ class ByteInterner:
         self._hashes = np.zeros(1 << 11, np.uint64)
         self._starts = np.zeros(1 << 11, np.int64)
         self._lengths = np.zeros(1 << 11, np.int64)
-        self._arena = np.zeros(1 << 16, np.uint8)
+        self._arena = np.zeros(1 << 13, np.uint64)
         self._count = 0
         self._used = 0
         self._mapped: dict[int, npt.NDArray[np.int32]] = {}
@@ -31,16 +53,16 @@ class ByteInterner:
 
     def value(self, code: int) -> bytes:
         """The raw value of a code."""
-        start = int(self._starts[code])
-        return self._arena[start : start + int(self._lengths[code])].tobytes()
+        start, length = int(self._starts[code]), int(self._lengths[code])
+        return self._arena[start : start + length // 8 + 1].tobytes()[:length]
 
-    def codes(self, text: Bytes, offset: Array, length: Array) -> npt.NDArray[np.int32]:
+    def codes(self, text: Text, offset: Array, length: Array) -> npt.NDArray[np.int32]:
         """Code per byte range."""
         out = np.zeros(len(offset), np.int32)
         done = 0
         while done < len(offset):
             done, self._count, self._used = K.intern(
-                text,
+                text.words,
                 offset,
                 length,
                 out,
@@ -58,8 +80,9 @@ class ByteInterner:
         return out
 
     def _grow(self, needed: int) -> None:
-        if self._used + needed > len(self._arena):
-            bigger = np.zeros(max(2 * len(self._arena), self._used + needed), np.uint8)
+        room = needed // 8 + 1
+        if self._used + room > len(self._arena):
+            bigger = np.zeros(max(2 * len(self._arena), self._used + room), np.uint64)
             bigger[: self._used] = self._arena[: self._used]
             self._arena = bigger
         if 2 * (self._count + 1) > len(self._slots) or self._count >= len(self._hashes):
@@ -79,12 +102,12 @@ class ByteInterner:
         return known[codes]
 
 
-def integers(text: Bytes, offset: Array, length: Array, health: Health) -> Ints:
+def integers(text: Text, offset: Array, length: Array, health: Health) -> Ints:
     """int64 per byte range; -1 for what is not a whole number (null, text, NaN); quoted numbers and hexadecimal are read."""
     whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
-    K.numbers(text, offset, length, whole, fraction, status)
+    K.numbers(text.data, offset, length, whole, fraction, status)
     for i in np.flatnonzero(status).tolist():
-        raw = text[offset[i] : offset[i] + length[i]].tobytes()
+        raw = text.piece(offset[i], length[i])
         whole[i] = whole_number(raw)
         _count_bare_word(raw, health)
     return whole
@@ -96,12 +119,12 @@ def _count_bare_word(raw: bytes, health: Health) -> None:
         health.add("NaN, Infinity or N/A", 1, raw[:20].decode("utf-8", "replace"))
 
 
-def floats(text: Bytes, offset: Array, length: Array, health: Health) -> npt.NDArray[np.float64]:
+def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDArray[np.float64]:
     """float64 per byte range, NaN for what is not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
     whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
-    K.numbers(text, offset, length, whole, fraction, status)
+    K.numbers(text.data, offset, length, whole, fraction, status)
     for i in np.flatnonzero(status == 2).tolist():
-        raw = text[offset[i] : offset[i] + length[i]].tobytes()
+        raw = text.piece(offset[i], length[i])
         _count_bare_word(raw, health)
         try:
             fraction[i] = float(raw.strip(b'"'))
@@ -110,20 +133,20 @@ def floats(text: Bytes, offset: Array, length: Array, health: Health) -> npt.NDA
     return np.where(np.isfinite(fraction), fraction, np.nan)
 
 
-def nanoseconds(text: Bytes, offset: Array, length: Array, health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def nanoseconds(text: Text, offset: Array, length: Array, health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """(int64 ns, given) from decimal microsecond texts, without a float in between.
 
     Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and numbers out
     of the int64 range count as not given.
     """
     out, status = np.zeros(len(offset), np.int64), np.zeros(len(offset), np.int8)
-    K.microseconds(text, offset, length, out, status)
+    K.microseconds(text.data, offset, length, out, status)
     rounded = status == 1
     if rounded.any():
         i = int(np.argmax(rounded))
-        health.add("digits past nanoseconds", int(rounded.sum()), text[offset[i] : offset[i] + length[i]].tobytes().decode())
+        health.add("digits past nanoseconds", int(rounded.sum()), text.piece(offset[i], length[i]).decode())
     for i in np.flatnonzero(status == 2).tolist():
-        raw = text[offset[i] : offset[i] + length[i]].tobytes()
+        raw = text.piece(offset[i], length[i])
         value = decimal_ns(raw, health)
         status[i] = 3 if value is None else 0
         out[i] = value or 0

@@ -35,7 +35,7 @@ def collect(text: bytes, sizes: Iterable[int]) -> tuple[list[dict[str, object]],
             for which, key in enumerate(KEYS):
                 offset, length = batch.field(which, np.array([i]))
                 if length[0]:
-                    fields[key] = json.loads(batch.text[offset[0] : offset[0] + length[0]].tobytes())
+                    fields[key] = json.loads(batch.text.piece(offset[0], length[0]))
             out.append(fields)
 
     rest, closed = b"", False
@@ -75,8 +75,8 @@ def test_arguments_are_found_by_name(args: list[dict[str, object]]) -> None:
     got: list[dict[str, object]] = [{} for _ in args]
     for batch in batches:
         for event, key, size, offset, length in batch._args.tolist():
-            name = json.loads(b'"' + batch.text[key : key + size].tobytes() + b'"')
-            got[event][name] = json.loads(batch.text[offset : offset + length].tobytes())
+            name = json.loads(b'"' + batch.text.piece(key, size) + b'"')
+            got[event][name] = json.loads(batch.text.piece(offset, length))
     assert got == args
 
 

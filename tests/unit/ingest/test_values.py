@@ -14,12 +14,12 @@ from tb_sol_plugin.ingest import values
 from tb_sol_plugin.ingest.health import Health
 
 
-def ranges(items: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ranges(items: list[bytes]) -> tuple[values.Text, np.ndarray, np.ndarray]:
     """(text, offset, length) of items written one after the other with a comma between."""
     text = b",".join(items) + b","
     length = np.array([len(i) for i in items], np.int32)
     offset = np.concatenate([[0], np.cumsum(length + 1)[:-1]]).astype(np.int32) if items else np.zeros(0, np.int32)
-    return np.frombuffer(text, np.uint8), offset, length
+    return values.padded(text), offset, length
 
 
 DECIMAL = st.builds(
