@@ -12,6 +12,7 @@ from tb_sol_plugin.units import NARROW, human, scale_of
 
 LARGEST_PX: Final = 46.0
 SMALLEST_PX: Final = 6.0
+STRIP_PX: Final = 20.0
 STRIP_TOP: Final = 0.15
 CHART_BOTTOM: Final = 0.33
 
@@ -197,13 +198,13 @@ def _marks(points: Sequence[Point], longest: float) -> list[fig.Plain]:
     return out
 
 
-def _scatter(points: Sequence[Point], kind: str, longest: float) -> fig.Plain:
+def _scatter(points: Sequence[Point], kind: str, longest: float, largest: float = LARGEST_PX) -> fig.Plain:
     marker = fig.fill(kind)
     outline = marker["line"]
     plain = str(outline["color"]) if isinstance(outline, dict) else fig.light("surface")
     marker |= {
         "symbol": fig.symbol(kind), "opacity": 0.8,
-        "size": [round(max(SMALLEST_PX, LARGEST_PX * (p.measured_ns / longest) ** 0.5), 1) for p in points],
+        "size": [round(max(SMALLEST_PX, largest * (p.measured_ns / longest) ** 0.5), 1) for p in points],
         "line": {
             "width": [2.0 if p.flagged else 0.8 for p in points],
             "color": [fig.light("warn") if p.flagged else plain for p in points],
@@ -238,7 +239,7 @@ def _strip_marks(points: Sequence[Point], longest: float, bandwidth: float | Non
     for kind in sorted({p.kind for p in points}):
         mine = [p for p in points if p.kind == kind]
         place: fig.Plain = {"x": [p.bandwidth for p in mine], "y": [0.3 + 0.4 * (at * 0.618 % 1) for at in range(len(mine))]}
-        out.append(_scatter(mine, kind, longest) | place | {"xaxis": "x2", "yaxis": "y2"})
+        out.append(_scatter(mine, kind, longest, STRIP_PX) | place | {"xaxis": "x2", "yaxis": "y2"})
     if bandwidth:
         out.append(_line([bandwidth] * 2, [0.0, 1.0], "ink-2", 1.6, xaxis="x2", yaxis="y2"))
     return out
