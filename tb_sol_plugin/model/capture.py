@@ -158,7 +158,7 @@ NEEDS = {
     ),
     "backward": (_has("backward"), "no backward pass in this recording", "record a training step", ""),
     "copies": (
-        lambda c: bool((c.device["kind"].to_numpy() != S.KERNEL).any()),
+        lambda c: bool(((c.device["kind"].to_numpy() != S.KERNEL) | c.device["copy_kernel"].to_numpy()).any()),
         "no copy in this recording",
         f"record with {_CUDA}",
         "ProfilerActivity.CUDA",
