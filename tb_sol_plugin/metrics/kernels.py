@@ -74,7 +74,8 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
         columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
     group = pd.DataFrame(columns).groupby(list(columns), sort=True)
     codes = group.ngroup().to_numpy().astype(np.int64)
-    first = np.unique(codes, return_index=True)[1]
+    first = np.zeros(group.ngroups, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
     picked = {c: values[first] for c, values in columns.items()}
     table = kernel_classes(capture).iloc[picked["name"]].reset_index(drop=True)
     table["short_name"] = [short_name(n) for n in table["name"]]
@@ -144,5 +145,6 @@ def _weighted(
 
 def _distinct(codes: npt.NDArray[np.int64], value: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     """Number of different values per group."""
-    pairs = np.unique(np.stack((codes, value)), axis=1)
-    return np.bincount(pairs[0], minlength=count).astype(np.int64)
+    values, distinct = pd.factorize(value)
+    pairs = pd.unique(codes * max(len(distinct), 1) + values)
+    return np.bincount(pairs // max(len(distinct), 1), minlength=count).astype(np.int64)
