@@ -119,7 +119,11 @@ def waterfall_figure(capture: Capture, fall: Waterfall, parts: list[Part]) -> Fi
     data[0]["textposition"] = "inside"
     data[0]["insidetextanchor"] = "end"
     data[0]["insidetextfont"] = {"color": light("surface")}
-    notes = [_left_of(d, n, b) for d, n, b in zip(data[1:-1], names[1:-1], bases[1:-1], strict=True) if b > 0.3 * whole / factor]
+    notes = [
+        _left_of(piece, p.name, base)
+        for piece, p, base in zip(data[1:-1], parts[1:-1], bases[1:-1], strict=True)
+        if base + p.ns / factor > 0.75 * whole / factor
+    ]
     end = parts[-1]
     mark = {
         "type": "line",

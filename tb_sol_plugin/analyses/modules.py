@@ -297,7 +297,9 @@ def _icicle(
         "sort": False,
     }
     words = {"device": "device time", "host": "host time", "flop": "FLOP"}[width]
-    depth = int(nodes["depth"].max()) + 1 if len(nodes) else 1
+    wide = [i for i in shown if pixels[i] >= 3]
+    depth = int(nodes["depth"].to_numpy()[wide].max()) + 1 if wide else 1
+    trace["maxdepth"] = depth
     left_out = int((value > 0).sum()) - len(shown)
     more = f"; {left_out} narrow boxes left out" if left_out > 0 else ""
     return FigureSection(

@@ -207,12 +207,12 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
     strength = _strengths(shares)
-    quiet: list[str] = []
+    quiet: list[tuple[str, float]] = []
     for share in shares:
         value = share.host_ns / factor
         label = _label(share.name, share.host_ns, longest)
         if not label:
-            quiet.append(f"{share.name} {human(round(share.host_ns), 'ns')}")
+            quiet.append((share.name, share.host_ns))
         data.append(
             _segment(
                 "Host", value, light("accent"), label, share.name, share.host_ns, longest, opacity=strength[share.path], key=share.path
@@ -231,7 +231,7 @@ def _average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSectio
                 piece["marker"] = fig.fill(token)
                 piece["insidetextfont"] = {"color": light("ink" if token in ("communication", "idle") else "surface")}
                 if not label:
-                    quiet.append(f"{name} {human(round(time), 'ns')}")
+                    quiet.append((name, time))
                 data.append(piece)
         summary += "; device " + ", ".join(f"{n} {human(round(p), 'ns')}" for n, p in zip(names, parts, strict=True) if p > 0)
     mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
@@ -292,10 +292,12 @@ def _segment(
     return out
 
 
-def _unlabelled(texts: list[str], most: int = 5) -> fig.Plain:
-    """A line below the axis that names what had no room in the bars."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    said = ", ".join(texts[:most]).replace("&", "&amp;").replace("<", "&lt;")
+def _unlabelled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
+    """A line below the axis that names what had no room in the bars, the longest first, as far as the line goes."""
+    texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(quiet, key=lambda q: -q[1])]
+    shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
+    more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
+    said = ", ".join(shown).replace("&", "&amp;").replace("<", "&lt;")
     place = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "yshift": -44}
     return {**place, "text": f"Not labelled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
 

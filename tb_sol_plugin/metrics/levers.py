@@ -270,7 +270,7 @@ def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
                     "Copies are not hidden behind computation",
                     f"{count}.",
                     _each(time, fall),
-                    "copy the next batch on a stream of its own",
+                    "with torch.cuda.stream(side): batch = batch.to(device, non_blocking=True)",
                     "memcpy",
                     "memcpy",
                     "Memory copies",
