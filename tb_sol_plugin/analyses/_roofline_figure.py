@@ -10,9 +10,10 @@ from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.device import DeviceSpec
 from tb_sol_plugin.units import NARROW, human, scale_of
 
-LARGEST_PX: Final = 46.0
+WHOLE_PX: Final = 64.0
+"""Diameter of a mark that holds all of the time; area is proportional to time."""
 SMALLEST_PX: Final = 6.0
-STRIP_PX: Final = 20.0
+STRIP_PX: Final = 48.0
 STRIP_TOP: Final = 0.15
 CHART_BOTTOM: Final = 0.33
 
@@ -63,14 +64,14 @@ def build(points: Sequence[Point], spec: DeviceSpec | None, ceilings: Sequence[R
     """The figure. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table."""
     placed = [p for p in points if _good(p.intensity) and _good(p.rate)]
     strip = [p for p in points if not _good(p.rate) and _good(p.bandwidth)]
-    longest = max((p.measured_ns for p in (*placed, *strip)), default=1.0) or 1.0
+    whole = sum(p.measured_ns for p in points) or 1.0
     bandwidth = spec.memory_bandwidth if spec is not None else None
     x_range, y_range = _ranges(placed, ceilings, bandwidth)
     bottom = CHART_BOTTOM if strip else 0.0
-    data = [*_roof_lines(ceilings, bandwidth, spec, x_range), *_marks(placed, longest)]
+    data = [*_roof_lines(ceilings, bandwidth, spec, x_range), *_marks(placed, whole)]
     layout: fig.Plain = {"annotations": _names(ceilings, bandwidth, spec, x_range, y_range), "margin": {"l": 74, "r": 16, "t": 14, "b": 46}}
     if strip:
-        data += _strip_marks(strip, longest, bandwidth)
+        data += _strip_marks(strip, whole, bandwidth)
         layout |= _strip_axes(strip, bandwidth)
     x = fig.axis("arithmetic intensity, FLOP per byte", range=list(x_range), anchor="y", **_powers(*x_range))
     y = fig.axis("achieved", range=list(y_range), domain=[bottom, 1.0], **_powers(*y_range, unit="FLOP/s"))
@@ -188,23 +189,23 @@ def _names(
     return out
 
 
-def _marks(points: Sequence[Point], longest: float) -> list[fig.Plain]:
+def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
     """One trace per kind, so that colour and shape agree; the largest is drawn first."""
     out: list[fig.Plain] = []
     kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.measured_ns for p in points if p.kind == k))
     for kind in kinds:
         mine = sorted((p for p in points if p.kind == kind), key=lambda p: -p.measured_ns)
-        out.append(_scatter(mine, kind, longest) | {"x": [p.intensity for p in mine], "y": [p.rate for p in mine]})
+        out.append(_scatter(mine, kind, whole) | {"x": [p.intensity for p in mine], "y": [p.rate for p in mine]})
     return out
 
 
-def _scatter(points: Sequence[Point], kind: str, longest: float, largest: float = LARGEST_PX) -> fig.Plain:
+def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float = WHOLE_PX) -> fig.Plain:
     marker = fig.fill(kind)
     outline = marker["line"]
     plain = str(outline["color"]) if isinstance(outline, dict) else fig.light("surface")
     marker |= {
         "symbol": fig.symbol(kind), "opacity": 0.8,
-        "size": [round(max(SMALLEST_PX, largest * (p.measured_ns / longest) ** 0.5), 1) for p in points],
+        "size": [round(max(SMALLEST_PX, whole_px * (p.measured_ns / whole) ** 0.5), 1) for p in points],
         "line": {
             "width": [2.0 if p.flagged else 0.8 for p in points],
             "color": [fig.light("warn") if p.flagged else plain for p in points],
@@ -234,12 +235,12 @@ def _hover(point: Point) -> str:
     return "<br>".join(lines)
 
 
-def _strip_marks(points: Sequence[Point], longest: float, bandwidth: float | None) -> list[fig.Plain]:
+def _strip_marks(points: Sequence[Point], whole: float, bandwidth: float | None) -> list[fig.Plain]:
     out: list[fig.Plain] = []
     for kind in sorted({p.kind for p in points}):
         mine = [p for p in points if p.kind == kind]
         place: fig.Plain = {"x": [p.bandwidth for p in mine], "y": [0.3 + 0.4 * (at * 0.618 % 1) for at in range(len(mine))]}
-        out.append(_scatter(mine, kind, longest, STRIP_PX) | place | {"xaxis": "x2", "yaxis": "y2"})
+        out.append(_scatter(mine, kind, whole, STRIP_PX) | place | {"xaxis": "x2", "yaxis": "y2"})
     if bandwidth:
         out.append(_line([bandwidth] * 2, [0.0, 1.0], "ink-2", 1.6, xaxis="x2", yaxis="y2"))
     return out

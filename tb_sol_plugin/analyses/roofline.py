@@ -41,8 +41,8 @@ from tb_sol_plugin.units import human
 
 MOST_ROWS: Final = 2000
 MOST_POINTS: Final = 400
-LEAST_SHARE: Final = 0.0002
-"""Rows with a smaller part of the time are left to the table, so that the axes fit what matters."""
+DRAWN_SHARE: Final = 0.995
+"""The longest rows are drawn until they hold this share of the time; the axes then fit what matters."""
 LISTED: Final = 10
 TITLES: Final = {"op_shape": "Operators", "op": "Operators", "module": "Modules", "phase": "Phases", "kernel": "Kernels"}
 OUTSIDE_MODULE: Final = "(outside every module)"
@@ -227,7 +227,8 @@ def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame,
         facts |= {f"peak_flop_per_s_{dtype}": spec.matrix_peak(dtype) for dtype in MATRIX_COLUMNS if spec.matrix_peak(dtype) is not None}
         facts["peak_flop_per_s_vector"] = spec.vector_peak("")
         facts["peak_bytes_per_s"] = spec.memory_bandwidth
-        facts["achievable_flop_per_s"] = spec.achievable_bf16
+        if spec.achievable_bf16 is not None:
+            facts["achievable_flop_per_s"] = spec.achievable_bf16
     facts |= {
         "total_flop": _total(ops, "flop"),
         "total_vector_flop": _total(ops, "flop_vector"),
@@ -323,7 +324,8 @@ def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQ
         "efficiency",
         "flagged",
     )
-    large = frame[frame["measured_ns"].to_numpy(dtype=np.float64) >= LEAST_SHARE * float(frame["measured_ns"].sum())].head(MOST_POINTS)
+    time = frame["measured_ns"].to_numpy(dtype=np.float64)
+    large = frame[np.cumsum(time) - time < DRAWN_SHARE * time.sum()].head(MOST_POINTS)
     points = [chart.Point(*row) for row in large[list(columns)].itertuples(index=False)]
     flop = ops["flop"].to_numpy(dtype=np.float64)
     dtypes = sorted(set(ops["dtype"].astype(str).to_numpy()[flop > 0]))

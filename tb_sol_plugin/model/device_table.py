@@ -7,6 +7,7 @@ All peaks are dense (no structured sparsity) and decimal. What the table leaves 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -110,7 +111,7 @@ def spec_of(row: Mapping[str, str]) -> DeviceSpec:
     units, achievable = _number(row, "units_count"), _number(row, "achievable_bf16_tflops")
     return DeviceSpec(
         key=row["key"],
-        name=row["key"].replace("_", " "),
+        name=re.sub(r"_(\d{2,3})$", r" \1 GB", row["key"]).replace("_", " "),
         vendor=row["vendor"],
         arch=row["arch"],
         compute_capability=row["compute_capability"],
