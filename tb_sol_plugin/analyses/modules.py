@@ -289,7 +289,7 @@ def _icicle(
         "branchvalues": "total",
         "marker": {"colors": colours, "line": {"width": 0.8, "color": light("surface")}},
         "textinfo": "text",
-        "textfont": {"size": 11.5, "color": light("ink")},
+        "textfont": {"size": 11.5},
         "hoverinfo": "text",
         "tiling": {"orientation": "v", "pad": 0},
         "pathbar": {"visible": False},

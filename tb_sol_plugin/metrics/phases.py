@@ -85,9 +85,10 @@ def _tree(capture: Capture) -> PhaseTree:
 
 
 def _below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
-    """`parts` below `base`; levels that a name repeats from its enclosing range (`train/forward` inside `train`) are not doubled."""
+    """`parts` below `base`; levels that a name repeats from a range around it (`train/forward` inside `train`) are not doubled."""
     for shared in range(min(len(parts) - 1, len(base)), 0, -1):
-        if base[-shared:] == tuple(parts[:shared]):
+        again = tuple(parts[:shared])
+        if any(base[i : i + shared] == again for i in range(len(base) - shared + 1)):
             return base + tuple(parts[shared:])
     return base + tuple(parts)
 

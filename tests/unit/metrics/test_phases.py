@@ -79,16 +79,21 @@ def test_exposed_means_not_hidden_by_any_computation_of_the_device(tmp_path: Pat
 
 
 def test_a_name_that_repeats_its_enclosing_range_does_not_double_it(tmp_path: Path) -> None:
-    # GIVEN `train` around `train/forward` around `train/forward/layer`, and `x` around another `x`
+    # GIVEN `train` around `train/forward` around `train/forward/layer`, `train/head` in another range below `train`,
+    # and `x` around another `x`
     t = TraceBuilder()
     t.annotation("train", 0, 1_000)
     t.annotation("train/forward", 100, 500)
     t.annotation("train/forward/layer", 200, 100)
+    t.annotation("Wrapper.forward", 700, 200)
+    t.annotation("train/head", 750, 100)
     t.annotation("x", 2_000, 500)
     t.annotation("x", 2_100, 100)
     tree = phase_tree(read_back(t, tmp_path))
-    assert tree.path == ["train", "train/forward", "train/forward/layer", "x", "x/x"]
-    assert tree.end.tolist() == [3, 3, 3, 5, 5]
+    assert tree.path == [
+        "train", "train/forward", "train/forward/layer", "train/Wrapper.forward", "train/Wrapper.forward/head", "x", "x/x",
+    ]  # fmt: skip
+    assert tree.end.tolist() == [5, 3, 3, 5, 5, 7, 7]
 
 
 def test_a_step_filter_counts_its_own_ranges(tmp_path: Path) -> None:
