@@ -162,6 +162,9 @@ print(sorted(light), sorted(heavy), threading.active_count(), time.perf_counter(
 def test_a_missing_dependency_gives_a_page_that_says_so(monkeypatch: pytest.MonkeyPatch, logdir: Path, missing: str) -> None:
     # GIVEN a dependency that cannot be imported WHEN TensorBoard loads us THEN the tab is there and shows the reason
     for name in [m for m in sys.modules if m.startswith("tb_sol_plugin.") and m not in ("tb_sol_plugin.loader", "tb_sol_plugin.stub")]:
+        parent, _, child = name.rpartition(".")
+        if parent in sys.modules:  # the fresh imports below hang themselves onto their parents: give those back too
+            monkeypatch.setattr(sys.modules[parent], child, sys.modules[name], raising=False)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     made = Loader().load(base_plugin.TBContext(logdir=str(logdir), flags=flags()))
