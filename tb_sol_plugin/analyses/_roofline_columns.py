@@ -101,6 +101,7 @@ FACTS = {
     "efficiency": "sol_ns over measured_ns.",
     "modelled_share": "Share of the device time that a cost model covers.",
     "unmodelled_ns": "Device time without a cost model.",
+    "apart_ns": "Part of it that is communication or copies over a link: bound by the link, not by this chart.",
     "no_operator_ns": "Part of it that no recorded operator launched.",
 }
 FACTS |= {f"peak_flop_per_s_{dtype}": f"Dense peak of products in {dtype}." for dtype in MATRIX_COLUMNS}

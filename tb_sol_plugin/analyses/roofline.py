@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import _roofline_figure as chart
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses._roofline_columns import COLUMNS, FACTS, ID, LIST_COLUMNS
-from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.names import module_instance, phase_name
 from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.work import Work, group, work
+from tb_sol_plugin.metrics.work import Work, work
+from tb_sol_plugin.metrics.work_rows import By, rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import DeviceSpec, device_for, devices_in_use, why_no_limits
@@ -44,9 +45,7 @@ MOST_POINTS: Final = 400
 DRAWN_SHARE: Final = 0.995
 """The longest rows are drawn until they hold this share of the time; the axes then fit what matters."""
 LISTED: Final = 10
-TITLES: Final = {"op_shape": "Operators", "op": "Operators", "module": "Modules", "phase": "Phases", "kernel": "Kernels"}
-OUTSIDE_MODULE: Final = "(outside every module)"
-OUTSIDE_PHASE: Final = "(outside every phase)"
+ONE: Final = {"op_shape": "Operator", "op": "Operator", "module": "Module", "phase": "Phase", "kernel": "Kernel"}
 
 
 class RooflineQuery(Query, kw_only=True, frozen=True):
@@ -56,7 +55,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     attention: count the pairs that a causal mask leaves, or every pair as some counters do.
     """
 
-    by: Literal["op_shape", "op", "module", "phase", "kernel"] = "op_shape"
+    by: By = "op_shape"
     attention: Literal["causal_aware", "dense_equivalent"] = "causal_aware"
 
 
@@ -76,7 +75,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     part = scope(capture, query)
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
     ops, outside = _selected(capture, done, part)
-    frame = _rows(capture, done, ops, query, part)
+    frame = rows(capture, done, ops, query.by, part.device)
     facts = _facts(capture, done, ops, frame, outside, part)
     report = Report(analysis="roofline", title="Roofline", headline=_headline(frame, facts, spec, done.by_host_time))
     report.notices = _notices(capture, done, ops, facts)
@@ -89,7 +88,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     return report
 
 
-# -- rows -----------------------------------------------------------------------------------------------------
+# -- selection ----------------------------------------------------------------------------------------------
 
 
 def _selected(capture: Capture, done: Work, part: Scope) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -106,103 +105,6 @@ def _selected(capture: Capture, done: Work, part: Scope) -> tuple[pd.DataFrame, 
             if time:
                 outside[name] = time
     return ops, outside
-
-
-_KEYS: Final = {"op_shape": ["name", "shapes", "dtype", "direction"], "op": ["name"]}
-
-
-def _rows(capture: Capture, done: Work, ops: pd.DataFrame, query: RooflineQuery, part: Scope) -> pd.DataFrame:
-    """The table's rows, longest first."""
-    if query.by == "kernel" and not done.by_host_time:
-        ops = _kernels(capture, done, part)
-    elif query.by in ("module", "phase"):
-        ops = ops.assign(name=_around(capture, ops, query.by))
-    if not len(ops):
-        return pd.DataFrame({c.name: pd.Series(dtype=object) for c in (ID, *COLUMNS)}).assign(
-            estimated=False, reason="", known_ns=0.0, modelled_ns=0.0
-        )
-    frame = group(ops, _KEYS.get(query.by, ["name"]))
-    if query.by != "op_shape":
-        frame = frame.assign(shapes="", dtype=_joined(ops, frame, "dtype"), direction=_joined(ops, frame, "direction"))
-    frame["kind"] = _main_kind(ops, frame, _KEYS.get(query.by, ["name"]))
-    work_done = np.where(frame["flop"].to_numpy() > 0, frame["flop"].to_numpy(), frame["flop_vector"].to_numpy())
-    work_done = np.where(work_done > 0, work_done, np.nan)
-    known = frame["known_ns"].to_numpy() / 1e9
-    data = frame["bytes"].to_numpy()
-    frame = frame.assign(
-        name=frame["name"].astype(str),
-        input_shapes=frame["shapes"].astype(str),
-        vector_flop=frame["flop_vector"],
-        dtype=frame["dtype"].astype(str),
-        direction=frame["direction"].astype(str),
-        bound=frame["bound"].astype(str),
-        intensity_flop_per_byte=ratio(work_done, data),
-        achieved_flop_per_s=ratio(work_done, known),
-        achieved_bytes_per_s=ratio(data, known),
-        share=ratio(frame["measured_ns"].to_numpy(), np.full(len(frame), frame["measured_ns"].sum())),
-        flags=_flags(ops, frame, query),
-    )
-    split = query.by == "op_shape"
-    frame["id"] = (
-        (frame["name"] + " | " + frame["input_shapes"] + " | " + frame["dtype"] + " | " + frame["direction"]) if split else frame["name"]
-    )
-    return frame.sort_values("measured_ns", ascending=False, kind="stable").reset_index(drop=True)
-
-
-def _kernels(capture: Capture, done: Work, part: Scope) -> pd.DataFrame:
-    """Device rows as calls: a kernel takes the part of its operator's work that its time is of the operator's time."""
-    device = capture.device
-    rows = np.flatnonzero(part.device & (done.owner >= 0))
-    owner = done.owner[rows]
-    duration = device["duration_ns"].to_numpy()[rows].astype(np.float64)
-    ops = done.ops.iloc[owner].reset_index(drop=True)
-    piece = ratio(duration, ops["device_sum_ns"].to_numpy(dtype=np.float64))
-    scaled = {c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")}
-    names = pd.Categorical.from_codes(device["name"].cat.codes.to_numpy()[rows], device["name"].cat.categories)
-    several = ops["device_events"].to_numpy() > 1
-    return ops.assign(
-        name=names,
-        measured_ns=duration,
-        **scaled,
-        estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
-        reason=np.where(several, "work of the operator shared among its kernels by time", ops["reason"].astype(str)),
-    )
-
-
-def _around(capture: Capture, ops: pd.DataFrame, by: str) -> pd.Categorical:
-    names = capture.host["name"].cat.categories
-    clean, none = (module_instance, OUTSIDE_MODULE) if by == "module" else (phase_name, OUTSIDE_PHASE)
-    words = np.array([*(clean(str(n)) for n in names), none], object)
-    rows = ops["module" if by == "module" else "annotation"].to_numpy()
-    codes = np.append(capture.host["name"].cat.codes.to_numpy().astype(np.int64), -1)
-    return pd.Categorical(words[codes[rows]])
-
-
-def _joined(ops: pd.DataFrame, frame: pd.DataFrame, column: str) -> list[str]:
-    """Per row the distinct values of a column among its calls."""
-    pairs = ops[["name", column]].drop_duplicates().astype(str)
-    found: dict[str, list[str]] = {}
-    for name, value in zip(pairs["name"], pairs[column], strict=True):
-        if value:
-            found.setdefault(name, []).append(value)
-    return [", ".join(sorted(found.get(name, []))) for name in frame["name"].astype(str)]
-
-
-def _main_kind(ops: pd.DataFrame, frame: pd.DataFrame, keys: list[str]) -> list[str]:
-    """Per row the kind that holds most of its time."""
-    by_kind = ops.groupby([*keys, "kind"], observed=True, sort=False)["measured_ns"].sum().reset_index()
-    best = by_kind.sort_values("measured_ns", ascending=False, kind="stable").drop_duplicates(keys)
-    merged = frame[keys].astype(str).merge(best.astype({**dict.fromkeys(keys, str), "kind": str}), on=keys, how="left")
-    return [str(k) for k in merged["kind"]]
-
-
-def _flags(ops: pd.DataFrame, frame: pd.DataFrame, query: RooflineQuery) -> list[str]:
-    links = set(ops.loc[ops["link"].to_numpy(), "name"].astype(str))
-    out = []
-    for name, over, guessed, known in zip(frame["name"].astype(str), frame["flagged"], frame["estimated"], frame["known_ns"], strict=True):
-        words = [w for w, on in (("above limit", over), ("estimated", guessed), ("link", name in links and not known)) if on]
-        out.append(", ".join(words))
-    return out
 
 
 # -- facts and words ------------------------------------------------------------------------------------------
@@ -239,9 +141,21 @@ def _facts(capture: Capture, done: Work, ops: pd.DataFrame, frame: pd.DataFrame,
         "efficiency": sol / measured if measured else None,
         "modelled_share": modelled / whole if whole else None,
         "unmodelled_ns": whole - modelled,
+        "apart_ns": _apart(capture, done, part),
         "no_operator_ns": sum(outside.values()),
     }
     return facts
+
+
+def _apart(capture: Capture, done: Work, part: Scope) -> int:
+    """Device time of communication and of copies over a link, which device memory does not bound. Plain sum, ns."""
+    if done.by_host_time:
+        return 0
+    owner = done.owner
+    over_link = np.append(done.ops["link"].to_numpy(), False)[owner]
+    chosen = part.device & (capture.device["communication"].to_numpy() | over_link)
+    modelled = np.append(done.ops["modelled"].to_numpy(), False)[owner]
+    return int(capture.device["duration_ns"].to_numpy()[chosen & ~modelled].sum())
 
 
 def _recorded_name(capture: Capture, done: Work) -> str:
@@ -296,12 +210,16 @@ def _notices(capture: Capture, done: Work, ops: pd.DataFrame, facts: dict[str, S
         text = done.spec.notes or "its peaks are a share of a known device"
         out.append(Notice(f"The limits of {done.spec.name} are derived: {text}. Choose other device limits if you know them."))
     share = facts["modelled_share"]
-    if isinstance(share, float) and share < 0.9 and not done.by_host_time:
-        bare = ops[~ops["modelled"].to_numpy()]
+    whole, bare_ns, apart = (int(str(facts[n] or 0)) for n in ("device_ns", "unmodelled_ns", "apart_ns"))
+    if isinstance(share, float) and bare_ns - apart > 0.1 * whole and not done.by_host_time:
+        busy = capture.device["communication"].to_numpy()
+        talks = np.bincount(done.owner[busy & (done.owner >= 0)], minlength=len(done.ops)) > 0
+        bare = ops[~ops["modelled"].to_numpy() & ~ops["link"].to_numpy() & ~talks[ops.index.to_numpy()]]
         largest = bare.groupby("name", observed=True)["device_sum_ns"].sum().sort_values(ascending=False).head(3)
         named = ", ".join(f"`{name}` {human(int(time), 'ns')}" for name, time in largest.items())
         tail = f" Largest without: {named}." if named else ""
-        out.append(Notice(f"A cost model covers {human(share, 'ratio')} of device time.{tail}", "info"))
+        rest = f" {human(apart, 'ns')} are communication and copies over a link, which this chart does not bound." if apart else ""
+        out.append(Notice(f"A cost model covers {human(share, 'ratio')} of device time.{rest}{tail}", "info"))
     return out
 
 
@@ -386,19 +304,10 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
     shown = frame.head(MOST_ROWS)
     whole = float(frame["measured_ns"].sum()) + sum(outside.values())
     if outside:
-        extra = pd.DataFrame(
-            {
-                "id": list(outside),
-                "name": list(outside),
-                "kind": "other",
-                "bound": "none",
-                "measured_ns": [float(t) for t in outside.values()],
-            }
-        )
+        empty = dict.fromkeys(("input_shapes", "dtype", "direction", "flags", "reason"), "")
+        times = [float(time) for time in outside.values()]
+        extra = pd.DataFrame({"id": list(outside), "name": list(outside), "kind": "other", "bound": "none", "measured_ns": times, **empty})
         shown = pd.concat([shown, extra.reindex(columns=shown.columns)], ignore_index=True)
-        shown[["input_shapes", "dtype", "direction", "flags", "reason"]] = shown[
-            ["input_shapes", "dtype", "direction", "flags", "reason"]
-        ].fillna("")
     shown = _integers(shown, _WHOLE).assign(share=shown["measured_ns"].to_numpy(dtype=np.float64) / whole if whole else np.nan)
     total: dict[str, Scalar] = {
         "name": f"All {human(len(frame), 'count')} rows",
@@ -421,17 +330,20 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
             )
         elif guessed is True or guessed == 1:
             marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = Mark("estimated", str(why) or "memory bandwidth unknown")
+    columns = [msgspec.structs.replace(c, label=ONE[query.by]) if c.name == "name" else c for c in COLUMNS]
+    if query.by != "op_shape":
+        columns = [msgspec.structs.replace(c, rank=3) if c.name in ("input_shapes", "direction") else c for c in columns]
     table = make_table(
         "ops",
-        TITLES[query.by],
+        f"{ONE[query.by]}s",
         shown,
-        (ID, *COLUMNS),
+        (ID, *columns),
         key="id",
         sort=Sort("measured_ns"),
         total=total,
         last=list(outside),
         marks=marks,
-        filters=["kind", "bound", *(["direction"] if frame["direction"].nunique() > 1 else [])],
+        filters=["kind", "bound"],
         truncated=max(len(frame) - MOST_ROWS, 0),
         footer="Bytes are a lower bound: each tensor read or written once.",
         empty="No operator has device time here.",
@@ -468,6 +380,7 @@ def _facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, ops: pd.Da
         "modelled_share": "Modelled",
         "unmodelled_ns": "Not modelled",
         "no_operator_ns": "Launched by no operator",
+        "apart_ns": "Communication, link copies",
     }
     marks: dict[str, Mark] = {}
     for name in facts:

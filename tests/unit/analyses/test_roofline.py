@@ -216,3 +216,27 @@ def test_names_from_the_file_are_escaped_in_the_chart(tmp_path: Path) -> None:
     assert isinstance(found, FigureSection)
     text = json.dumps([trace.get("hovertext") for trace in found.figure["data"]])  # type: ignore[attr-defined]
     assert "<script>" not in text and "&lt;script&gt;" in text
+
+
+def test_a_selection_without_calls_shows_what_there_is(tmp_path: Path) -> None:
+    # GIVEN two steps of which the second launches nothing from an operator; THEN its page holds that work and nothing else
+    t = TraceBuilder()
+    t.step(0, 0, 5000)
+    _mm(t, 100, 1500, 1000)
+    t.step(1, 10_000, 5000)
+    t.launch("alone", at=10_100, start=12_000, duration=700)
+    found = answer(read(str(t.write(tmp_path / "t.json"))), step="1")
+    assert found.table("ops")["name"].tolist() == [at.NO_OPERATOR]
+    assert (found.facts["device_ns"], found.facts["total_flop"], found.facts["efficiency"]) == (700, None, None)
+    for by in ("op", "module", "phase", "kernel"):
+        answer(read(str(t.write(tmp_path / "t.json"))), step="1", by=by)
+
+
+def test_copies_and_communication_stand_apart(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 10_000)
+    t.op("aten::copy_", 2000, 400, shapes=[[1024], [1024]], types=["float", "float"])
+    t.copy("HtoD", 20_000, 300, src="Pinned", bytes=4096, call=(2100, 50))
+    t.collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 30_000, 5000, elements=1024)
+    facts = answer(read(str(t.write(tmp_path / "t.json")))).facts
+    assert (facts["device_ns"], facts["unmodelled_ns"], facts["apart_ns"]) == (15_300, 5300, 5300)
