@@ -40,7 +40,7 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
-MOST_ROWS: Final = 2000
+MOST_ROWS: Final = 20_000
 MOST_POINTS: Final = 400
 DRAWN_SHARE: Final = 0.995
 """The longest rows are drawn until they hold this share of the time; the axes then fit what matters."""
