@@ -15,6 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as fig
@@ -429,7 +430,7 @@ def _self_names(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[M
     device = capture.device
     use = np.flatnonzero(part.device & (device["module"].to_numpy() >= 0) & (device["operator"].to_numpy() >= 0))
     node = module_tree(capture).node[device["module"].to_numpy()[use]]
-    names = capture.host["name"].astype(str).to_numpy()[device["operator"].to_numpy()[use]]
+    names = texts.pick(capture.host["name"], device["operator"].to_numpy()[use])
     time = pd.Series(device["duration_ns"].to_numpy()[use]).groupby([node, names]).sum()
     by_row: dict[int, dict[str, int]] = {}
     for (n, name), value in zip(time.index.to_list(), time.to_list(), strict=True):

@@ -181,7 +181,7 @@ class _Sums:
 def operators(capture: Capture, query: OperatorsQuery) -> Report:
     """One row per operator name (or name and property); device work outside every operator has its own rows."""
     part = scope(capture, query)
-    grouped = groups(capture, query.group_by, part.host)
+    grouped = groups(capture, query.group_by, part)
     sums = _sums(capture, part, grouped, query.device_limits)
     frame = sums.frame
     facts = _facts(capture, part, frame, sums.outside)
@@ -212,14 +212,13 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     device = capture.device
     chosen = part.device
     duration = device["duration_ns"].to_numpy()[chosen]
-    start = device["start_ns"].to_numpy()[chosen]
     operator = device["operator"].to_numpy()
     rows = grouped.rows
     codes = grouped.code[rows]
     group_of_device = np.where(operator >= 0, grouped.code[np.maximum(operator, 0)], -1) if len(h.start) else operator
     own = group_of_device[chosen]
     total = at.inclusive(capture, launch.call[chosen], launch.time[chosen], duration, grouped.code)
-    per_call = at.union_by(np.where(own >= 0, operator[chosen], -1), start, start + duration, len(h.start))
+    per_call = at.union_per_operator(capture, chosen, whole=part.whole)
     events_per_call = at.sum_by(np.where(own >= 0, operator[chosen], -1), np.ones(len(own), np.int64), len(h.start))
     host_total = at.sum_by(codes, h.duration[rows], size)
     calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)

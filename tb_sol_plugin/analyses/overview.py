@@ -12,6 +12,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.analyses._overview_figure import PART_COLUMNS, PLAIN, part_table, parts_of, shown_ratio, use_figure, waterfall_figure
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers import Lever, device_word, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run, mfu
 from tb_sol_plugin.metrics.scope import Scope, scope
@@ -181,7 +182,7 @@ def _unmodelled_names(capture: Capture, fall: Waterfall, most: int = 3) -> list[
     rows = np.flatnonzero(free)
     if not len(rows):
         return []
-    names = fall.work.ops["name"].astype(str).to_numpy()
+    names = texts.pick(fall.work.ops["name"], np.arange(len(fall.work.ops)))
     label = np.where(owner[rows] >= 0, names[np.maximum(owner[rows], 0)] if len(names) else "", NO_OPERATOR)
     time = pd.Series(fall.own[rows]).groupby(label).sum().sort_values(ascending=False)
     return [n if n == NO_OPERATOR else f"`{n}`" for n in time.index.astype(str)[:most]]

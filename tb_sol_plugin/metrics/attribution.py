@@ -102,6 +102,10 @@ def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
 
     A child that ends after its parent is clipped at the parent's end. Never negative. Unit ns.
     """
+    return memo(capture, ("attribution.self_among", kinds), lambda: _self_among(capture, kinds))
+
+
+def _self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
     h = host(capture)
     mask = np.isin(h.kind, kinds)
     rows = np.flatnonzero(mask).astype(np.int32)
@@ -191,6 +195,20 @@ def forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | N
     if not len(forward):
         return np.full(len(root), -1, np.int32), root
     return np.where(root >= 0, forward[np.maximum(root, 0)], -1).astype(np.int32), root
+
+
+def union_per_operator(capture: Capture, where: Mask, *, whole: bool) -> Ints:
+    """Per host row the union of the device events that it launched itself as innermost operator, among the device rows `where`; ns.
+
+    whole: `where` is every row, so that the answer is kept.
+    """
+
+    def make() -> Ints:
+        device = capture.device
+        start = device["start_ns"].to_numpy()[where]
+        return union_by(device["operator"].to_numpy()[where], start, start + device["duration_ns"].to_numpy()[where], len(capture.host))
+
+    return memo(capture, ("attribution.union_per_operator",), make) if whole else make()
 
 
 def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]]:

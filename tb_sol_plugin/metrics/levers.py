@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import plain_name
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.scope import Scope
@@ -106,10 +107,11 @@ def _input(capture: Capture, fall: Waterfall) -> Lever | None:
 def _loads(capture: Capture, fall: Waterfall) -> tuple[npt.NDArray[np.intp], str]:
     """Host rows that fetch a batch inside the windows, and where the loading happens in words."""
     h = at.host(capture)
-    name = capture.host["name"].astype(str)
-    rows = np.flatnonzero(name.str.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")).to_numpy() & (h.kind != S.FRAME))
+    name = capture.host["name"]
+    loads = texts.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
+    rows = np.flatnonzero(loads & (h.kind != S.FRAME))
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], fall.windows) > 0]
-    single = bool(name.iloc[rows].str.contains("SingleProcess").any()) if len(rows) else False
+    single = bool(texts.where(name, lambda n: "SingleProcess" in n)[rows].any())
     return rows, "in the training process" if single else "too slowly in the workers"
 
 
@@ -166,7 +168,7 @@ def _phase_of(capture: Capture, idle: iv.Spans, fall: Waterfall) -> tuple[str, i
     steps[own[own >= 0]] = True
     top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
     rows = rows[top]
-    names = [phase_name(n) for n in capture.host["name"].astype(str).iloc[rows]]
+    names = [phase_name(n) for n in texts.pick(capture.host["name"], rows).tolist()]
     spans = {"idle": iv.overlap_with(h.start[rows], h.stop[rows], idle), "all": iv.overlap_with(h.start[rows], h.stop[rows], fall.windows)}
     time = pd.DataFrame(spans).groupby(names).sum()
     time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
@@ -179,10 +181,9 @@ def _call_of(capture: Capture, idle: iv.Spans) -> tuple[str, int]:
     rows = np.flatnonzero(h.kind == S.CALL)
     if not len(rows):
         return "", 0
-    names = capture.host["name"].astype(str).to_numpy()[rows]
-    time = pd.Series(iv.overlap_with(h.start[rows], h.stop[rows], idle)).groupby(names).sum()
-    name = str(time.idxmax())
-    same = rows[names == name]
+    column = capture.host["name"]
+    (name,), _ = texts.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    same = rows[texts.where(column, lambda n: n == name)[rows]]
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
 
 
@@ -198,11 +199,11 @@ def _communication(capture: Capture, fall: Waterfall) -> Lever | None:
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
     whole = iv.length(iv.intersect(iv.union(start, stop), fall.windows))
-    by_name = pd.Series(fall.own[rows]).groupby(device["name"].astype(str).to_numpy()[rows]).sum()
-    name = plain_name(str(by_name.idxmax()))
+    (kernel,), most = texts.largest([device["name"]], rows, fall.own[rows])
+    name = plain_name(kernel)
     evidence = (
         f"{human(exposed, 'ns')} of {human(whole, 'ns')} of communication run while nothing computes, "
-        f"{human(int(by_name.max()), 'ns')} of it in `{name}`."
+        f"{human(round(most), 'ns')} of it in `{name}`."
     )
     fix = next(advice for pattern, advice in _HIDE.items() if re.search(pattern, name, re.IGNORECASE))
     return Lever(
@@ -232,22 +233,19 @@ def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
     if not len(rows):
         return []
     own = fall.own[rows]
-    pageable = (
-        device["src_kind"].astype(str).iloc[rows].isin(["Pageable"]) | device["dst_kind"].astype(str).iloc[rows].isin(["Pageable"])
-    ).to_numpy()
+    pageable = np.any([texts.where(device[c], lambda kind: kind == "Pageable")[rows] for c in ("src_kind", "dst_kind")], axis=0)
     out = []
     for mask, rule in ((pageable, "pageable_copies"), (~pageable, "exposed_copies")):
         if not mask.any():
             continue
         time = int(own[mask].sum())
         chosen = rows[mask]
-        directions = pd.Series(own[mask]).groupby(device["direction"].astype(str).to_numpy()[chosen]).sum().sort_values(ascending=False)
-        worst = str(directions.index[0]) or "Unknown"
+        (worst,), _ = texts.largest([device["direction"]], chosen, own[mask])
         size = device["bytes"].to_numpy()[chosen]
         duration = device["duration_ns"].to_numpy()[chosen]
         known = (size >= 0) & (duration > 0)
         rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-        count = f"{human(int(mask.sum()), 'count')} copies run {human(time, 'ns')} while nothing computes, most of it {worst}{rate}"
+        count = f"{human(int(mask.sum()), 'count')} copies run {human(time, 'ns')} while nothing computes, most of it {worst or 'Unknown'}{rate}"
         if rule == "pageable_copies":
             lead = "All host copies use" if mask.all() else "Copies use"
             out.append(
@@ -289,8 +287,8 @@ def _unfused_attention(capture: Capture, fall: Waterfall) -> tuple[Lever | None,
     spec = fall.work.spec
     if spec is None or not len(ops):
         return None, taken
-    name = ops["name"].astype(str).to_numpy()
-    is_product, is_softmax = np.isin(name, MATRIX_PRODUCTS), np.isin(name, SOFTMAX)
+    name = ops["name"]
+    is_product, is_softmax = (texts.where(name, lambda n, known=known: n in known) for known in (MATRIX_PRODUCTS, SOFTMAX))
     chain = np.flatnonzero((is_product | is_softmax) & (fall.counted | is_softmax))
     if len(chain) < 3:
         return None, taken
@@ -298,15 +296,15 @@ def _unfused_attention(capture: Capture, fall: Waterfall) -> tuple[Lever | None,
     thread = at.host(capture).thread[host]
     a, b, c = chain[:-2], chain[1:-1], chain[2:]
     fits = is_product[a] & is_softmax[b] & is_product[c] & (thread[a] == thread[b]) & (thread[b] == thread[c])
-    text = ops["shapes_json"].astype(str)
+    text = texts.pick(ops["shapes_json"], np.arange(len(ops)))
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
     flop = ops["flop"].to_numpy(dtype=np.float64)
-    dtype = ops["dtype"].astype(str).to_numpy()
+    dtype = texts.pick(ops["dtype"], np.arange(len(ops)))
     cache: dict[tuple[str, str, str, str], tuple[float, str] | None] = {}
     save = time = least = 0.0
     score = ""
     for i, j, k in zip(a[fits].tolist(), b[fits].tolist(), c[fits].tolist(), strict=True):
-        key = (text.iloc[i], text.iloc[j], text.iloc[k], dtype[i])
+        key = (text[i], text[j], text[k], dtype[i])
         if key not in cache:
             cache[key] = _fused_bytes(*key)
         fused = cache[key]
@@ -322,7 +320,7 @@ def _unfused_attention(capture: Capture, fall: Waterfall) -> tuple[Lever | None,
         score = score or fused[1]
     if not taken.any():
         return None, taken
-    used = np.unique(name[taken])
+    used = np.unique(texts.pick(name, np.flatnonzero(taken)))
     evidence = (
         f"Product, softmax, product over {score} run {human(round(time), 'ns')}, {human(int(taken.sum()) // 3, 'count')} times; "
         f"fused into one kernel the limit is {human(round(least), 'ns')}."
@@ -395,21 +393,17 @@ def _above_limit(capture: Capture, fall: Waterfall, taken: npt.NDArray[np.bool_]
     use = fall.counted & ~taken
     out = []
     for kind, (title, color) in _WORDS.items():
-        rows = np.flatnonzero(use & (ops["kind"].astype(str) == kind).to_numpy())
+        rows = np.flatnonzero(use & texts.where(ops["kind"], lambda k, kind=kind: k == kind))
         wasted = own[rows] - sol[rows]
         total, time, least = wasted.sum(), own[rows].sum(), sol[rows].sum()
         if not total > 0:
             continue
-        chosen = ops.iloc[rows]
-        by = pd.Series(wasted).groupby([chosen["name"].astype(str).to_numpy(), chosen["shapes"].astype(str).to_numpy()]).sum()
-        place = int(np.argmax(by.to_numpy()))
-        name, shapes = (str(v) for v in by.index.to_list()[place])
-        most = float(by.max())
+        (name, shapes), most = texts.largest([ops["name"], ops["shapes"]], rows, wasted)
         evidence = (
             f"{human(len(rows), 'count')} calls run {human(round(time), 'ns')} at {human(least / time, 'ratio')} of their limit; "
             f"{human(round(most), 'ns')} above it in `{name}`{f' over {shapes}' if shapes else ''}."
         )
-        fix = _fix(kind, set(chosen["dtype"].astype(str)), fall)
+        fix = _fix(kind, set(texts.pick(ops["dtype"], rows).tolist()), fall)
         out.append(
             Lever(f"{kind}_above_limit", title, evidence, _each(total, fall), fix, color, "roofline", "On the roofline", find=str(name))
         )

@@ -11,7 +11,9 @@ import pandas as pd
 
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.names import module_class_name, phase_name
+from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
@@ -29,10 +31,16 @@ class Groups:
     frame: pd.DataFrame
 
 
-def groups(capture: Capture, by: str, chosen: npt.NDArray[np.bool_]) -> Groups:
-    """Operator calls among the `chosen` host rows, grouped."""
+def groups(capture: Capture, by: str, part: Scope) -> Groups:
+    """Operator calls of a selection, grouped; kept for the whole recording."""
+    if part.whole:
+        return memo(capture, ("operator_groups", by), lambda: _groups(capture, by, part))
+    return _groups(capture, by, part)
+
+
+def _groups(capture: Capture, by: str, part: Scope) -> Groups:
     h = at.host(capture)
-    rows = np.flatnonzero((h.kind == S.OPERATOR) & chosen)
+    rows = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
     name = _codes(capture.host["name"], rows)
     properties = {
         "input_shapes": _shapes(capture, rows),

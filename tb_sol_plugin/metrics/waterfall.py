@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.step_split import DATALOADER
@@ -153,10 +153,8 @@ def loading_spans(capture: Capture) -> iv.Spans:
 
     def make() -> iv.Spans:
         name = capture.host["name"]
-        hit = np.array([DATALOADER.match(str(c)) is not None for c in name.cat.categories] or [False], bool)
-        codes = name.cat.codes.to_numpy()
         h = at.host(capture)
-        rows = hit[np.maximum(codes, 0)] & (codes >= 0) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
+        rows = texts.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
         return iv.union(h.start[rows], h.stop[rows])
 
     return memo(capture, ("waterfall.loading",), make)
