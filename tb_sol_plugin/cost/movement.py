@@ -132,11 +132,13 @@ def nll_loss(call: Inputs) -> Cost | None:
 
 @model("aten::nll_loss_backward", "aten::nll_loss2d_backward", kind="other")
 def nll_loss_backward(call: Inputs) -> Cost | None:
-    """nll_loss_backward(grad, scores, target, ...): one write per target; the zeros below it are a fill of their own."""
+    """nll_loss_backward(grad, scores, target, ...): the gradient is zeroed, then one element per target written."""
     scores, target = call.tensor(1), call.tensor(2)
     if scores is None or target is None:
         return None
-    return _moved(size_of(target.numel, scores.dtype), target.bytes, dtype=scores.dtype, direction="bwd")
+    return _moved(
+        size_of(scores.numel, scores.dtype), size_of(target.numel, scores.dtype), target.bytes, dtype=scores.dtype, direction="bwd"
+    )
 
 
 def _reduced(x: Tensor, dims: tuple[int, ...] | None, keep_all: bool) -> int:

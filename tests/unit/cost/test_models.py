@@ -260,3 +260,8 @@ def test_every_model_survives_any_arguments() -> None:
 def test_views_and_unknown_operators_have_no_model() -> None:
     for name in ("aten::view", "aten::as_strided", "aten::reshape", "my::operator", "AddmmBackward0"):
         assert model_for(name) is None
+
+
+def test_a_loss_gradient_is_zeroed_first() -> None:
+    c = cost("aten::nll_loss_backward", (), (32, 1000), ((32,), "int64"), None, "1", "-100", ())
+    assert c.bytes == 4 * 32_000 + 4 * 32 + 8 * 32
