@@ -79,12 +79,9 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     facts = _facts(capture, done, ops, frame, outside, part)
     report = Report(analysis="roofline", title="Roofline", headline=_headline(frame, facts, spec, done.by_host_time))
     report.notices = _notices(capture, done, ops, facts)
-    report.sections = [
-        _figure(frame, ops, done, query),
-        _list(frame),
-        _table(frame, outside, facts, query),
-        _facts_section(facts, spec, ops),
-    ]
+    ranked = [_list(frame)] if frame["wasted_ns"].notna().any() else []
+    table = _table(frame, outside, facts, query)
+    report.sections = [_figure(frame, ops, done, query, span=8 if ranked else 12), *ranked, table, _facts_section(facts, spec, ops)]
     return report
 
 
@@ -226,7 +223,7 @@ def _notices(capture: Capture, done: Work, ops: pd.DataFrame, facts: dict[str, S
 # -- sections -------------------------------------------------------------------------------------------------
 
 
-def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQuery) -> FigureSection:
+def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQuery, *, span: int) -> FigureSection:
     spec = done.spec
     columns = (
         "id",
@@ -256,7 +253,7 @@ def _figure(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, query: RooflineQ
         title=title,
         subtitle="; ".join(filter(None, ("area is time", "the line is what the device allows" if spec else "no limits known", count))),
         figure=chart.build(points, spec, chart.roofs(spec, dtypes, vector=vector)),
-        span=8,
+        span=span,
         table="ops",
         height=460,
         summary=f"Achieved FLOP per second over arithmetic intensity of {len(points)} rows, with the limits of the device." + _worst(frame),
@@ -333,6 +330,8 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
     columns = [msgspec.structs.replace(c, label=ONE[query.by]) if c.name == "name" else c for c in COLUMNS]
     if query.by != "op_shape":
         columns = [msgspec.structs.replace(c, rank=3) if c.name in ("input_shapes", "direction") else c for c in columns]
+    if not frame["efficiency"].notna().any():
+        columns = [msgspec.structs.replace(c, rank=3) if c.name in ("wasted_ns", "efficiency", "bound") else c for c in columns]
     table = make_table(
         "ops",
         f"{ONE[query.by]}s",
