@@ -240,12 +240,12 @@ def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
             continue
         time = int(own[mask].sum())
         chosen = rows[mask]
-        (worst,), _ = texts.largest([device["direction"]], chosen, own[mask])
+        worst = texts.largest([device["direction"]], chosen, own[mask])[0][0] or "Unknown"
         size = device["bytes"].to_numpy()[chosen]
         duration = device["duration_ns"].to_numpy()[chosen]
         known = (size >= 0) & (duration > 0)
         rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-        count = f"{human(int(mask.sum()), 'count')} copies run {human(time, 'ns')} while nothing computes, most of it {worst or 'Unknown'}{rate}"
+        count = f"{human(int(mask.sum()), 'count')} copies run {human(time, 'ns')} while nothing computes, most of it {worst}{rate}"
         if rule == "pageable_copies":
             lead = "All host copies use" if mask.all() else "Copies use"
             out.append(
@@ -288,7 +288,7 @@ def _unfused_attention(capture: Capture, fall: Waterfall) -> tuple[Lever | None,
     if spec is None or not len(ops):
         return None, taken
     name = ops["name"]
-    is_product, is_softmax = (texts.where(name, lambda n, known=known: n in known) for known in (MATRIX_PRODUCTS, SOFTMAX))
+    is_product, is_softmax = (texts.where(name, frozenset(known).__contains__) for known in (MATRIX_PRODUCTS, SOFTMAX))
     chain = np.flatnonzero((is_product | is_softmax) & (fall.counted | is_softmax))
     if len(chain) < 3:
         return None, taken
@@ -393,7 +393,7 @@ def _above_limit(capture: Capture, fall: Waterfall, taken: npt.NDArray[np.bool_]
     use = fall.counted & ~taken
     out = []
     for kind, (title, color) in _WORDS.items():
-        rows = np.flatnonzero(use & texts.where(ops["kind"], lambda k, kind=kind: k == kind))
+        rows = np.flatnonzero(use & texts.where(ops["kind"], kind.__eq__))
         wasted = own[rows] - sol[rows]
         total, time, least = wasted.sum(), own[rows].sum(), sol[rows].sum()
         if not total > 0:
