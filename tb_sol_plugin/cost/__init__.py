@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from tb_sol_plugin.cost import attention, conv, custom, elementwise, gemm, lists, movement, norm
+from tb_sol_plugin.cost import attention, conv, custom, elementwise, gathering, gemm, lists, movement, norm
 from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, registered
 
 __all__ = ["CONVENTION", "FAMILIES", "Cost", "Direction", "Inputs", "Kind", "Model", "estimate", "model_for", "registered"]
 
-FAMILIES = (gemm, conv, attention, norm, elementwise, movement, lists, custom)
+FAMILIES = (gemm, conv, attention, norm, elementwise, movement, gathering, lists, custom)
 """The modules that register models; importing them fills the registry."""
 
 

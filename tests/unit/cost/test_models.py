@@ -265,3 +265,14 @@ def test_views_and_unknown_operators_have_no_model() -> None:
 def test_a_loss_gradient_is_zeroed_first() -> None:
     c = cost("aten::nll_loss_backward", (), (32, 1000), ((32,), "int64"), None, "1", "-100", ())
     assert c.bytes == 4 * 32_000 + 4 * 32 + 8 * 32
+
+
+def test_picking_and_ordering() -> None:
+    assert cost("aten::topk", (4, 100), "5", "-1", "True", "True").bytes == 4 * 400 + 20 * (4 + 8)
+    assert cost("aten::sort", (4, 100), "-1", "False").bytes == 400 * (4 + 4 + 8)
+    # two index lists of 6 over a 10x20x3 tensor: 6 rows of 3
+    picked = cost("aten::index", (10, 20, 3), [(6,), (6,)])
+    assert (picked.bytes, picked.estimated) == (2 * 18 * 4 + 8 * 12, True)
+    # what may be a mask is unknown
+    assert estimate("aten::index", call((10, 20, 3), [(10,)])) is None
+    assert cost("aten::upsample_nearest2d", (1, 2, 4, 4), "[8, 8]", None).bytes == 4 * (32 + 128)
