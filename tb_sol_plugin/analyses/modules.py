@@ -37,9 +37,11 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.units import human
 
 OUTSIDE = "(outside every module)"
+ACCUMULATION = "(gradient accumulation)"
 CHART_PIXELS = 1150.0
 """Width of the icicle on a usual screen, to choose what its boxes say."""
 NO_MODEL = "no cost model, no shapes, or an unknown device"
@@ -454,7 +456,10 @@ def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dic
     duration = capture.device["duration_ns"].to_numpy()
     whole = facts["device_ns"] or 0
     out: list[dict[str, object]] = []
-    for name, mask in at.unowned(capture, owner, OUTSIDE):
+    reasons = at.unowned(capture, owner, OUTSIDE)
+    if query.direction != "forward":
+        reasons = _accumulation_apart(capture, reasons)
+    for name, mask in reasons:
         time = int(duration[mask].sum())
         out.append(
             {
@@ -469,6 +474,22 @@ def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dic
                 "share": time / whole if whole else None,
             }
         )
+    return out
+
+
+def _accumulation_apart(capture: Capture, reasons: list[tuple[str, at.Mask]]) -> list[tuple[str, at.Mask]]:
+    """Gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
+    h = at.host(capture)
+    wraps = texts.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
+    if not wraps.any():
+        return reasons
+    launch = at.launches(capture)
+    inside = tree.nearest(wraps, h.parent, h.stop, launch.call, launch.time) >= 0
+    inside &= ~capture.device["communication"].to_numpy()
+    out: list[tuple[str, at.Mask]] = []
+    for name, mask in reasons:
+        parts = ((ACCUMULATION, mask & inside), (name, mask & ~inside)) if name == OUTSIDE else ((name, mask),)
+        out += [(label, part) for label, part in parts if part.any()]
     return out
 
 

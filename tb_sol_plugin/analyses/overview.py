@@ -115,12 +115,11 @@ def overview(capture: Capture, query: Query) -> Report:
 # -- the answer -----------------------------------------------------------------------------------------------
 
 
-def _step_name(part: Scope, fall: Waterfall) -> str:
+def _step_name(capture: Capture, part: Scope, fall: Waterfall) -> str:
     if not fall.stepped:
         return "The recording"
-    if fall.steps == 1 and len(part.steps) == 1:
-        return f"Step {part.steps[0]}"
-    return "A step"
+    _, rows = windows_of(capture, part)
+    return f"Step {int(capture.steps['number'].to_numpy()[rows[0]])}" if len(rows) == 1 else "A step"
 
 
 def _device_name(fall: Waterfall) -> str:
@@ -129,8 +128,8 @@ def _device_name(fall: Waterfall) -> str:
 
 
 def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
-    name = _step_name(part, fall)
-    step, least = _same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
+    name = _step_name(capture, part, fall)
+    step = human(round(fall.total_ns / fall.steps), "ns")
     if not len(capture.device):
         return f"{name} takes **{step}** on the host; no device activity was recorded."
     busy = human(fall.busy_ns / fall.total_ns if fall.total_ns else None, "ratio")
@@ -138,20 +137,24 @@ def _sentence(capture: Capture, part: Scope, fall: Waterfall) -> str:
     if shown_ratio(fall) is None:
         if fall.work.spec is None:
             why = why_no_limits(capture)
+        elif fall.work.spec.memory_bandwidth is None:
+            why = f"the memory bandwidth of {_device_name(fall)} is not known"
         elif not fall.has_limits:
             why = "no operator carries the shapes that a cost model needs"
         else:
             why = f"a cost model covers {human(fall.modelled_kernel_share, 'ratio')} of the {unit} work, too little for a ratio"
         return f"{name} takes **{step}**; the {unit} is busy for **{busy}** of it. No speed of light: {why}."
-    head = f"{fall.total_ns / fall.sol_ns:.1f}× headroom" if fall.sol_ns else "no headroom known"
+    step, least = _same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
+    times = fall.total_ns / fall.sol_ns if fall.sol_ns else 0.0
+    head = f"{number(times, 1 if times < 100 else 0)}× headroom"
     about = "" if (fall.modelled_kernel_share or 0) >= PLAIN else "about "
     return f"{name} takes **{step}**. The same work at the limits of {_device_name(fall)} takes {about}**{least}**: {head}."
 
 
 def _same_unit(long_ns: float, short_ns: float) -> tuple[str, str]:
-    """Two times in one unit where the longer one stays below 100 000 of it."""
+    """Two times in one unit where the longer one stays below 10 000 of it."""
     factor, unit = scale_of(max(short_ns, 1.0), "ns")
-    if not short_ns or long_ns / factor >= 1e5:
+    if not short_ns or long_ns / factor >= 1e4:
         return human(round(long_ns), "ns"), human(round(short_ns), "ns")
     texts = [number(v / factor, digits(v / factor)) + NARROW + unit for v in (long_ns, short_ns)]
     return texts[0], texts[1]

@@ -75,6 +75,11 @@ def levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
     return sorted(kept, key=lambda f: -f.saving_ns)
 
 
+def _count(n: int, one: str, many: str = "") -> str:
+    """`one call runs`, `12 calls run`."""
+    return f"One {one} runs" if n == 1 else f"{human(n, 'count')} {many or one + 's'} run"
+
+
 def _each(ns: float, fall: Waterfall) -> int:
     return round(ns / fall.steps)
 
@@ -89,7 +94,8 @@ def _input(capture: Capture, fall: Waterfall) -> Lever | None:
     count = len(rows)
     mean = human(round(float(at.host(capture).duration[rows].mean())), "ns") if count else "—"
     wait = human(fall.input_wait_ns, "ns")
-    evidence = f"{human(count, 'count')} batches load {own}, {mean} each; the {device_word(capture)} has no work for {wait} of that time."
+    batches = "One batch loads" if count == 1 else f"{human(count, 'count')} batches load"
+    evidence = f"{batches} {own}, {mean} each; the {device_word(capture)} has no work for {wait} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
     return Lever(
         "input_wait",
@@ -205,7 +211,8 @@ def _communication(capture: Capture, fall: Waterfall) -> Lever | None:
         f"{human(exposed, 'ns')} of {human(whole, 'ns')} of communication run while nothing computes, "
         f"{human(round(most), 'ns')} of it in `{name}`."
     )
-    fix = next(advice for pattern, advice in _HIDE.items() if re.search(pattern, name, re.IGNORECASE))
+    advices = _HIDE if len(capture.tables["backward"]) else _HIDE_SERVING
+    fix = next(advice for pattern, advice in advices.items() if re.search(pattern, name, re.IGNORECASE))
     return Lever(
         "exposed_communication",
         "Communication is not hidden behind computation",
@@ -223,7 +230,17 @@ _HIDE: Final = {
     r"all_?gather|reduce_?scatter": "fully_shard(layer)  # per layer, so that the next gather runs during this layer",
     "": "dist.all_to_all_single(…, async_op=True)  # wait() after other work",
 }
-"""Ways to hide a collective, by its name; the last fits any."""
+"""Ways to hide a collective in training, by its name; the last fits any."""
+_HIDE_SERVING: Final = {
+    r"all_?reduce|all_?gather|reduce_?scatter": "torch._inductor.config._micro_pipeline_tp = True  # overlap tensor-parallel collectives",
+    "": "dist.all_to_all_single(…, async_op=True)  # wait() after other work",
+}
+"""The same without a backward pass."""
+_HIDE_COPIES: Final = {
+    "HtoD": "with torch.cuda.stream(side): batch = batch.to(device, non_blocking=True)",
+    "DtoH": "pinned.copy_(tensor, non_blocking=True)  # read it a step later",
+    "DtoD": "torch.compile(model)  # fuses clone() and contiguous() away",
+}
 
 
 def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
@@ -245,7 +262,7 @@ def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
         duration = device["duration_ns"].to_numpy()[chosen]
         known = (size >= 0) & (duration > 0)
         rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-        count = f"{human(int(mask.sum()), 'count')} copies run {human(time, 'ns')} while nothing computes, most of it {worst}{rate}"
+        count = f"{_count(int(mask.sum()), 'copy', 'copies')} {human(time, 'ns')} while nothing computes, most of it {worst}{rate}"
         if rule == "pageable_copies":
             lead = "All host copies use" if mask.all() else "Copies use"
             out.append(
@@ -268,7 +285,7 @@ def _copies(capture: Capture, fall: Waterfall) -> list[Lever]:
                     "Copies are not hidden behind computation",
                     f"{count}.",
                     _each(time, fall),
-                    "with torch.cuda.stream(side): batch = batch.to(device, non_blocking=True)",
+                    _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
                     "memcpy",
                     "memcpy",
                     "Memory copies",
@@ -400,25 +417,31 @@ def _above_limit(capture: Capture, fall: Waterfall, taken: npt.NDArray[np.bool_]
             continue
         (name, shapes), most = texts.largest([ops["name"], ops["shapes"]], rows, wasted)
         evidence = (
-            f"{human(len(rows), 'count')} calls run {human(round(time), 'ns')} at {human(least / time, 'ratio')} of their limit; "
+            f"{_count(len(rows), 'call')} {human(round(time), 'ns')} at {human(least / time, 'ratio')} of their limit; "
             f"{human(round(most), 'ns')} above it in `{name}`{f' over {shapes}' if shapes else ''}."
         )
-        fix = _fix(kind, set(texts.pick(ops["dtype"], rows).tolist()), fall)
+        (dtype,), _ = texts.largest([ops["dtype"]], rows, wasted)
+        fix = _fix(kind, name, dtype, capture.facts.vendor, fall)
         out.append(
             Lever(f"{kind}_above_limit", title, evidence, _each(total, fall), fix, color, "roofline", "On the roofline", find=str(name))
         )
     return out
 
 
-def _fix(kind: str, dtypes: set[str], fall: Waterfall) -> str:
-    if kind in ("gemm", "conv", "attention") and "fp32" in dtypes and fall.work.spec is not None and "tf32" in fall.work.spec.matrix:
+def _fix(kind: str, name: str, dtype: str, vendor: str, fall: Waterfall) -> str:
+    """One line for the operator and type that waste most of a kind."""
+    if kind in ("gemm", "conv", "attention") and dtype == "fp32" and fall.work.spec is not None and "tf32" in fall.work.spec.matrix:
         return 'torch.set_float32_matmul_precision("high")  # or autocast to bfloat16'
     if kind == "gemm":
         return 'torch.compile(mode="max-autotune")  # or larger, 8-aligned sizes'
     if kind == "conv":
         return "torch.backends.cudnn.benchmark = True; channels_last"
-    if kind == "attention":
+    if kind == "attention" and "flash" not in name:
         return "torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION)"
+    if kind == "attention" and vendor == "nvidia":
+        return "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION)"
+    if kind == "attention":
+        return "# larger batches or longer sequences; a newer attention kernel"
     return "torch.compile(model)  # fuses neighbours, so that each tensor is read once"
 
 

@@ -76,7 +76,7 @@ class Waterfall:
 
     @property
     def has_limits(self) -> bool:
-        """Whether the device's limits are known and any work has one."""
+        """Whether the device's limits are known, memory bandwidth among them, and any work has one."""
         return self.work.spec is not None and bool(self.counted.any())
 
 
@@ -117,9 +117,8 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     loading = loading_spans(capture)
     waits = iv.length(iv.intersect(idle, loading))
     is_kind = [(layer == COMPUTATION) & (kind == k) for k in range(len(KINDS))]
-    counted = (
-        modelled & np.isfinite(done.ops["sol_ns"].to_numpy(dtype=np.float64)) if not done.by_host_time else np.zeros(len(modelled), bool)
-    )
+    known = done.spec is not None and done.spec.memory_bandwidth is not None and not done.by_host_time
+    counted = modelled & known & np.isfinite(done.ops["sol_ns"].to_numpy(dtype=np.float64))
     if rows:
         counted &= np.isin(done.ops["step"].to_numpy(), rows)
     else:

@@ -193,6 +193,16 @@ def test_a_merged_tree_has_rows_for_what_a_module_launches_itself(run: Capture) 
     assert table.set_index("name").loc["self: relu", ["parent", "device_self_ns"]].tolist() == ["Net_0", 20_000]
 
 
+def test_gradient_accumulation_has_a_row_of_its_own(tmp_path: Path) -> None:
+    # GIVEN a kernel of 400 launched while a gradient is added to its buffer, which leads to no forward operator
+    t = training(steps=1)
+    t.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 500_000, 10_000, thread=4243)
+    t.launch("add", at=501_000, start=502_000, duration=400, thread=4243)
+    c = read_back(t, tmp_path)
+    table = report(c, "modules").table("modules").set_index("name")["device_self_ns"]
+    assert table["(gradient accumulation)"] == 400 and table["(outside every module)"] == 6_000
+
+
 def test_modules_without_stacks_are_unavailable_and_say_how_to_record_them(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::relu", 0, 10)
@@ -300,6 +310,20 @@ def test_the_ratio_is_busy_times_efficiency(tmp_path: Path) -> None:
     assert facts["mfu"] == pytest.approx(limit / 1e6, rel=1e-6)
     assert {f.rule for f in answer.findings} == {"host_wait", "gemm_above_limit"}
     assert sum(f.saving_ns or 0 for f in answer.findings) == answer.section("levers").combined_ns  # type: ignore[union-attr]
+
+
+def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
+    # GIVEN a device that is in no table: its peaks are derived, its bandwidth is not known
+    t = TraceBuilder(device="AMD Instinct MI300X")
+    t.header["deviceProperties"] = [
+        {"id": 0, "name": "AMD Radeon Graphics", "computeMajor": 9, "computeMinor": 0, "numSms": 104, "warpSize": 64}
+    ]
+    t.step(1, 0, 1_000_000)
+    t.op("aten::mm", 0, 20_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
+    t.launch("Cijk_gemm", at=1_000, start=100_000, duration=200_000, api="hipLaunchKernel")
+    answer = report(read_back(t, tmp_path), "overview")
+    assert answer.facts["speed_of_light"] is None and "is not known" in answer.headline
+    assert {f.rule for f in answer.findings} == {"host_wait"}
 
 
 def test_a_recording_of_the_host_says_why_the_device_parts_are_absent(host_only: Capture) -> None:

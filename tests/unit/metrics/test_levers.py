@@ -77,7 +77,10 @@ def test_exposed_communication_and_pageable_copies(tmp_path: Path) -> None:
     t.copy("HtoD", 900_000, 100_000, bytes=1_000_000, src="Pageable", call=(20_000, 1_000), stream=21)
     got = found(t, tmp_path)
     assert got["exposed_communication"].saving_ns == 100_000
-    assert "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence and "bucket" in got["exposed_communication"].fix
+    assert (
+        "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence
+        and "_micro_pipeline_tp" in got["exposed_communication"].fix
+    )
     # 1 000 000 bytes in 100 us are 10 GB/s
     assert got["pageable_copies"].saving_ns == 100_000 and "10.00\u202fGB/s" in got["pageable_copies"].evidence
     assert "exposed_copies" not in got and "host_wait" not in got
