@@ -318,6 +318,7 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
         "vector_flop": facts["total_vector_flop"],
         "bytes": facts["total_bytes"],
         "modelled_share": facts["modelled_share"],
+        **_rates(facts, float(frame["known_ns"].sum())),
     }
     marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
     for row, (value, guessed, why) in enumerate(zip(shown["efficiency"], shown["estimated"], shown["reason"], strict=True)):
@@ -353,6 +354,16 @@ def _table(frame: pd.DataFrame, outside: dict[str, int], facts: dict[str, Scalar
         elif "::" in str(name):
             table.row_links[str(row)] = Link("operators", {"find": str(name)}, "In the operators")
     return table
+
+
+def _rates(facts: dict[str, Scalar], known_ns: float) -> dict[str, Scalar]:
+    """Intensity and rates of all rows: totals over totals, matrix FLOP only, over the time that a model covers."""
+    flop, data = _number(facts["total_flop"]), _number(facts["total_bytes"])
+    return {
+        "intensity_flop_per_byte": flop / data if flop and data else None,
+        "achieved_flop_per_s": flop / known_ns * 1e9 if flop and known_ns else None,
+        "achieved_bytes_per_s": data / known_ns * 1e9 if data and known_ns else None,
+    }
 
 
 def _sum(frame: pd.DataFrame, column: str) -> int | None:

@@ -73,6 +73,14 @@ def test_a_row_sums_before_it_divides(capture: Capture) -> None:
     assert (row["bound"], row["dtype"], row["kind"], row["input_shapes"]) == ("compute", "bf16", "gemm", "1024×1024 1024×1024")
 
 
+def test_the_total_row_divides_totals(capture: Capture) -> None:
+    total = answer(capture).section("ops").total  # type: ignore[union-attr]
+    data = 2 * 6 * 1024**2 + 8192
+    assert total["intensity_flop_per_byte"] == pytest.approx(2 * MM / data)
+    assert total["achieved_flop_per_s"] == pytest.approx(2 * MM / 42e-6)
+    assert total["achieved_bytes_per_s"] == pytest.approx(data / 42e-6)
+
+
 def test_unknown_is_not_zero(capture: Capture) -> None:
     table = answer(capture).table("ops").set_index("name")
     for column in ("flop", "bytes", "sol_ns", "efficiency", "wasted_ns", "achieved_flop_per_s"):
