@@ -20,7 +20,8 @@ class Modelled:
     """One entry per operator call that a cost model covers. NaN is unknown.
 
     host: its host row. flop, bytes: work. sol_ns: least time on the device. measured_ns: union of the device
-    intervals of everything below it; device_sum_ns: their plain sum. Without device activity all three are unknown.
+    intervals of everything below it; device_sum_ns: their plain sum. Without device activity all three are unknown,
+    without a known memory bandwidth the limit is.
     """
 
     host: npt.NDArray[np.int64]
@@ -66,6 +67,8 @@ def modelled(capture: Capture, limits: str = "") -> Modelled:
         done = work(capture, spec)
         ops = done.ops[done.ops["modelled"].to_numpy()]
         columns = {c: ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes", "sol_ns", "measured_ns", "device_sum_ns")}
+        if spec is None or spec.memory_bandwidth is None:
+            columns["sol_ns"] = np.full(len(ops), np.nan)
         if done.by_host_time:
             columns |= {c: np.full(len(ops), np.nan) for c in ("sol_ns", "measured_ns", "device_sum_ns")}
         return Modelled(ops["host"].to_numpy(dtype=np.int64), **columns)
