@@ -47,9 +47,7 @@ class Schema:
         for name, field in self.fields.items():
             value = columns.get(name)
             out[name] = _none(field, length) if value is None else _typed(value, field)
-        frame = pd.DataFrame(out, copy=False)
-        frame.attrs["units"] = {n: f.unit for n, f in self.fields.items()}
-        return frame
+        return pd.DataFrame(out, copy=False)
 
 
 def _none(field: Field, length: int) -> object:
