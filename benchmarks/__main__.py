@@ -121,9 +121,12 @@ def table(path: Path, result: dict[str, dict[str, float]]) -> Table:
     for name in ("read + parse", "generate views"):
         if name in theirs:
             out.add_row(name, "", seconds(theirs[name]), "")
-    if theirs.get("first open") and first.get("first open"):
-        out.add_row("first open, all views", seconds(first["first open"]), seconds(theirs["first open"]),
-                    f"{theirs['first open'] / first['first open']:.1f}", style="bold")  # fmt: skip
+    if theirs.get("first open"):
+        # ours makes a view when it is asked for: the first page stands while the others are ready to be asked for
+        for label, name in (("first page, all views at hand", "first page"), ("every view computed", "first open")):
+            if first.get(name):
+                ratio = f"{theirs['first open'] / first[name]:.1f}"
+                out.add_row(label, seconds(first[name]), seconds(theirs["first open"]), ratio, style="bold")
     out.add_row("peak memory, one process", megabytes(first.get("peak MB")), megabytes(theirs.get("peak MB")), "", end_section=True)
     for name, value in second.items():
         out.add_row(name, seconds(value), "", "")

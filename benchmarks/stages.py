@@ -51,6 +51,7 @@ def first(path: str) -> dict[str, float]:
         encode(capture.analyze(name))
         out[f"analysis {name}"] = time.perf_counter() - clock
     out["analyses"] = sum(v for k, v in out.items() if k.startswith("analysis "))
+    out["first page"] = sum(out[k] for k in ("read + decode", "trees + links", "cache write", "analysis overview"))
     out["first open"] = sum(out[k] for k in ("read + decode", "trees + links", "cache write", "analyses"))
     out["events"] = capture.facts.total_events
     out["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
