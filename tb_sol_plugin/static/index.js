@@ -1738,9 +1738,24 @@ async function rescan() {
 		await new Promise((done) => window.setTimeout(done, 250));
 	}
 }
-/** Stops reading the chosen recording. */
+var stopPages = new AbortController();
+/** Stops reading the chosen recording, and asking for it: the next question would start it again. */
 async function cancel() {
-	if (where.peek()) await postCancel(where.peek()).catch(() => void 0);
+	const w = where.peek();
+	if (!w) return;
+	stopPages.abort();
+	const error = new ApiError({
+		code: "stopped",
+		message: "The recording was not read to its end.",
+		hint: "Nothing was kept of it. It can be read again at any time."
+	}, 0);
+	pages.value = {
+		...pages.peek(),
+		state: "error",
+		error,
+		progress: null
+	};
+	await postCancel(w).catch(() => void 0);
 }
 async function watchRuns() {
 	const never = new AbortController().signal;
@@ -1758,7 +1773,7 @@ async function watchRuns() {
 		const scanning = now.value.scan.state === "scanning";
 		const reading = pages.peek().state === "loading";
 		const empty = !now.value.runs.length;
-		await pause(scanning ? 500 : reading ? 1e3 : empty ? 4e3 : 15e3, never);
+		await pause(scanning ? 500 : reading ? 1e3 : empty ? 4e3 : 1e4, never);
 	}
 }
 /** Starts asking. Called once. */
@@ -1770,7 +1785,6 @@ function startData() {
 	getAnalyses(null).then((all) => {
 		catalogue.value = all.analyses;
 	}, () => void 0);
-	let stopPages = new AbortController();
 	x(() => {
 		const key = whereKey.value;
 		stopPages.abort();
@@ -10320,7 +10334,14 @@ function App() {
 		]
 	});
 }
-var Bones = () => /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Skeleton, {}) });
+var Bones = () => /* @__PURE__ */ a(After, { children: [/* @__PURE__ */ a(After, {
+	delay: 1500,
+	children: /* @__PURE__ */ a("p", {
+		class: "quiet computing",
+		role: "status",
+		children: "Computing this page…"
+	})
+}), /* @__PURE__ */ a(Skeleton, {})] });
 function Content() {
 	const list = runs.value;
 	if (!list.value) return list.state === "error" ? /* @__PURE__ */ a(Failed, {
@@ -10334,7 +10355,7 @@ function Content() {
 	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
 	const asked = pages.value;
 	if (asked.state === "error") return /* @__PURE__ */ a(Failed, {
-		what: "The recording could not be read",
+		what: asked.error.body.code === "stopped" ? "Reading was stopped" : "The recording could not be read",
 		error: asked.error,
 		retry: readAgain
 	});

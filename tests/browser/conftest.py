@@ -237,7 +237,11 @@ def watch_request(request: Request, faults: list[str]) -> None:
     except Exception as error:  # a navigation has no frame yet: it is the test's own
         assert "frame" in str(error).lower()
         return
-    if own.startswith("http") and request.url.startswith("http") and urllib.parse.urlsplit(request.url).netloc != urllib.parse.urlsplit(own).netloc:
+    if (
+        own.startswith("http")
+        and request.url.startswith("http")
+        and urllib.parse.urlsplit(request.url).netloc != urllib.parse.urlsplit(own).netloc
+    ):
         faults.append(f"left the origin: {request.url}")
 
 

@@ -63,7 +63,12 @@ def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None
     shown = v.page.locator("[data-section=operators] tbody tr").all_text_contents()
     for name in HOSTILE:
         assert any(name in row for row in shown), name
-    assert v.page.locator("[data-section=operators] tbody script, [data-section=operators] tbody img, [data-section=operators] tbody strong").count() == 0
+    assert (
+        v.page.locator(
+            "[data-section=operators] tbody script, [data-section=operators] tbody img, [data-section=operators] tbody strong"
+        ).count()
+        == 0
+    )
 
 
 def test_an_empty_logdir_says_what_was_looked_at(chromium: object, view: Callable[..., Any], tmp_path: Path) -> None:
@@ -93,3 +98,35 @@ def picture(v: Any, name: str) -> None:
         Path(SHOTS).mkdir(parents=True, exist_ok=True)
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
         v.page.screenshot(path=str(Path(SHOTS) / f"{safe}.png"), full_page=True)
+
+
+def test_a_changed_file_is_told_and_read_on_demand(chromium: object, view: Callable[..., Any], tmp_path: Path) -> None:
+    # GIVEN a page that shows a recording
+    import sys
+    import urllib.request
+
+    from tests.browser.conftest import environment, start, stop
+    from tests.support.tiny import EVENTS, trace
+
+    path = trace(tmp_path / "logs" / "job" / "w.pt.trace.json")
+    process, home = start(
+        [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(tmp_path / "logs"), "--port", "0"],
+        environment({"TB_SOL_CACHE_DIR": str(tmp_path / "cache")}),
+    )
+    try:
+        v = view()
+        v.open(home + hash_of(v="1", page="health", run="job"))
+        before = v.page.locator("main .headline").text_content()
+        # WHEN its file is written anew and the server has looked again
+        trace(path, [*EVENTS, {**EVENTS[0], "name": "aten::relu", "ts": 100}, {**EVENTS[0], "name": "aten::add", "ts": 200}])
+        urllib.request.urlopen(urllib.request.Request(home + "api/v1/rescan", method="POST"), timeout=20).close()
+        # THEN the page keeps what it shows and says so; Read again shows the new recording
+        again = v.page.wait_for_selector("button:has-text('Read again')", timeout=25_000)
+        assert v.page.locator("main .headline").text_content() == before
+        again.click()
+        v.page.wait_for_function(
+            "(old) => { const h = document.querySelector('main .headline'); return h && h.textContent !== old; }", arg=before
+        )
+        assert v.page.locator("button:has-text('Read again')").count() == 0
+    finally:
+        stop(process)

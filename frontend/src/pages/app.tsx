@@ -28,7 +28,12 @@ export function App(): JSX.Element {
   );
 }
 
-const Bones = (): JSX.Element => <After><Skeleton /></After>;
+const Bones = (): JSX.Element => (
+  <After>
+    <After delay={1500}><p class="quiet computing" role="status">Computing this page…</p></After>
+    <Skeleton />
+  </After>
+);
 
 function Content(): JSX.Element {
   const list = runs.value;
@@ -39,7 +44,7 @@ function Content(): JSX.Element {
   if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
 
   const asked = pages.value;
-  if (asked.state === "error") return <Failed what="The recording could not be read" error={asked.error!} retry={readAgain} />;
+  if (asked.state === "error") return <Failed what={asked.error!.body.code === "stopped" ? "Reading was stopped" : "The recording could not be read"} error={asked.error!} retry={readAgain} />;
   if (asked.state !== "ready") return asked.state === "loading" ? <After><Loading progress={asked.progress} since={asked.since} /></After> : <Bones />;
 
   const got = report.value;

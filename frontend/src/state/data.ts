@@ -117,9 +117,16 @@ export async function rescan(): Promise<void> {
   }
 }
 
-/** Stops reading the chosen recording. */
+let stopPages = new AbortController();
+
+/** Stops reading the chosen recording, and asking for it: the next question would start it again. */
 export async function cancel(): Promise<void> {
-  if (where.peek()) await api.postCancel(where.peek()!).catch(() => undefined);
+  const w = where.peek();
+  if (!w) return;
+  stopPages.abort();
+  const error = new api.ApiError({ code: "stopped", message: "The recording was not read to its end.", hint: "Nothing was kept of it. It can be read again at any time." }, 0);
+  pages.value = { ...pages.peek(), state: "error", error, progress: null };
+  await api.postCancel(w).catch(() => undefined);
 }
 
 async function watchRuns(): Promise<void> {
@@ -133,7 +140,7 @@ async function watchRuns(): Promise<void> {
     const scanning = now.value!.scan.state === "scanning";
     const reading = pages.peek().state === "loading";
     const empty = !now.value!.runs.length;
-    await pause(scanning ? 500 : reading ? 1000 : empty ? 4000 : 15_000, never);
+    await pause(scanning ? 500 : reading ? 1000 : empty ? 4000 : 10_000, never);
   }
 }
 
@@ -143,7 +150,6 @@ export function startData(): void {
   void watchRuns();
   api.getAnalyses(null).then((all) => { catalogue.value = all.analyses; }, () => undefined);
 
-  let stopPages = new AbortController();
   effect(() => {
     const key = whereKey.value;
     stopPages.abort();
