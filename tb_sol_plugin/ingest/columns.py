@@ -22,6 +22,8 @@ LIMIT = 2**62
 class Interner(dict[object, int]):
     """Value to code, in order of first use."""
 
+    _dtype: pd.CategoricalDtype | None = None
+
     def __missing__(self, key: object) -> int:
         code = self[key] = len(self)
         return code
@@ -31,8 +33,10 @@ class Interner(dict[object, int]):
         return np.fromiter(map(self.__getitem__, values), np.int32)
 
     def categorical(self, codes: Array) -> pd.Categorical:
-        """A pandas Categorical over all interned strings."""
-        return pd.Categorical.from_codes(codes, categories=pd.Index(list(self), dtype=object))
+        """A pandas Categorical over all interned strings; those made from one state share their categories."""
+        if self._dtype is None or len(self._dtype.categories) != len(self):
+            self._dtype = pd.CategoricalDtype(pd.Index(list(self), dtype=object))
+        return pd.Categorical.from_codes(codes, dtype=self._dtype, validate=False)
 
 
 class RawInterner(Interner):
@@ -42,10 +46,14 @@ class RawInterner(Interner):
         """How one value is shown."""
         return _compact(raw) if isinstance(raw, bytes) else str(raw)
 
-    def compact(self) -> tuple[Interner, npt.NDArray[np.int32]]:
+    _compact: tuple[Interner, Codes] | None = None
+
+    def compact(self) -> tuple[Interner, Codes]:
         """(the distinct shown texts, the code of each raw value in them)."""
-        shown = Interner()
-        return shown, np.fromiter((shown[self.text(k)] for k in self), np.int32, len(self))
+        if self._compact is None or len(self._compact[1]) != len(self):
+            shown = Interner()
+            self._compact = shown, np.fromiter((shown[self.text(k)] for k in self), np.int32, len(self))
+        return self._compact
 
     def categorical(self, codes: Array) -> pd.Categorical:
         shown, remap = self.compact()

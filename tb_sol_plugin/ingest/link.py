@@ -88,10 +88,9 @@ def launches(
 
 
 def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
-    kind = flows["category"].astype(object).isin(rules.LAUNCH_FLOWS).to_numpy()
-    phase = flows["phase"].astype(object).to_numpy()
-    starts = flows[kind & (phase == "s")].drop_duplicates("id").set_index("id")
-    ends = flows[kind & (phase == "f")]
+    kind = _among(flows["category"], rules.LAUNCH_FLOWS)
+    starts = flows[kind & _among(flows["phase"], ("s",))].drop_duplicates("id").set_index("id")
+    ends = flows[kind & _among(flows["phase"], ("f",))]
     if starts.empty or ends.empty:
         return
     times = pd.Series(ends["id"].to_numpy(), index=ends["time_ns"].to_numpy())
@@ -107,6 +106,13 @@ def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: I
     has = rows >= 0
     call[targets[has]] = rows[has]
     link[targets[has]] = S.BY_FLOW
+
+
+def _among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Which rows of a dictionary-encoded column hold one of `names`; tested once per distinct value."""
+    good = np.isin(np.asarray(column.cat.categories, object), names)
+    codes = column.cat.codes.to_numpy()
+    return good[codes] if len(codes) else np.zeros(0, bool)
 
 
 def owners(host: Host, call: Rows) -> dict[str, Rows]:
@@ -230,9 +236,9 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: np
     empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
     if flows.empty:
         return empty
-    chosen = flows[flows["category"].astype(object).isin(rules.AUTOGRAD_FLOWS).to_numpy()]
-    phase = chosen["phase"].astype(object).to_numpy()
-    starts, ends = chosen[phase == "s"], chosen[phase == "f"]
+    kind = _among(flows["category"], rules.AUTOGRAD_FLOWS)
+    columns = ["id", "thread", "time_ns"]
+    starts, ends = (flows.loc[kind & _among(flows["phase"], (phase,)), columns] for phase in ("s", "f"))
     pairs = starts.merge(ends, on="id", suffixes=("_s", "_f"))
     if pairs.empty:
         return empty

@@ -113,23 +113,31 @@ def integers(text: Text, offset: Array, length: Array, health: Health) -> Ints:
     return whole
 
 
-def _count_bare_word(raw: bytes, health: Health) -> None:
+def _float(raw: bytes) -> float:
+    try:
+        return float(raw.strip(b'"'))
+    except ValueError:
+        return float("nan")
+
+
+def _count_bare_word(raw: bytes, health: Health, count: int = 1) -> None:
     """NaN, Infinity, N/A and the like where JSON wants a value."""
     if (raw[:1].lower() in b"niu" and raw != b"null") or raw[:2].lower() == b"-i":
-        health.add("NaN, Infinity or N/A", 1, raw[:20].decode("utf-8", "replace"))
+        health.add("NaN, Infinity or N/A", count, raw[:20].decode("utf-8", "replace"))
 
 
 def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDArray[np.float64]:
     """float64 per byte range, NaN for what is not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
     whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
     K.numbers(text.data, offset, length, whole, fraction, status)
-    for i in np.flatnonzero(status == 2).tolist():
-        raw = text.piece(offset[i], length[i])
-        _count_bare_word(raw, health)
-        try:
-            fraction[i] = float(raw.strip(b'"'))
-        except ValueError:
-            fraction[i] = np.nan
+    odd = np.flatnonzero(status == 2)
+    if len(odd):  # more digits than one division keeps exact: read once per distinct text
+        distinct = ByteInterner()
+        codes = distinct.codes(text, offset[odd], length[odd])
+        raws = [distinct.value(i) for i in range(len(distinct))]
+        fraction[odd] = np.fromiter(map(_float, raws), np.float64, len(raws))[codes]
+        for raw, count in zip(raws, np.bincount(codes).tolist(), strict=True):
+            _count_bare_word(raw, health, count)
     return np.where(np.isfinite(fraction), fraction, np.nan)
 
 
