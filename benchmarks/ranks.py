@@ -116,9 +116,8 @@ def main() -> None:
     if options.theirs and importlib.util.find_spec("torch_tb_profiler"):
         per_file = theirs(options.file.resolve(), options.theirs, cores)
         whole = per_file * options.ranks
-        print(
-            f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s (scaled from {options.theirs} files): {whole / seconds:.1f} times slower"
-        )
+        ratio = f"{whole / seconds:.1f} times slower"
+        print(f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s (scaled from {options.theirs} files): {ratio}")
 
 
 if __name__ == "__main__":
