@@ -99,12 +99,14 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (unit === "ratio") return { factor: 0.01, name: "%", decimals: 1 };
   if (unit === "%") return { factor: 1, name: "%", decimals: 1 };
   if (!known.length) return { ...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit), decimals: 0 };
-  const own = columnUnit(top, unit);
+  known.sort((a, b) => a - b);
+  const half = known[known.length >> 1]!;
+  let own = columnUnit(top, unit);
+  if (unit !== "ns" && half < own.factor * 0.05 && top < own.factor * 10) own = scaleOf(top / 1000, unit); // rates whose middle would vanish
   const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
-  known.sort((a, b) => a - b);
-  const middle = known[known.length >> 1]! / factor;
+  const middle = half / factor;
   const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
   return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3)) };
 }

@@ -35,6 +35,11 @@ describe("units", () => {
     expect(columnScale([12_110_000_000, 619_000_000], "ns").name).toBe("s");
   });
 
+  test("GIVEN one fast and many slow copies WHEN scaled THEN the slow ones are still told apart", () => {
+    const scale = columnScale([2.5e12, 2e10, 1.8e10, 1.1e10, 4e9], "B/s");
+    expect([scale.name, inColumn(2.5e12, scale), inColumn(1.1e10, scale)]).toEqual(["GB/s", `2${NARROW}500.0`, "11.0"]);
+  });
+
   test("GIVEN a column without a known value WHEN scaled THEN it still has a unit", () => {
     expect(columnScale([null, null], "ns").name).toBe("ms");
   });

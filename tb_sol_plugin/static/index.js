@@ -1558,7 +1558,7 @@ function pageView(name) {
 		device
 	};
 }
-/** What a link of a report leads to. `find` filters the first table; step, device_limits, run, worker and span change the selection. */
+/** What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection. */
 function linkView(link) {
 	const { find = "", step, device_limits: device, run, worker, span, ...query } = link.query ?? {};
 	const next = {
@@ -2624,7 +2624,10 @@ function columnScale(values, unit, beside) {
 		...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit),
 		decimals: 0
 	};
-	const own = columnUnit(top, unit);
+	known.sort((a, b) => a - b);
+	const half = known[known.length >> 1];
+	let own = columnUnit(top, unit);
+	if (unit !== "ns" && half < own.factor * .05 && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
 	const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
@@ -2636,8 +2639,7 @@ function columnScale(values, unit, beside) {
 		name,
 		decimals: 0
 	};
-	known.sort((a, b) => a - b);
-	const middle = known[known.length >> 1] / factor;
+	const middle = half / factor;
 	const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
 	return {
 		factor,
@@ -8045,7 +8047,7 @@ function useRows(count, size, on, scroller) {
 // src/sections/table/table.tsx
 var ROW = 30;
 var SCROLL_FROM = 60;
-/** The filter text of a table: the page's `find` belongs to its first table. */
+/** The filter text of a table: the page's `find` belongs to its main table. */
 var findOf = (s, main) => main ? view.value.find : tableOf(s.id).find;
 function setFind(s, main, text) {
 	if (main) change({ find: text }, "replace");
@@ -8165,7 +8167,7 @@ function TableView({ s, main, shown }) {
 		class: `table-scroll ${windowed ? "windowed" : ""}`,
 		ref: scroller,
 		tabIndex: 0,
-		role: "region",
+		role: "group",
 		"aria-label": `${s.title}, rows`,
 		"aria-activedescendant": at >= 0 ? id(at) : void 0,
 		onKeyDown: keys,
@@ -8720,20 +8722,78 @@ function Figure({ s, table, main }) {
 		style: { minHeight: `${s.height ?? 320}px` },
 		role: "img",
 		"aria-label": s.summary || s.title,
-		children: [failed ? /* @__PURE__ */ a("p", {
-			class: "section-empty",
-			children: failed
-		}) : /* @__PURE__ */ a("div", {
-			ref: plot,
-			class: "plot",
-			"data-figure": s.id
-		}), zoom && /* @__PURE__ */ a("button", {
-			type: "button",
-			class: "figure-reset text-button",
-			onClick: () => changeFigure(s.id, ""),
-			children: "Whole figure"
-		})]
+		children: [
+			failed ? /* @__PURE__ */ a("p", {
+				class: "section-empty",
+				children: failed
+			}) : /* @__PURE__ */ a("div", {
+				ref: plot,
+				class: "plot",
+				"data-figure": s.id
+			}),
+			table && selected && width >= 560 && /* @__PURE__ */ a(Pinned, {
+				table,
+				selected
+			}),
+			zoom && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "figure-reset text-button",
+				onClick: () => changeFigure(s.id, ""),
+				children: "Whole figure"
+			})
+		]
 	})] });
+}
+var PINNED = 7;
+/** The selected row beside its point: name, its first numbers, where it leads. */
+function Pinned({ table, selected }) {
+	const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
+	if (index < 0) return null;
+	const shown = table.columns.filter((c) => (c.rank ?? 1) < 3);
+	const name = shown.find(textual);
+	const numbers = shown.filter((c) => !textual(c) && typeof cell(table, c.name, index) === "number").slice(0, PINNED);
+	const link = table.row_links?.[String(index)];
+	const member = String(name?.color_by && cell(table, name.color_by, index) || "");
+	return /* @__PURE__ */ a("div", {
+		class: "pinned",
+		role: "status",
+		"aria-label": "Selected",
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "pinned-head",
+				children: [
+					MARKS[member] && /* @__PURE__ */ a(Mark, {
+						shape: MARKS[member],
+						color: paint(member)
+					}),
+					/* @__PURE__ */ a("span", {
+						class: "mono",
+						children: /* @__PURE__ */ a(Middle, { text: String(name ? cell(table, name.name, index) : selected) })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Clear the selection",
+						onClick: () => changeTable(table.id, { row: "" }, "quiet"),
+						children: /* @__PURE__ */ a(Icon, {
+							name: "close",
+							size: 12
+						})
+					})
+				]
+			}),
+			/* @__PURE__ */ a("dl", { children: numbers.map((c) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: c.label }), /* @__PURE__ */ a("dd", { children: /* @__PURE__ */ a(Value, {
+				value: cell(table, c.name, index),
+				unit: c.unit ?? "",
+				mark: table.marks?.[c.name]?.[String(index)],
+				doc: c.doc
+			}) })] })) }),
+			link && /* @__PURE__ */ a(ReportLink, {
+				link,
+				fallback: "Open"
+			})
+		]
+	});
 }
 /** The figure as a picture file, in the theme it is seen in. */
 async function saveFigure(s, format, title) {
@@ -8951,9 +9011,14 @@ function Broken({ title, why }) {
 		})
 	});
 }
+/** The table that a page's `find` filters: the first that is wide, else the first. */
+function mainTable(report) {
+	const tables = report.sections.filter((s) => s.kind === "table");
+	return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
+}
 function SectionCard({ section, report, lead }) {
 	const span = Math.max(2, Math.min(12, section.span ?? 12));
-	const first = report.sections.find((s) => s.kind === "table");
+	const first = mainTable(report);
 	const headline = section.weight === "headline" || section.kind === "facts" && section.style === "equation";
 	const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
 	const absent = section.kind === "facts" && section.style === "card" && !Object.values(section.values).some((v) => v !== null);
@@ -8999,7 +9064,7 @@ function Body({ section, report, lead, main }) {
 			return /* @__PURE__ */ a(Figure, {
 				s: section,
 				table,
-				main: table === report.sections.find((s) => s.kind === "table")
+				main: table === mainTable(report)
 			});
 		}
 	}
@@ -9047,7 +9112,7 @@ function TableTools({ s, main }) {
 	const find = findOf(s, main);
 	const count = shownOf(s, main).of;
 	return /* @__PURE__ */ a($, { children: [
-		(count >= FIND_FROM || find) && /* @__PURE__ */ a(FindField, {
+		(count >= FIND_FROM && (main || count > 12) || find) && /* @__PURE__ */ a(FindField, {
 			value: find,
 			label: `Filter ${s.title}`,
 			onInput: (text) => setFind(s, main, text)
@@ -9129,11 +9194,11 @@ function Export() {
 		children: (close) => /* @__PURE__ */ a("div", {
 			class: "list",
 			children: [
-				tables.map((t, i) => /* @__PURE__ */ a("button", {
+				tables.map((t) => /* @__PURE__ */ a("button", {
 					type: "button",
 					class: "option",
 					onClick: () => {
-						saveTable(t, i === 0);
+						saveTable(t, t === mainTable(ready));
 						close();
 					},
 					children: [
@@ -9594,7 +9659,11 @@ function Limits() {
 		label: "Device limits",
 		value: unsure ? `${value} ?` : value,
 		class: "divided",
-		tip: unsure ? `Not verified: ${unsure}` : device?.method ?? "",
+		tip: [
+			analyses?.device_note,
+			unsure && `Not verified: ${unsure}`,
+			device?.method && `Found by: ${device.method}`
+		].filter(Boolean).join("\n"),
 		disabled: !analyses,
 		children: (close) => /* @__PURE__ */ a(List, {
 			label: "Devices",
@@ -9910,6 +9979,10 @@ function Empty({ runs }) {
 						class: "prose",
 						children: scanning ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.` : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`
 					}),
+					(runs.notes ?? []).map((text) => /* @__PURE__ */ a(Notice, { notice: {
+						level: "info",
+						text
+					} })),
 					scan.stopped && /* @__PURE__ */ a(Notice, { notice: {
 						level: "warn",
 						text: `The scan stopped early: ${scan.stopped}`

@@ -238,5 +238,6 @@ export interface Analyses {
   analyses: AnalysisInfo[];
   steps?: Step[];
   device?: DeviceInfo | null;
+  device_note?: string;
   devices?: string[];
 }

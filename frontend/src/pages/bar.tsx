@@ -123,7 +123,7 @@ function Limits(): JSX.Element | null {
   const value = now || (device ? device.name || device.key || "unknown" : "unknown");
   const unsure = !now && device?.unverified?.length ? device.unverified.join(", ") : "";
   return (
-    <Pick label="Device limits" value={unsure ? `${value} ?` : value} class="divided" tip={unsure ? `Not verified: ${unsure}` : (device?.method ?? "")} disabled={!analyses}>
+    <Pick label="Device limits" value={unsure ? `${value} ?` : value} class="divided" tip={[analyses?.device_note, unsure && `Not verified: ${unsure}`, device?.method && `Found by: ${device.method}`].filter(Boolean).join("\n")} disabled={!analyses}>
       {(close) => (
         <List
           label="Devices" value={now} onPick={(key) => { change({ device: key }, "push"); close(); }}

@@ -7,7 +7,7 @@ import { page } from "../state/view";
 import { download } from "../ui/download";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
-import { saveTable } from "../sections/section";
+import { mainTable, saveTable } from "../sections/section";
 import { number } from "../units";
 import { rowCount } from "../sections/table/model";
 
@@ -20,8 +20,8 @@ export function Export(): JSX.Element {
     <Popover label="Export" class="button" align="right" button={<><Icon name="download" /><span class="word">Export</span></>}>
       {(close) => (
         <div class="list">
-          {tables.map((t, i) => (
-            <button type="button" class="option" onClick={() => { saveTable(t, i === 0); close(); }}>
+          {tables.map((t) => (
+            <button type="button" class="option" onClick={() => { saveTable(t, t === mainTable(ready!)); close(); }}>
               {t.title} as CSV<span class="note">{number(rowCount(t), 0)} rows</span>
             </button>
           ))}

@@ -47,6 +47,7 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
               ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.`
               : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`}
           </p>
+          {(runs.notes ?? []).map((text) => <Notice notice={{ level: "info", text }} />)}
           {scan.stopped && <Notice notice={{ level: "warn", text: `The scan stopped early: ${scan.stopped}` }} />}
           {(scan.errors ?? []).map((e) => <Notice notice={{ level: "error", text: typeof e === "string" ? e : [e.message, e.hint].filter(Boolean).join(" ") }} />)}
           <h2>Record a few steps</h2>

@@ -37,6 +37,12 @@ export function Broken({ title, why }: { title: string; why: string }): JSX.Elem
   );
 }
 
+/** The table that a page's `find` filters: the first that is wide, else the first. */
+export function mainTable(report: Report): TableSection | undefined {
+  const tables = report.sections.filter((s): s is TableSection => s.kind === "table");
+  return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
+}
+
 interface CardProps {
   section: Section;
   report: Report;
@@ -45,7 +51,7 @@ interface CardProps {
 
 export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
   const span = Math.max(2, Math.min(12, section.span ?? 12));
-  const first = report.sections.find((s) => s.kind === "table");
+  const first = mainTable(report);
   const headline = section.weight === "headline" || (section.kind === "facts" && section.style === "equation");
   const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
   const absent = section.kind === "facts" && section.style === "card" && !Object.values(section.values).some((v) => v !== null);
@@ -68,7 +74,7 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
     case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
-      return <Figure s={section} table={table} main={table === report.sections.find((s) => s.kind === "table")} />;
+      return <Figure s={section} table={table} main={table === mainTable(report)} />;
     }
   }
 }
@@ -99,7 +105,7 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
   const count = shownOf(s, main).of;
   return (
     <>
-      {(count >= FIND_FROM || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
+      {((count >= FIND_FROM && (main || count > 12)) || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
       {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
       {s.columns.length > 3 && <ColumnChooser s={s} state={state} />}
       <button type="button" class="text-button accent" data-tip="The shown rows and columns, in base units" onClick={() => saveTable(s, main)}>CSV</button>

@@ -1,7 +1,7 @@
 // The view as key-value pairs of the address and back. Defaults are left out; a bad value is dropped alone.
 //
 //   v=1            version, present as soon as anything else is
-//   page run worker span step device    the selection; find = text filter of the page's first table
+//   page run worker span step device    the selection; find = text filter of the page's main table
 //   q.FIELD        query fields of the page's analysis
 //   t.ID.s         sort: `-column` descending, `column` ascending
 //   t.ID.f         text filter                     t.ID.c.COLUMN  list of values to keep

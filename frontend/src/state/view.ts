@@ -66,7 +66,7 @@ export function pageView(name: string): View {
   return { ...emptyView(), page: name, run, worker, span, step, device };
 }
 
-/** What a link of a report leads to. `find` filters the first table; step, device_limits, run, worker and span change the selection. */
+/** What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection. */
 export function linkView(link: Link): View {
   const { find = "", step, device_limits: device, run, worker, span, ...query } = link.query ?? {};
   const next = { ...pageView(link.analysis || HOME), find, query };

@@ -3,10 +3,13 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FigureSection, TableSection } from "../../api/types";
 import { changeFigure, changeTable, tableOf, view } from "../../state/view";
-import { dark, themed, token } from "../../ui/theme";
-import { Mark as Shape } from "../../ui/icons";
-import { keyOf } from "../table/model";
+import { Icon, Mark as Shape } from "../../ui/icons";
+import { ReportLink } from "../../ui/link";
+import { Middle } from "../../ui/text";
+import { dark, MARKS, paint, themed, token } from "../../ui/theme";
+import { cell, keyOf, textual } from "../table/model";
 import { shownOf } from "../table/table";
+import { Value } from "../value";
 import { draw, picture, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
 import { legendOf, pointKey, ready, zoomText } from "./template";
 
@@ -96,9 +99,34 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
       )}
       <div class="figure" ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
+        {table && selected && width >= 560 && <Pinned table={table} selected={selected} />}
         {zoom && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, "")}>Whole figure</button>}
       </div>
     </>
+  );
+}
+
+const PINNED = 7;
+
+/** The selected row beside its point: name, its first numbers, where it leads. */
+function Pinned({ table, selected }: { table: TableSection; selected: string }): JSX.Element | null {
+  const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
+  if (index < 0) return null;
+  const shown = table.columns.filter((c) => (c.rank ?? 1) < 3);
+  const name = shown.find(textual);
+  const numbers = shown.filter((c) => !textual(c) && typeof cell(table, c.name, index) === "number").slice(0, PINNED);
+  const link = table.row_links?.[String(index)];
+  const member = String((name?.color_by && cell(table, name.color_by, index)) || "");
+  return (
+    <div class="pinned" role="status" aria-label="Selected">
+      <div class="pinned-head">
+        {MARKS[member] && <Shape shape={MARKS[member]!} color={paint(member)} />}
+        <span class="mono"><Middle text={String(name ? cell(table, name.name, index) : selected)} /></span>
+        <button type="button" class="ghost" aria-label="Clear the selection" onClick={() => changeTable(table.id, { row: "" }, "quiet")}><Icon name="close" size={12} /></button>
+      </div>
+      <dl>{numbers.map((c) => <div><dt>{c.label}</dt><dd><Value value={cell(table, c.name, index)} unit={c.unit ?? ""} mark={table.marks?.[c.name]?.[String(index)]} doc={c.doc} /></dd></div>)}</dl>
+      {link && <ReportLink link={link} fallback="Open" />}
+    </div>
   );
 }
 

@@ -17,7 +17,7 @@ import { useRows } from "./virtual";
 const ROW = 30;
 const SCROLL_FROM = 60;
 
-/** The filter text of a table: the page's `find` belongs to its first table. */
+/** The filter text of a table: the page's `find` belongs to its main table. */
 export const findOf = (s: TableSection, main: boolean): string => (main ? view.value.find : tableOf(s.id).find);
 
 export function setFind(s: TableSection, main: boolean, text: string): void {
@@ -128,7 +128,7 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
   return (
     <>
       <div
-        class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="region" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
+        class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="group" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
         onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
       >
         <table class="table" role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={{ minWidth: `${Math.floor(least)}px` }}>
