@@ -207,7 +207,7 @@ def part_table(parts: list[Part]) -> TableSection:
 def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     """Stacked share of each class in equal slices of the selected steps, with the long gaps named."""
     windows, rows = windows_of(capture, part)
-    low, high = int(windows[0][0]), int(windows[1][-1])
+    low, high = (int(windows[0][0]), int(windows[1][-1])) if len(windows[0]) else part.window_ns
     everything = layers(capture, np.ones(len(capture.device), bool))
     frame = use_over_time(everything, (low, high), bars)
     factor, unit = fig.time_scale(high - low)

@@ -220,6 +220,8 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame) -> dict[str, int 
 
 def _headline(table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
     """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
+    if table.empty:
+        return "No module was called in this selection."
     if not whole:
         by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
         top = str(by_host.idxmax())

@@ -312,6 +312,8 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str
 
 def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) -> str:
     named = frame[~frame["name"].isin(outside)]
+    if named.empty:
+        return "No operator was called in this selection."
     if facts["device_ns"]:
         top = named.iloc[0]
         time = int(top["device_self_ns"])

@@ -78,10 +78,10 @@ def _placed(group: Group, columns: Columns) -> tuple[Group, Ints, Ints]:
     duration, known = group.batch.times(K.DUR, group.rows)
     if not known.all():
         health.add("complete event without dur", int((~known).sum()), group.one_name(columns, int(np.argmin(known))))
-    for reason, bad in (("negative duration", duration < 0), ("time out of range", start > 2**62 - np.maximum(duration, 0))):
-        if bad.any():
-            health.add(reason, int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
-            duration = np.where(bad, 0, duration)
+    bad = duration < 0
+    if bad.any():
+        health.add("negative duration", int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
+        duration = np.where(bad, 0, duration)
     return group, start, duration
 
 

@@ -12,6 +12,8 @@ from tb_sol_plugin.ingest.columns import Array, Interner, decimal_ns, whole_numb
 from tb_sol_plugin.ingest.health import Health
 
 Bytes = npt.NDArray[np.uint8]
+FARTHEST = 2**61
+"""ns from the clock's zero (73 years) past which a time is no time: sums and differences of two stay within int64."""
 
 
 class Text(NamedTuple):
@@ -144,8 +146,8 @@ def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDAr
 def nanoseconds(text: Text, offset: Array, length: Array, health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """(int64 ns, given) from decimal microsecond texts, without a float in between.
 
-    Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and numbers out
-    of the int64 range count as not given.
+    Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and times past
+    `FARTHEST` count as not given.
     """
     out, status = np.zeros(len(offset), np.int64), np.zeros(len(offset), np.int8)
     K.microseconds(text.data, offset, length, out, status)
@@ -158,4 +160,9 @@ def nanoseconds(text: Text, offset: Array, length: Array, health: Health) -> tup
         value = decimal_ns(raw, health)
         status[i] = 3 if value is None else 0
         out[i] = value or 0
+    far = np.abs(out) > FARTHEST
+    if far.any():
+        i = int(np.argmax(far))
+        health.add("time out of range", int(far.sum()), text.piece(offset[i], length[i])[:40].decode("utf-8", "replace"))
+        status[far], out[far] = 3, 0
     return out, status != 3

@@ -183,7 +183,9 @@ def use_over_time(found: Layers, window: tuple[int, int], buckets: int = 100) ->
     """
     low, high = window
     count = max(1, min(buckets, high - low))
-    edges = low + (high - low) * np.arange(count + 1, dtype=np.int64) // count
+    each, rest = divmod(high - low, count)  # apart, so that a window of decades does not overflow
+    slot = np.arange(count + 1, dtype=np.int64)
+    edges = low + each * slot + rest * slot // count
     parts = [np.diff(I.covered_until(layer, edges)) for layer in found.exclusive()]
     length = np.diff(edges)
     return pd.DataFrame({

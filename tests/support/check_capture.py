@@ -148,7 +148,7 @@ def _breakdown(c: Capture) -> None:
             assert (t["exposed_memcpy_ns"] <= t["memcpy_ns"]).all() and (t["idle_ns"] >= 0).all()
             whole = t[t["device"] == "all"].iloc[0]
             single = t[t["device"] != "all"]
-            assert single["busy_ns"].max() <= whole["busy_ns"] <= single["busy_ns"].sum()
+            assert not len(single) or single["busy_ns"].max() <= whole["busy_ns"] <= single["busy_ns"].sum()
 
 
 def _steps(c: Capture) -> None:
