@@ -6,10 +6,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -114,9 +113,7 @@ def facts(section: FactsSection) -> RenderableType:
         shown = _marked(value_text(value, section.units.get(name, "")), mark.state if mark else "")
         label = section.labels.get(name) or name.replace("_", " ").capitalize()
         grid.add_row(Text(plain(label), "dim"), Text(shown), prose(section.notes.get(name, ""), "dim"))
-    if section.text:
-        grid.add_row("", prose(section.text), "")
-    return grid
+    return Group(prose(section.text), grid) if section.text else grid
 
 
 def value_text(value: Scalar, unit: str) -> str:
@@ -132,15 +129,18 @@ def findings(out: Console, section: FindingsSection) -> None:
     """Saving, cause, evidence and fix of each finding."""
     if not section.findings:
         out.print(prose(section.empty or "nothing stands out", "dim"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
     for finding in section.findings:
         saving = "" if finding.saving_ns is None else f"−{human(finding.saving_ns, 'ns')}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
-        head = Text(f"  {saving}{share}".ljust(24), "bold")
-        head.append_text(prose(("Candidate: " if finding.candidate else "") + finding.title))
-        out.print(head)
-        out.print(Text(" " * 24).append_text(prose(finding.evidence, "dim")))
+        told = prose(("Candidate: " if finding.candidate else "") + finding.title)
+        told.append("\n").append_text(prose(finding.evidence, "dim"))
         if finding.fix:
-            out.print(Text(" " * 24).append(plain(finding.fix), "cyan"))
+            told.append(f"\n{plain(finding.fix)}", "cyan")
+        grid.add_row(Text(f"  {saving}{share}", "bold"), told)
+    out.print(grid)
     if section.combined_ns is not None:
         out.print(Text(f"  together at most {human(section.combined_ns, 'ns')} per step", "dim"))
 
@@ -157,7 +157,7 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
     order = _order(section, count)
     shown = order if rows <= 0 else order[:rows]
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    texts = [_column(section, column, order) for column in columns]
+    texts = [_column(section, column) for column in columns]
     for column, (unit, _) in zip(columns, texts, strict=True):
         label = plain(column.label) + (f" {unit}" if unit else "")
         grid.add_column(label, justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
@@ -182,7 +182,7 @@ Scale = tuple[str, float, int]
 """Unit of the column, divisor, decimals."""
 
 
-def _column(section: TableSection, column: Column, order: Sequence[int]) -> tuple[str, Scale]:
+def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
     values = [v for v in section.data[column.name] if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     most = max((abs(v) for v in values), default=0.0)
     if column.unit in ("ratio", "%"):
@@ -234,8 +234,10 @@ def _fitting(section: TableSection, width: int) -> list[Column]:
     for column in sorted(drawn, key=lambda c: (c.rank, drawn.index(c))):
         if column.rank > 2 and chosen:
             break
-        longest = max((len(str(v)) for v in section.data[column.name][:100] if isinstance(v, str)), default=8)
-        need = max(len(column.label) + 4, min(longest, LONGEST)) + 2
+        texts = [v for v in (*section.data[column.name][:100], (section.total or {}).get(column.name)) if isinstance(v, str)]
+        longest = min(max((len(v) for v in texts), default=8), LONGEST)
+        unit = _column(section, column)[0]
+        need = max(len(column.label) + (len(unit) + 1 if unit else 0), longest) + 3
         if chosen and need > room:
             break
         chosen.append(column)

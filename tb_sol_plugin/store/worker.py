@@ -154,14 +154,40 @@ def _follow_parent(parent: int) -> None:
     os._exit(0)
 
 
-def _warm() -> None:
-    """Read a recording of one event, so that imports are done and compiled code is loaded before the first real one."""
-    from tb_sol_plugin import ingest
+SMALLEST = {
+    "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132, "computeMajor": 9, "computeMinor": 0}],
+    "traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 90},
+        {
+            "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 20,
+            "args": {"External id": 1, "Input Dims": [[8, 8], [8, 8]], "Input type": ["float", "float"]},
+        },
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 5, "dur": 2, "args": {"correlation": 7}},
+        {
+            "ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 20, "dur": 30,
+            "args": {"correlation": 7, "device": 0, "stream": 7},
+        },
+    ],
+}  # fmt: skip
+"""A recording of one step with one launched kernel."""
 
-    event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":2,"args":{"External id":1}}'
+
+def smallest_capture() -> Capture:
+    """A capture of one kernel that went through file, reader and cache, as a real one does."""
+    from tb_sol_plugin import ingest
+    from tb_sol_plugin.store.cache import Cache
+
     with tempfile.TemporaryDirectory(prefix="tb-sol-") as folder:
         path = os.path.join(folder, "warm.json")
         with open(path, "w", encoding="ascii") as stream:
-            stream.write('{"traceEvents":[' + event + "]}")
-        with contextlib.suppress(Exception):  # a failure here shows again, with a name, at the first real file
-            ingest.read(path)
+            json.dump(SMALLEST, stream)
+        capture = ingest.read(path)
+        cache = Cache(Path(folder) / "cache")
+        cache.save("warm", capture)
+        return cache.load("warm") or capture
+
+
+def _warm() -> None:
+    """Read a small recording, so that imports are done and compiled code is loaded before the first real one."""
+    with contextlib.suppress(Exception):  # a failure here shows again, with a name, at the first real file
+        smallest_capture()

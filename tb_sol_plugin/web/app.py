@@ -11,6 +11,7 @@ from tb_sol_plugin.web.assets import pages
 from tb_sol_plugin.web.options import WebOptions
 from tb_sol_plugin.web.packed import Packed
 from tb_sol_plugin.web.routes import Context, api
+from tb_sol_plugin.web.warmth import Warmth
 
 
 def create_app(store: Store, options: WebOptions | None = None) -> Flask:
@@ -18,7 +19,7 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     options = options or WebOptions()
     app = Flask("tb_sol_plugin.web", static_folder=None)
     app.url_map.merge_slashes = False
-    app.extensions["sol"] = Context(store, options, Memo(options.memo_bytes, lambda packed: packed.size), {})
+    app.extensions["sol"] = Context(store, options, Memo(options.memo_bytes, lambda packed: packed.size), {}, Warmth())
     app.register_blueprint(api)
     app.register_blueprint(pages)
     guard.install(app)

@@ -25,6 +25,7 @@ from tb_sol_plugin.web.csv_text import csv_of
 from tb_sol_plugin.web.guard import body_of, fault_body
 from tb_sol_plugin.web.options import WebOptions
 from tb_sol_plugin.web.packed import Packed, pack, pack_json, reply
+from tb_sol_plugin.web.warmth import Warmth
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
@@ -39,6 +40,7 @@ class Context:
     options: WebOptions
     memo: Memo[Packed]
     faults: dict[object, wire.ErrorBody]
+    warmth: Warmth
 
 
 def context() -> Context:
@@ -53,9 +55,13 @@ def runs() -> Response:
     """All runs, the state of the scan, the files that were not taken and why."""
     c = context()
     state, listing = c.store.listing(c.options.first_wait)
-    if listing.runs:
+    answer = answers.runs(c.store, c.options, state, listing)
+    states = {span.state for run in answer.runs for worker in run.workers for span in worker.spans}
+    if "new" in states:
         c.store.loader.warm()
-    return reply(pack_json(answers.runs(c.store, c.options, state, listing)), request)
+    if states:
+        c.warmth.start()
+    return reply(pack_json(answer), request)
 
 
 @api.get("/run")

@@ -1,0 +1,41 @@
+"""Warming is done once, in the background, and what it reads holds a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from tb_sol_plugin.analyses import registry, run_analysis
+from tb_sol_plugin.model.report import Report
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.store.worker import smallest_capture
+from tb_sol_plugin.web import warmth
+
+
+def test_the_smallest_capture_reaches_the_first_page() -> None:
+    capture = smallest_capture()
+    assert capture.facts.total_events == 4 and capture.device["duration_ns"].tolist() == [30_000]
+    assert not capture.device["duration_ns"].to_numpy().flags.writeable  # mapped, as a real one: compiled loops differ by that
+    assert isinstance(run_analysis(next(iter(registry())), capture, {}), Report)
+
+
+def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(warmth, "warm", lambda: calls.append(1))
+    store.rescan()
+    for _ in range(3):
+        client.get("/api/v1/runs")
+    assert client.application.extensions["sol"].warmth.wait(5) and calls == [1]
+
+
+def test_an_empty_logdir_warms_nothing(tmp_path: Path) -> None:
+    from tb_sol_plugin.store.places import single
+    from tb_sol_plugin.web.app import create_app
+
+    store = Store(single(str(tmp_path)))
+    store.rescan()
+    client = create_app(store).test_client()
+    client.get("/api/v1/runs")
+    assert client.application.extensions["sol"].warmth._thread is None
