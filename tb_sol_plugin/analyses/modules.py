@@ -7,7 +7,7 @@ is that of backward operators linked to forward operators inside its calls. A mo
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -118,6 +118,8 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     direction: Literal["both", "forward", "backward"] = "both"
     merge: Literal["off", "on"] = "off"
     width: Literal["device", "host", "flop"] = "device"
+
+    PAGE: ClassVar[dict[str, str]] = {"merge": "on"}
 
 
 @analysis(

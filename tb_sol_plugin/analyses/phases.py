@@ -6,7 +6,7 @@ the phase that was open at that moment on the thread that issued the backward pa
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -102,6 +102,8 @@ class PhasesQuery(Query, kw_only=True, frozen=True):
     """
 
     per: Literal["all", "step"] = "all"
+
+    PAGE: ClassVar[dict[str, str]] = {"per": "step"}
 
 
 @analysis(

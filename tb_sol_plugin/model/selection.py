@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -21,9 +21,12 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
     step: str = ""
     device_limits: str = ""
 
+    PAGE: ClassVar[dict[str, str]] = {}
+    """Fields the page opens with another value than scripts get, where a person is better served by it."""
+
 
 class Field(msgspec.Struct, frozen=True):
-    """One query field as the page, the CLI and OpenAPI show it. choices is empty for free text."""
+    """One query field as the page, the CLI and OpenAPI show it. choices is empty for free text; page: what the page opens with."""
 
     name: str
     type: Literal["text", "choice", "number", "flag"]
@@ -31,6 +34,7 @@ class Field(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     label: str = ""
     doc: str = ""
+    page: str = ""
 
 
 def fields(query: type[Query]) -> tuple[Field, ...]:
@@ -49,7 +53,8 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
             kind = "flag"
         elif hint in (int, float) or (isinstance(hint, types.UnionType) and set(typing.get_args(hint)) & {int, float}):
             kind = "number"
-        out.append(Field(info.name, kind, default, choices, info.name.replace("_", " ").capitalize(), docs.get(info.name, "")))
+        label = info.name.replace("_", " ").capitalize()
+        out.append(Field(info.name, kind, default, choices, label, docs.get(info.name, ""), query.PAGE.get(info.name, default)))
     return tuple(out)
 
 

@@ -1616,7 +1616,13 @@ var whereKey = O(() => where.value ? JSON.stringify([
 	view.value.device,
 	attempt.value
 ]) : "");
+/** What the page opens with where that is not what scripts get. */
+var opening = O(() => {
+	const fields = pages.value.value?.analyses.find((a) => a.name === page.value)?.fields ?? [];
+	return Object.fromEntries(fields.filter((f) => f.page !== void 0 && f.page !== f.default).map((f) => [f.name, f.page]));
+});
 var query = O(() => ({
+	...opening.value,
 	...view.value.query,
 	...view.value.step && { step: view.value.step },
 	...view.value.device && { device_limits: view.value.device }
@@ -9764,14 +9770,15 @@ function words(text) {
 	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
 function FieldControl({ f }) {
-	const now = view.value.query[f.name] ?? f.default ?? "";
+	const opens = f.page ?? f.default ?? "";
+	const now = view.value.query[f.name] ?? opens;
 	const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 	const set = (value, how = "push") => {
 		const query = {
 			...view.value.query,
 			[f.name]: value
 		};
-		if (value === (f.default ?? "")) delete query[f.name];
+		if (value === opens) delete query[f.name];
 		change({ query }, how);
 	};
 	if (f.type === "flag") {

@@ -81,7 +81,7 @@ def _infos(capture: Capture | None) -> list[wire.AnalysisInfo]:
     for item in registry().values():
         lack = availability(item, capture) if capture is not None else None
         because, record, argument = lack or ("", "", "")
-        fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc) for f in item.fields]
+        fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page) for f in item.fields]
         out.append(wire.AnalysisInfo(
             item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields
         ))  # fmt: skip

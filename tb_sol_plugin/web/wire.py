@@ -134,6 +134,7 @@ class QueryField(msgspec.Struct):
     choices: tuple[str, ...]
     label: str
     doc: str
+    page: str
 
 
 class AnalysisInfo(msgspec.Struct):

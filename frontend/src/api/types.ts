@@ -203,6 +203,7 @@ export interface QueryField {
   choices?: string[];
   label?: string;
   doc?: string;
+  page?: string;
 }
 
 export interface AnalysisInfo {

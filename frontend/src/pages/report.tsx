@@ -53,11 +53,12 @@ function words(text: string): string {
 }
 
 function FieldControl({ f }: { f: QueryField }): JSX.Element {
-  const now = view.value.query[f.name] ?? f.default ?? "";
+  const opens = f.page ?? f.default ?? "";
+  const now = view.value.query[f.name] ?? opens;
   const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
   const set = (value: string, how: "push" | "replace" = "push"): void => {
     const query = { ...view.value.query, [f.name]: value };
-    if (value === (f.default ?? "")) delete query[f.name];
+    if (value === opens) delete query[f.name];
     change({ query }, how);
   };
   if (f.type === "flag") {

@@ -34,7 +34,12 @@ export const where = computed<api.Where | null>(() => {
   return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
 });
 const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
-const query = computed(() => ({ ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
+/** What the page opens with where that is not what scripts get. */
+const opening = computed(() => {
+  const fields = pages.value.value?.analyses.find((a) => a.name === page.value)?.fields ?? [];
+  return Object.fromEntries(fields.filter((f) => f.page !== undefined && f.page !== f.default).map((f) => [f.name, f.page!]));
+});
+const query = computed(() => ({ ...opening.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
 const reportKey = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([page.value, whereKey.value, query.value]) : ""));
 
 export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? null);
