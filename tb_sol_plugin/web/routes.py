@@ -30,6 +30,8 @@ from tb_sol_plugin.web.warmth import Warmth
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
 LONGEST_WAIT = 30.0
+MOST_FAULTS = 200
+"""Faults remembered, so that each is logged once; beyond them they are forgotten together."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def analysis(name: str) -> Response:
         except SolError:
             raise
         except Exception as error:  # one broken analysis must not cost the others; logged once, shown by its id
+            if len(c.faults) >= MOST_FAULTS:
+                c.faults.clear()
             known = c.faults[key] = fault_body(error, f"the analysis {name}")
     if known is not None:
         return reply(pack_json(wire.Error(known)), request, status=500, cache="no-store")
