@@ -146,5 +146,5 @@ def _logdir(out: Console, logdir: str, read: bool) -> int:
         _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
     if listing.unrelated or len(listing.rejected) > MOST:
         more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
-        _line(out, None, "not taken", f"{listing.unrelated:,} files by their names{more}")
+        _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
     return wrong
