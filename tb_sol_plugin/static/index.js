@@ -8063,11 +8063,20 @@ function setFind(s, main, text) {
 var rooms = y$1({});
 var shownColumns = (s) => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1e3);
 var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main));
+/** Selects a row in every table that has one of that key; "" clears the selection. */
+function selectRow(tables, key) {
+	const next = { ...view.peek().tables };
+	for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = {
+		...tableOf(t.id),
+		row: key
+	};
+	change({ tables: next }, "quiet");
+}
 /** `32 of 74`, or the plain count. */
 function countText(shown) {
 	return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
 }
-function TableView({ s, main, shown }) {
+function TableView({ s, main, shown, twins }) {
 	const state = tableOf(s.id);
 	const columns = shownColumns(s);
 	const scroller = T(null);
@@ -8111,7 +8120,7 @@ function TableView({ s, main, shown }) {
 	}, []);
 	const select = (row) => {
 		chosenElsewhere.current = true;
-		changeTable(s.id, { row: row.key === state.row ? "" : row.key }, "quiet");
+		selectRow([s, ...twins], row.key === state.row ? "" : row.key);
 	};
 	const toggle = (row, open = !row.open) => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
 	const order = (column) => {
@@ -8157,7 +8166,7 @@ function TableView({ s, main, shown }) {
 			else select(row);
 		} else if (event.key === "Escape" && (state.row || at >= 0)) {
 			setCursor(-1);
-			if (state.row) changeTable(s.id, { row: "" }, "quiet");
+			if (state.row) selectRow([s, ...twins], "");
 		} else if (event.key === "c" && row) copyText(rowText(s, columns.map((c) => c.column), row.index), "the row").then((ok) => {
 			setCopied(ok);
 			window.setTimeout(() => setCopied(false), 1500);
@@ -8445,7 +8454,7 @@ function ready(s, look) {
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
 	for (const trace of data) {
 		contrast(trace);
-		if (trace["type"] === "icicle") rootFont(trace);
+		if (trace["type"] === "icicle") boxFonts(trace);
 	}
 	if (data.some((t) => [
 		"icicle",
@@ -8472,20 +8481,27 @@ function onColour(hex) {
 	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
 	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
 }
-/** The root of an icicle takes the font of text outside: give it the one that reads on its colour. */
-function rootFont(trace) {
+var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
+/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
+function boxFonts(trace) {
 	const colors = trace["marker"]?.["colors"];
-	const first = Array.isArray(colors) ? colors[0] : null;
-	if (typeof first === "string" && /^#[0-9a-f]{6}$/i.test(first)) trace["outsidetextfont"] = { color: onColour(first) };
+	if (!Array.isArray(colors) || !colors.every(isHex)) return;
+	trace["insidetextfont"] = { color: colors.map(onColour) };
+	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
 }
-/** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */
+/** Text inside a bar reads on the bar, text outside on the card. */
 function contrast(trace) {
-	const font = trace["textfont"];
+	const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
 	const place = trace["textposition"] ?? "auto";
-	if (trace["type"] !== "bar" || !isPlain(font) || typeof font["color"] !== "string" || place === "outside" || place === "none" || Array.isArray(place)) return;
+	const fill = trace["marker"]?.["color"];
+	if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
 	const { color, ...rest } = font;
 	trace["textfont"] = rest;
-	trace["outsidetextfont"] = {
+	if (isHex(fill)) trace["insidetextfont"] = {
+		...rest,
+		color: onColour(fill)
+	};
+	if (color !== void 0) trace["outsidetextfont"] = {
 		...rest,
 		color
 	};
@@ -8564,7 +8580,7 @@ function zoomText(changes, before) {
 			now.set(name, ends.join("~"));
 		} else if (auto && auto[3] === "autorange") now.delete(auto[1] + auto[2]);
 		else if (key === "level") {
-			if (value) now.set("l", String(value));
+			if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
 			else now.delete("l");
 		}
 	}
@@ -8586,7 +8602,7 @@ function applyZoom(layout, data, zoom) {
 				"icicle",
 				"treemap",
 				"sunburst"
-			].includes(trace["type"])) trace["level"] = part.slice(2);
+			].includes(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
 		}
 	}
 }
@@ -9022,6 +9038,10 @@ function mainTable(report) {
 	const tables = report.sections.filter((s) => s.kind === "table");
 	return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
+/** The other tables of a page whose rows have the same keys: what is selected in one is selected in them. */
+function twins(table, report) {
+	return report.sections.filter((s) => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
+}
 function SectionCard({ section, report, lead }) {
 	const span = Math.max(2, Math.min(12, section.span ?? 12));
 	const first = mainTable(report);
@@ -9063,7 +9083,8 @@ function Body({ section, report, lead, main }) {
 		case "table": return /* @__PURE__ */ a(TableView, {
 			s: section,
 			main,
-			shown: shownOf(section, main)
+			shown: shownOf(section, main),
+			twins: twins(section, report)
 		});
 		case "figure": {
 			const table = report.sections.find((s) => s.kind === "table" && s.id === section.table) ?? null;

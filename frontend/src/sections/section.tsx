@@ -43,6 +43,11 @@ export function mainTable(report: Report): TableSection | undefined {
   return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
 
+/** The other tables of a page whose rows have the same keys: what is selected in one is selected in them. */
+function twins(table: TableSection, report: Report): TableSection[] {
+  return report.sections.filter((s): s is TableSection => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
+}
+
 interface CardProps {
   section: Section;
   report: Report;
@@ -71,7 +76,7 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
     case "facts": return <Facts s={section} lead={lead} said={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
     case "timeline": return <Timeline s={section} />;
-    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} />;
+    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={twins(section, report)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
       return <Figure s={section} table={table} main={table === mainTable(report)} />;

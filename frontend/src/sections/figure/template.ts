@@ -70,7 +70,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
   for (const trace of data) {
     contrast(trace);
-    if (trace["type"] === "icicle") rootFont(trace);
+    if (trace["type"] === "icicle") boxFonts(trace);
   }
   if (data.some((t) => ["icicle", "treemap", "sunburst"].includes(t["type"] as string))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
@@ -85,21 +85,26 @@ function onColour(hex: string): string {
   return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.2 ? "#111418" : "#FFFFFF";
 }
 
-/** The root of an icicle takes the font of text outside: give it the one that reads on its colour. */
-function rootFont(trace: Plain): void {
+const isHex = (value: unknown): value is string => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
+
+/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
+function boxFonts(trace: Plain): void {
   const colors = (trace["marker"] as Plain | undefined)?.["colors"];
-  const first: unknown = Array.isArray(colors) ? colors[0] : null;
-  if (typeof first === "string" && /^#[0-9a-f]{6}$/i.test(first)) trace["outsidetextfont"] = { color: onColour(first) };
+  if (!Array.isArray(colors) || !colors.every(isHex)) return;
+  trace["insidetextfont"] = { color: colors.map(onColour) };
+  if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
 }
 
-/** Text inside a bar picks black or white by contrast: Plotly does so where no colour is set. */
+/** Text inside a bar reads on the bar, text outside on the card. */
 function contrast(trace: Plain): void {
-  const font = trace["textfont"];
+  const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
   const place = trace["textposition"] ?? "auto";
-  if (trace["type"] !== "bar" || !isPlain(font) || typeof font["color"] !== "string" || place === "outside" || place === "none" || Array.isArray(place)) return;
+  const fill = (trace["marker"] as Plain | undefined)?.["color"];
+  if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
   const { color, ...rest } = font;
   trace["textfont"] = rest;
-  trace["outsidetextfont"] = { ...rest, color };
+  if (isHex(fill)) trace["insidetextfont"] = { ...rest, color: onColour(fill) };
+  if (color !== undefined) trace["outsidetextfont"] = { ...rest, color };
 }
 
 /** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
@@ -155,7 +160,7 @@ export function zoomText(changes: Plain, before: string): string {
       now.set(name, ends.join("~"));
     } else if (auto && auto[3] === "autorange") now.delete(auto[1]! + auto[2]!);
     else if (key === "level") {
-      if (value) now.set("l", String(value));
+      if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
       else now.delete("l");
     }
   }
@@ -170,7 +175,7 @@ function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
       const ends = [range[3], range[4]].map((t) => (Number.isFinite(Number(t)) ? Number(t) : t));
       if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = { ...axis, range: ends, autorange: false };
     } else if (part.startsWith("l:")) {
-      for (const trace of data) if (["icicle", "treemap", "sunburst"].includes(trace["type"] as string)) trace["level"] = part.slice(2);
+      for (const trace of data) if (["icicle", "treemap", "sunburst"].includes(trace["type"] as string)) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
     }
   }
 }

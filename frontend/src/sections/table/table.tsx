@@ -31,12 +31,27 @@ export const shownColumns = (s: TableSection): Laid[] => columnsFor(s, tableOf(s
 
 export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main));
 
+/** Selects a row in every table that has one of that key; "" clears the selection. */
+function selectRow(tables: TableSection[], key: string): void {
+  const next = { ...view.peek().tables };
+  for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = { ...tableOf(t.id), row: key };
+  change({ tables: next }, "quiet");
+}
+
 /** `32 of 74`, or the plain count. */
 export function countText(shown: Shown): string {
   return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
 }
 
-export function TableView({ s, main, shown }: { s: TableSection; main: boolean; shown: Shown }): JSX.Element {
+interface TableProps {
+  s: TableSection;
+  main: boolean;
+  shown: Shown;
+  /** tables of the page that hold the same rows */
+  twins: TableSection[];
+}
+
+export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   const state = tableOf(s.id);
   const columns = shownColumns(s);
   const scroller = useRef<HTMLDivElement>(null);
@@ -77,7 +92,7 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
 
   const select = (row: Row): void => {
     chosenElsewhere.current = true;
-    changeTable(s.id, { row: row.key === state.row ? "" : row.key }, "quiet");
+    selectRow([s, ...twins], row.key === state.row ? "" : row.key);
   };
   const toggle = (row: Row, open = !row.open): void => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
   const order = (column: string): void => {
@@ -111,7 +126,7 @@ export function TableView({ s, main, shown }: { s: TableSection; main: boolean; 
       else select(row);
     } else if (event.key === "Escape" && (state.row || at >= 0)) {
       setCursor(-1);
-      if (state.row) changeTable(s.id, { row: "" }, "quiet");
+      if (state.row) selectRow([s, ...twins], "");
     } else if (event.key === "c" && row) {
       void copyText(rowText(s, columns.map((c) => c.column), row.index), "the row").then((ok) => {
         setCopied(ok);
