@@ -292,8 +292,8 @@ _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "wasted_ns", "flop", "vector_
 
 
 def _integers(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Sums as whole numbers; unknown stays unknown."""
-    whole = {c: pd.array([None if v != v else round(v) for v in frame[c].tolist()], dtype="Int64") for c in columns}
+    """Sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
+    whole = {c: pd.array([round(v) if abs(v) < 2**63 else None for v in frame[c].tolist()], dtype="Int64") for c in columns}
     return frame.assign(**whole)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -279,10 +280,20 @@ def _flow(group: Group, columns: Columns) -> None:
     columns.flows.add(
         category=np.full(len(time), columns.categories[group.category or ""], np.int32),
         phase=np.full(len(time), columns.categories[group.phase], np.int32),
-        id=group.batch.numbers(K.ID, group.rows),
+        id=_flow_ids(group),
         thread=group.threads(columns),
         time=np.where(given, time, -1),
     )
+
+
+def _flow_ids(group: Group) -> Ints:
+    """Ids of flows: numbers as they are, other texts as a number below -1 made from the text; -1 where there is none."""
+    ids = group.batch.numbers(K.ID, group.rows)
+    bare = np.flatnonzero(ids == -1)
+    for i, raw in zip(bare.tolist(), group.batch.raws(K.ID, group.rows[bare]), strict=True):
+        if raw not in (b"", b"null", b"-1", b'""'):
+            ids[i] = -2 - (int.from_bytes(blake2b(raw, digest_size=8).digest(), "little") >> 2)
+    return ids
 
 
 def _instant(group: Group, columns: Columns) -> None:

@@ -113,7 +113,7 @@ def vendor(header: dict[str, object], device_categories: set[str], call_names: s
         return "amd"
     if any(header.get(k) for k in ("cupti_version", "cuda_runtime_version", "cuda_driver_version")):
         return "nvidia"
-    if any(c.startswith(("cuda", "cu")) for c in call_names) or any(re.search("NVIDIA|Tesla|GeForce", n) for n in names):
+    if any(re.match("cuda|cu[A-Z]", c) for c in call_names) or any(re.search("NVIDIA|Tesla|GeForce", n) for n in names):
         return "nvidia"
     return "xpu" if any(c.startswith(("ze", "ur")) for c in call_names) else "other"
 

@@ -7,6 +7,7 @@ own thread. The external id is not used: in half of the recorders it equals the 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +49,12 @@ class Host:
             return out
         low = min(int(self.start[rows].min()), int(time.min()))
         span = max(int(self.start[rows].max()), int(time.max())) - low + 1
-        keys = self.thread[rows].astype(np.int64) * span + (self.start[rows] - low)
-        wanted = thread.astype(np.int64) * span + (time - low)
+        begun, asked = self.start[rows] - low, time - low
+        if span * (int(max(self.thread[rows].max(), thread.max())) + 1) >= 2**62:  # decades apart: moments by number instead
+            moments, number = np.unique(np.concatenate([begun, asked]), return_inverse=True)
+            begun, asked, span = number[: len(begun)], number[len(begun) :], len(moments)
+        keys = self.thread[rows].astype(np.int64) * span + begun
+        wanted = thread.astype(np.int64) * span + asked
         place = np.searchsorted(keys, wanted, "right") - 1
         good = place >= 0
         good[good] = keys[place[good]] == wanted[good]
@@ -88,20 +93,18 @@ def launches(
 
 
 def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
-    kind = _among(flows["category"], rules.LAUNCH_FLOWS)
-    starts = flows[kind & _among(flows["phase"], ("s",))].drop_duplicates("id").set_index("id")
-    ends = flows[kind & _among(flows["phase"], ("f",))]
-    if starts.empty or ends.empty:
+    # a flow whose id is the correlation of a device event is that event's, whatever else starts at the same moment
+    taken = np.isin(flows["id"].to_numpy(), np.unique(device["correlation"]))  # -1, no id, is the correlation of the loose ones
+    kind = _among(flows["category"], rules.LAUNCH_FLOWS) & (flows["id"].to_numpy() != -1) & ~taken
+    pairs = flow_pairs(flows[kind & _among(flows["phase"], ("s",))], flows[kind & _among(flows["phase"], ("f",))], "nearest")
+    pairs = pairs.drop_duplicates("time_ns_f", keep=False).sort_values("time_ns_f")
+    if pairs.empty:
         return
-    times = pd.Series(ends["id"].to_numpy(), index=ends["time_ns"].to_numpy())
-    times = times[~times.index.duplicated(keep=False)]
-    ids = times.reindex(np.asarray(device["start"])[loose]).to_numpy(dtype=np.float64)
-    good = np.isfinite(ids)
-    good[good] = np.isin(ids[good], starts.index.to_numpy())
-    if not good.any():
-        return
-    chosen = starts.loc[ids[good].astype(np.int64)]
-    rows = host.find(chosen["thread"].to_numpy(np.int32), chosen["time_ns"].to_numpy(np.int64), host.kind == S.CALL)
+    ends, start = pairs["time_ns_f"].to_numpy(np.int64), np.asarray(device["start"], np.int64)[loose]
+    place = np.minimum(np.searchsorted(ends, start), len(ends) - 1)
+    good = ends[place] == start
+    chosen = pairs.iloc[place[good]]
+    rows = host.find(chosen["thread_s"].to_numpy(np.int32), chosen["time_ns_s"].to_numpy(np.int64), host.kind == S.CALL)
     targets = loose[good]
     has = rows >= 0
     call[targets[has]] = rows[has]
@@ -113,6 +116,17 @@ def _among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
     good = np.isin(np.asarray(column.cat.categories, object), names)
     codes = column.cat.codes.to_numpy()
     return good[codes] if len(codes) else np.zeros(0, bool)
+
+
+def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["backward", "nearest"]) -> pd.DataFrame:
+    """Each end of a flow with its start, columns suffixed `_s` and `_f`. Where an id is used again, the start next to the end
+    (`nearest`) or the last one before it (`backward`) is meant."""
+    if starts["id"].is_unique:
+        return starts.merge(ends, on="id", suffixes=("_s", "_f"))
+    left = ends.rename(columns={c: c + "_f" for c in ends.columns if c != "id"}).sort_values("time_ns_f", kind="stable")
+    right = starts.rename(columns={c: c + "_s" for c in starts.columns if c != "id"}).sort_values("time_ns_s", kind="stable")
+    found = pd.merge_asof(left, right, left_on="time_ns_f", right_on="time_ns_s", by="id", direction=direction)
+    return found[found["time_ns_s"].notna()]
 
 
 def owners(host: Host, call: Rows) -> dict[str, Rows]:
@@ -181,11 +195,15 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     place = np.searchsorted(start, launch, "right") - 1
     inside = (place >= 0) & (launch < end[np.maximum(place, 0)])
     step = np.where(inside & linked, place, -1).astype(np.int32)
+    if (end[:-1] > start[1:]).any():  # steps within steps: the one that starts last among those that hold the launch
+        for i in range(len(rows)):
+            step[linked & ~inside & (launch >= start[i]) & (launch < end[i])] = i
     count = np.bincount(step[step >= 0], minlength=len(rows))
     last = np.zeros(len(rows), np.int64)
     np.maximum.at(last, step[step >= 0], device_end[step >= 0])
     ends = np.maximum(end, last)
-    starts = np.maximum(start, np.concatenate([[np.iinfo(np.int64).min], ends[:-1]]))
+    reach = np.maximum.accumulate(ends)  # work of a step may outlast the next step's: no moment belongs to two
+    starts = np.maximum(start, np.concatenate([[np.iinfo(np.int64).min], reach[:-1]]))
     ends = np.maximum(ends, starts)
     place = np.searchsorted(starts, device_start, "right") - 1
     by_time = ~linked & (place >= 0) & (device_start < ends[np.maximum(place, 0)])
@@ -236,10 +254,10 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: np
     empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
     if flows.empty:
         return empty
-    kind = _among(flows["category"], rules.AUTOGRAD_FLOWS)
+    kind = _among(flows["category"], rules.AUTOGRAD_FLOWS) & (flows["id"].to_numpy() != -1)
     columns = ["id", "thread", "time_ns"]
     starts, ends = (flows.loc[kind & _among(flows["phase"], (phase,)), columns] for phase in ("s", "f"))
-    pairs = starts.merge(ends, on="id", suffixes=("_s", "_f"))
+    pairs = flow_pairs(starts, ends, "backward")
     if pairs.empty:
         return empty
     operator = host.kind == S.OPERATOR
@@ -270,19 +288,21 @@ def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper:
     forwards = np.flatnonzero(operator & (forward_thread <= 0))
     if len(roots) == 0 or len(forwards) == 0:
         return empty
-    left = pd.DataFrame({"backward": roots, "sequence": sequence[roots], "number": forward_thread[roots]})
+    left = pd.DataFrame({"backward": roots, "sequence": sequence[roots], "number": forward_thread[roots], "at": host.start[roots]})
     right = pd.DataFrame(
-        {"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "start": host.start[forwards]}
-    )
-    pairs = left.merge(right, on="sequence")
-    pairs = pairs[pairs["start"].to_numpy() < host.start[pairs["backward"].to_numpy()]]
+        {"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "at": host.start[forwards]}
+    ).sort_values("at", kind="stable")
+    left = left.sort_values("at", kind="stable")
+    # per thread the latest forward operator of the number before the root: every root has at most one candidate a thread
+    per_thread = [
+        pd.merge_asof(left, own.rename(columns={"at": "begun"}), left_on="at", right_on="begun", by="sequence", allow_exact_matches=False)
+        for _, own in right[right["sequence"].isin(left["sequence"])].groupby("thread")
+    ]
+    pairs = pd.concat([p[p["forward"].notna()] for p in per_thread], ignore_index=True) if per_thread else left.iloc[:0]
     if pairs.empty:
         return empty
-    # the OS thread that a forward thread number stands for: the one most of its numbers are found on
-    votes = pairs.drop_duplicates(["backward", "thread"]).groupby(["number", "thread"]).size().reset_index(name="votes")
-    home = votes.sort_values("votes", ascending=False).drop_duplicates("number").set_index("number")["thread"]
-    pairs = pairs[pairs["thread"].to_numpy() == home.reindex(pairs["number"]).to_numpy()]
-    latest = pairs.sort_values("start", kind="stable").drop_duplicates("backward", keep="last")
+    home = _home_threads(pairs)
+    latest = pairs[pairs["thread"].to_numpy() == pairs["number"].map(home).to_numpy()].sort_values("backward")
     return pd.DataFrame(
         {
             "forward": latest["forward"].to_numpy(np.int32),
@@ -290,3 +310,20 @@ def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper:
             "method": np.ones(len(latest), np.int8),
         }
     )
+
+
+def _home_threads(pairs: pd.DataFrame) -> dict[int, int]:
+    """The OS thread that each forward thread number stands for: the one most of its roots have a candidate on.
+
+    Threads that count alike (replicas that run the same model) are given out in order of their first operator, each once.
+    """
+    votes = pairs.groupby(["number", "thread"], as_index=False).agg(votes=("backward", "size"), first=("begun", "min"))
+    best = votes.groupby("number")["votes"].transform("max")
+    votes = votes[votes["votes"] == best].sort_values(["votes", "number", "first"], ascending=[False, True, True], kind="stable")
+    home: dict[int, int] = {}
+    used: set[int] = set()
+    for number, own in votes.groupby("number", sort=False):
+        threads = [int(t) for t in own["thread"]]
+        home[int(str(number))] = next((t for t in threads if t not in used), threads[0])
+        used.add(home[int(str(number))])
+    return home

@@ -100,6 +100,7 @@ DIRECTIONS: Final = {
     "h2h": "HtoH",
     "m2d": "HtoD",
     "d2m": "DtoH",
+    "m2m": "HtoH",
     "hosttodevice": "HtoD",
     "devicetohost": "DtoH",
     "devicetodevice": "DtoD",
@@ -122,10 +123,6 @@ def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
         found = SET_NAME.search(name)
         return "Memset", "", (found.group(1) or "") if found else ""
     found = COPY_NAME.search(name)
-    if found:
-        return DIRECTIONS.get(found.group(1).lower(), "Unknown"), found.group(2) or "", found.group(3) or ""
-    for text in (kind, name):
-        direction = DIRECTIONS.get(text.strip().lower().replace(" ", ""))
-        if direction:
-            return direction, "", ""
-    return "Unknown", "", ""
+    sides = (found.group(2) or "", found.group(3) or "") if found else ("", "")
+    spelled = (found.group(1) if found else "", kind.strip().replace(" ", ""), name.strip().replace(" ", ""), *re.findall(r"\w+", name))
+    return next((DIRECTIONS[text.lower()] for text in spelled if text.lower() in DIRECTIONS), "Unknown"), *sides
