@@ -1096,7 +1096,7 @@ var ApiError = class extends Error {
 	}
 	/** The recording is being read: ask again. */
 	get loading() {
-		return this.status === 409 && this.body.code === "still_loading";
+		return this.body.code === "still_loading";
 	}
 };
 /** `path?name=value` with empty values left out. */
@@ -1107,7 +1107,13 @@ function address(path, query) {
 async function ask(url, init) {
 	let reply;
 	try {
-		reply = await fetch(url, init);
+		reply = await fetch(url, {
+			...init,
+			headers: {
+				...init.headers,
+				Prefer: "respond-async"
+			}
+		});
 	} catch (cause) {
 		if (init.signal?.aborted) throw cause;
 		throw new ApiError({
@@ -1127,7 +1133,7 @@ async function ask(url, init) {
 			hint: text.slice(0, 200)
 		}, reply.status);
 	}
-	if (reply.ok) return body;
+	if (reply.ok && reply.status !== 202) return body;
 	const failed = body;
 	throw new ApiError(failed.error ?? {
 		code: "error",

@@ -20,7 +20,7 @@ export class ApiError extends Error {
 
   /** The recording is being read: ask again. */
   get loading(): boolean {
-    return this.status === 409 && this.body.code === "still_loading";
+    return this.body.code === "still_loading";
   }
 }
 
@@ -34,7 +34,8 @@ export function address(path: string, query: Record<string, string | undefined>)
 async function ask<T>(url: string, init: RequestInit): Promise<T> {
   let reply: Response;
   try {
-    reply = await fetch(url, init);
+    // "still reading" is an answer to the page, not a failure that the browser should log
+    reply = await fetch(url, { ...init, headers: { ...init.headers, Prefer: "respond-async" } });
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
     throw new ApiError({ code: "unreachable", message: "The server does not answer.", hint: "Is it still running? The page tries again when asked." }, 0);
@@ -46,7 +47,7 @@ async function ask<T>(url: string, init: RequestInit): Promise<T> {
   } catch {
     throw new ApiError({ code: "not_json", message: `The server answered ${reply.status} without JSON.`, hint: text.slice(0, 200) }, reply.status);
   }
-  if (reply.ok) return body as T;
+  if (reply.ok && reply.status !== 202) return body as T;
   const failed = body as { error?: ErrorBody; progress?: Progress };
   throw new ApiError(failed.error ?? { code: "error", message: `The server answered ${reply.status}.` }, reply.status, failed.progress ?? null);
 }
