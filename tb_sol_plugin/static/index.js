@@ -8649,6 +8649,7 @@ function Figure({ s, table, main }) {
 	const [near, setNear] = d$2(false);
 	const [[width, height], setSize] = d$2([0, 0]);
 	const [failed, setFailed] = d$2("");
+	const [drawn, setDrawn] = d$2(false);
 	const [hidden, setHidden] = d$2([]);
 	const isDark = dark.value;
 	const selected = table ? tableOf(table.id).row : "";
@@ -8685,13 +8686,14 @@ function Figure({ s, table, main }) {
 				zoom
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-			draw(el, shown, layout).then((drawn) => {
-				if (live) listen(drawn);
+			draw(el, shown, layout).then((el) => {
+				if (live) listen(el);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});
 		}, 0);
 		const listen = (drawn) => {
+			setDrawn(true);
 			if (bound.current) return;
 			bound.current = true;
 			drawn.on("plotly_click", (event) => {
@@ -8745,7 +8747,7 @@ function Figure({ s, table, main }) {
 			}), item.name]
 		}))
 	}), /* @__PURE__ */ a("div", {
-		class: "figure",
+		class: `figure ${drawn || failed ? "" : "undrawn"}`,
 		ref: holder,
 		style: { minHeight: `${s.height ?? 320}px` },
 		role: "img",

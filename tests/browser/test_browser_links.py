@@ -192,3 +192,36 @@ def test_a_selected_row_is_marked_in_the_figure(serve: Server, view: Callable[..
     # AND the ring goes with the selection
     v.page.locator("[data-section=ops] tr.selected").click()
     v.page.wait_for_function(f"document.querySelectorAll('.plot .scatterlayer .trace').length === {traces}")
+
+
+def test_a_long_read_shows_its_progress_and_can_be_stopped(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a recording that is still being read
+    v = view()
+    asked: list[str] = []
+    error = {"code": "still_loading", "message": "is being read", "hint": "ask again"}
+    progress = {"bytes": 153_000_000, "total": 251_000_000, "events": 1_000_000, "stage": "reading", "elapsed_s": 1.1, "queue_position": 0}
+
+    def still(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=409, json={"error": error, "progress": progress})
+
+    v.page.route("**/api/v1/analyses?run=*", still)
+    v.page.goto(serve.home + hash_of(v="1", page="kernels", run=RUN))
+    # WHEN the page waits THEN it shows bytes, rate and time left, and keeps asking
+    v.page.wait_for_selector("text=Reading simulated_gpu_train")
+    said = (v.page.locator(".loading-head").text_content() or "").replace("\u202f", " ")
+    assert "153.0 MB of 251.0 MB, 139.1 MB/s, about 1 s left" in said
+    assert v.page.locator("[role=progressbar]").get_attribute("aria-valuenow") == "61"
+    v.page.wait_for_timeout(500)
+    assert len(asked) > 1
+    # WHEN it is cancelled THEN the server is told, and is not asked again
+    with v.page.expect_request(lambda r: "/api/v1/cancel" in r.url and r.method == "POST"):
+        v.page.locator("button", has_text="Cancel").click()
+    v.page.wait_for_selector("text=Reading was stopped")
+    count = len(asked)
+    v.page.wait_for_timeout(700)
+    assert len(asked) == count
+    # WHEN it is tried again and the server is done THEN the page stands
+    v.page.unroute("**/api/v1/analyses?run=*")
+    v.page.locator("button", has_text="Try again").click()
+    v.page.wait_for_selector("h1:has-text('Kernels')")

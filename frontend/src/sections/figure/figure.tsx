@@ -32,6 +32,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
   const [near, setNear] = useState(false);
   const [[width, height], setSize] = useState<[number, number]>([0, 0]);
   const [failed, setFailed] = useState("");
+  const [drawn, setDrawn] = useState(false);
   const [hidden, setHidden] = useState<string[]>([]);
   const isDark = dark.value;
   const selected = table ? tableOf(table.id).row : "";
@@ -60,9 +61,10 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
     const timer = window.setTimeout(() => {
       const { data, layout } = ready(s, { themed, token, width, height, selected, keep, zoom });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-      draw(el, shown, layout).then((drawn) => { if (live) listen(drawn); }, (error: Error) => { if (live) setFailed(error.message); });
+      draw(el, shown, layout).then((el) => { if (live) listen(el); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
     const listen = (drawn: PlotElement): void => {
+      setDrawn(true);
       if (bound.current) return;
       bound.current = true;
       drawn.on("plotly_click", (event: PlotEvent) => {
@@ -97,7 +99,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
           ))}
         </div>
       )}
-      <div class="figure" ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
+      <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
         {table && selected && width >= 560 && <Pinned table={table} selected={selected} />}
         {zoom && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, "")}>Whole figure</button>}
