@@ -1,0 +1,37 @@
+import { describe, expect, test } from "vitest";
+import type { Runs } from "../src/api/types";
+import { choose, nearest, parseSteps } from "../src/state/select";
+
+const span = (name: string) => ({ name });
+const runs: Runs = {
+  scan: { state: "done" },
+  runs: [
+    { name: "h100/owlv2", workers: [{ name: "rank0", rank: 0, spans: [span("1"), span("2")] }, { name: "rank1", rank: 1, spans: [span("1")] }] },
+    { name: "a100/dlrm", workers: [{ name: "w", spans: [span("default")] }] },
+  ],
+};
+const pick = (run: string, worker = "", s = "") => choose(runs, { run, worker, span: s });
+
+describe("selection", () => {
+  test("GIVEN nothing named WHEN chosen THEN the first run and worker, and its newest span", () => {
+    expect(pick("")).toMatchObject({ state: "chosen", chosen: { run: { name: "h100/owlv2" }, worker: { name: "rank0" }, span: { name: "2" } } });
+    expect(choose({ ...runs, runs: [] }, { run: "", worker: "", span: "" })).toEqual({ state: "none" });
+  });
+
+  test("GIVEN a name that is absent WHEN chosen THEN it is said, with near names, and nothing else is taken", () => {
+    expect(pick("h100/owlv")).toEqual({ state: "absent", what: "run", name: "h100/owlv", near: ["h100/owlv2", "a100/dlrm"], within: "" });
+    expect(pick("h100/owlv2", "rank7")).toMatchObject({ state: "absent", what: "worker", near: ["rank0", "rank1"], within: "h100/owlv2" });
+    expect(pick("h100/owlv2", "rank1", "9")).toMatchObject({ state: "absent", what: "span" });
+    expect(choose({ ...runs, runs: [] }, { run: "gone", worker: "", span: "" })).toMatchObject({ state: "absent", near: [] });
+  });
+
+  test("GIVEN many names WHEN the nearest are asked for THEN at most eight, those with the same last part first", () => {
+    const names = ["x/train", "b/owlv2", ...Array.from({ length: 20 }, (_, i) => `other/run${i}`)];
+    expect(nearest("old/owlv2", names)[0]).toBe("b/owlv2");
+    expect(nearest("old/owlv2", names).length).toBe(8);
+  });
+
+  test("GIVEN steps in the address WHEN read THEN one, a range, or none", () => {
+    expect([parseSteps("12"), parseSteps("12-15"), parseSteps(""), parseSteps("x")]).toEqual([{ from: 12, to: 12 }, { from: 12, to: 15 }, null, null]);
+  });
+});
