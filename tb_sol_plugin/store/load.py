@@ -119,13 +119,16 @@ class Loader:
                 return None
             running = job.future.running()
             waiting = [j for j in self._jobs.values() if not j.future.running() and not j.future.done()]
+            next_up = running or not any(j.future.running() for j in self._jobs.values())
             position = 0 if running or job not in waiting else waiting.index(job) + 1
         state: dict[str, object] = {}
         with contextlib.suppress(OSError, ValueError), open(job.progress, encoding="ascii") as stream:
             state = json.loads(stream.read() or "{}")
+        elapsed = time.monotonic() - job.begun
+        waiting_for = "compiling, once per machine" if elapsed > 2 and not state else "starting"
         return Progress(
             bytes=_number(state.get("bytes")), total=_number(state.get("total")) or recording.size, events=_number(state.get("events")),
-            stage=str(state.get("stage", "starting" if running else "queued")), elapsed_s=round(time.monotonic() - job.begun, 3),
+            stage=str(state.get("stage", waiting_for if next_up else "queued")), elapsed_s=round(elapsed, 3),
             queue_position=position,
         )  # fmt: skip
 

@@ -240,7 +240,7 @@ def _file_name(recording: Recording, analysis_name: str, section: str) -> str:
 
 @api.errorhandler(StillLoading)
 def still_loading(error: StillLoading) -> Response:
-    """409 with how far the read is."""
+    """409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
     progress = None
     try:
         found = context().store.progress(_recording())
@@ -248,6 +248,8 @@ def still_loading(error: StillLoading) -> Response:
         found = None
     if found is not None:
         progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
-    response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=error.status, cache="no-store")
+    status = 202 if "respond-async" in request.headers.get("Prefer", "") else error.status
+    response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=status, cache="no-store")
     response.headers["Retry-After"] = "1"
+    response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response

@@ -224,9 +224,9 @@ def view(chromium: Browser) -> Iterator[Callable[..., View]]:
 
 
 def watch_console(message: ConsoleMessage, faults: list[str]) -> None:
-    """Errors and CSP violations of our own documents. 409 is the server's word for "still reading", not an error."""
+    """Errors and CSP violations of our own documents."""
     where = str(message.location.get("url", ""))
-    if message.type == "error" and "409" not in message.text and ("name=sol" in where or "plugin/sol" in where or "data/" not in where):
+    if message.type == "error" and ("name=sol" in where or "plugin/sol" in where or "data/" not in where):
         faults.append(f"console: {message.text} ({where})")
 
 

@@ -67,6 +67,9 @@ def test_still_loading_is_409_with_progress(store: Store) -> None:
     body = reply.get_json()
     assert body["error"]["code"] == "still_loading"
     assert set(body["progress"]) == {"bytes", "total", "events", "stage", "elapsed_s", "queue_position"}
+    # AND a page, which asks again anyway, is told the same without a failure in the browser's log
+    polite = app.test_client().get("/api/v1/analyses?run=job", headers={"Prefer": "respond-async"})
+    assert polite.status_code == 202 and polite.get_json()["error"]["code"] == "still_loading"
     assert app.test_client().get("/api/v1/analyses?run=job&wait=20").status_code == 200
 
 
