@@ -45,6 +45,11 @@ def pair_begin_end(columns: Columns) -> None:
         done.extend((name, category, thread, start, 0, first) for name, category, start, first in stack)
     columns.health.add("event without its partner", lonely)
     columns.begin_end.clear()
+    done.sort(key=lambda row: row[5])  # of two with one start and one end, the outer one began first
+    device = [row for row in done if rules.bucket("X", row[1]) == rules.DEVICE]
+    done = [row for row in done if rules.bucket("X", row[1]) != rules.DEVICE]
+    if device:
+        _begun_device_work(columns, device)
     if not done:
         return
     kinds = {rules.HOST_OPERATOR: S.OPERATOR, rules.HOST_ANNOTATION: S.ANNOTATION, rules.HOST_CALL: S.CALL, rules.HOST_FRAME: S.FRAME}
@@ -57,6 +62,40 @@ def pair_begin_end(columns: Columns) -> None:
         duration=np.asarray([d[4] for d in done], np.int64),
         index=np.asarray([d[5] for d in done], np.int64),
     )
+
+
+def _begun_device_work(columns: Columns, done: list[tuple[str, str | None, int, int, int, int]]) -> None:
+    """Device events written as B and E: on the device and stream of their (pid, tid), without what `args` would say."""
+    keys = list(columns.threads.distinct)
+    places = [tuple(_number_at_end(str(part)) for part in keys[row[2]]) for row in done]
+    count = len(done)
+    ints: dict[str, Array] = {
+        name: np.full(count, -1, np.int64)
+        for name in ("correlation", "external_id", "bytes", "registers", "shared_memory", "context", "graph_node")
+    }
+    floats: dict[str, Array] = {name: np.full(count, np.nan) for name in ("bandwidth", "blocks_per_sm", "warps_per_sm", "occupancy")}
+    kinds = [S.MEMCPY if "memcpy" in (d[1] or "").lower() else S.MEMSET if "memset" in (d[1] or "").lower() else S.KERNEL for d in done]
+    columns.device.add(
+        name=columns.names.codes([d[0] for d in done]),
+        category=columns.categories.codes([d[1] or "" for d in done]),
+        kind=np.asarray(kinds, np.int8),
+        device=np.asarray([p[0] for p in places], np.int64),
+        stream=np.asarray([p[1] for p in places], np.int64),
+        start=np.asarray([d[3] for d in done], np.int64),
+        duration=np.asarray([d[4] for d in done], np.int64),
+        copy_kind=columns.texts.codes([b""] * count),
+        grid=columns.grids.codes([b""] * count),
+        block=columns.grids.codes([b""] * count),
+        index=np.asarray([d[5] for d in done], np.int64),
+        **ints,
+        **floats,
+    )
+
+
+def _number_at_end(text: str) -> int:
+    """7 of "7" and of "stream 7"; -1 without a number."""
+    tail = text.rpartition(" ")[2]
+    return int(tail) if tail.isdigit() and len(tail) < 18 else -1
 
 
 def host(columns: Columns, origin: int) -> tuple[dict[str, object], Ints]:

@@ -38,9 +38,9 @@ def devices(header: dict[str, object]) -> tuple[DeviceProps, ...]:
         out.append(
             DeviceProps(
                 id=_int(item.get("id"), place),
-                name=str(item.get("name") or ""),
+                name=redact.text(str(item.get("name") or ""))[:200],
                 memory_bytes=_int(item.get("totalGlobalMem")),
-                compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+                compute_capability=f"{_int(major)}.{_int(minor)}" if major is not None and minor is not None else "",
                 units=_int(item.get("numSms")),
                 warp_size=_int(item.get("warpSize")),
                 max_threads_per_unit=_int(item.get("maxThreadsPerMultiprocessor")),
@@ -64,7 +64,7 @@ def versions(header: dict[str, object]) -> dict[str, str]:
         if isinstance(value, int) and name in ("cuda_runtime_version", "cuda_driver_version") and value >= 1000:
             out[name] = f"{value // 1000}.{value % 1000 // 10}"
         elif isinstance(value, int | float | str) and value != "":
-            out[str(name)] = str(value)[:80]
+            out[str(name)] = redact.text(str(value))[:80]
     return out
 
 
@@ -72,9 +72,10 @@ def distributed(header: dict[str, object]) -> tuple[int | None, int | None, str]
     """(rank, world size, backend) of `distributedInfo`; None and "" where it does not say."""
     found = header.get("distributedInfo")
     info = found if isinstance(found, dict) else {}
-    rank, world = info.get("rank"), info.get("world_size")
-    good = isinstance(rank, int) and rank >= 0
-    return (rank if good else None), (world if isinstance(world, int) and world > 0 else None), str(info.get("backend") or "")
+    rank, world = (-1 if isinstance(info.get(k), bool) else _int(info.get(k), -1) for k in ("rank", "world_size"))
+    backend = info.get("backend")
+    shown = redact.text(backend)[:80] if isinstance(backend, str) else ""
+    return (rank if 0 <= rank < 2**31 else None), (world if 0 < world < 2**31 else None), shown
 
 
 def logged(header: dict[str, object], name: str) -> tuple[str, ...]:
@@ -119,9 +120,10 @@ def vendor(header: dict[str, object], device_categories: set[str], call_names: s
 
 
 def _int(value: object, default: int = 0) -> int:
+    """A number or a text of one as int; `default` for anything else and for what fits no int64."""
     if isinstance(value, str):
         try:
             value = int(value, 0)
         except ValueError:
             return default
-    return int(value) if isinstance(value, int | float) and value == value else default
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**62 else default

@@ -48,7 +48,7 @@ def header(text: bytes, health: Health) -> dict[str, object] | None:
         for mended in (False, True):
             try:
                 value = msgspec.json.decode(mend(candidate, health) if mended else candidate)
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             return value if isinstance(value, dict) else None
     return None

@@ -20,6 +20,7 @@ from tb_sol_plugin.ingest.pipeline import Pipeline
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.ingest.split import Splitter
+from tb_sol_plugin.model import redact
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
@@ -143,7 +144,7 @@ def _facts(
         rank=rank,
         world_size=world,
         backend=backend,
-        host_name=str(header.get("host_name") or "")[:80],
+        host_name=redact.text(str(header.get("host_name") or ""))[:80],
         metadata=H.metadata(header),
         errors=H.logged(header, "ERROR"),
         warnings=tuple(warnings) + H.logged(header, "WARNING"),

@@ -229,12 +229,15 @@ def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]
 def issuing_threads(capture: Capture) -> dict[int, int]:
     """For a thread that runs backward operators: the thread that most of their forward operators ran on, and not itself.
 
-    Autograd runs the backward pass of a device on a thread of its own, without the caller's user ranges around it.
+    Autograd runs the backward pass of a device on a thread of its own, without the caller's user ranges around it. Roots within
+    another root do not count: activation checkpointing runs a forward pass again inside the backward pass, on its thread.
     """
     h = host(capture)
     operators = capture.tables["operators"]
     own = operators["host"].to_numpy()[operators["forward_thread"].to_numpy() > 0]
     links = capture.tables["backward"]
+    backward = links["backward"].to_numpy()
+    links = links[backward_root(capture, h.parent[backward], h.start[backward]) < 0]
     out: dict[int, int] = {}
     for thread in np.unique(h.thread[own]).tolist() if len(own) else []:
         here = h.thread[links["backward"].to_numpy()] == thread
