@@ -105,8 +105,9 @@ class Workers(Executor):
 
     def warm(self) -> None:
         """Start a process ahead of the first job, so that imports and compiled code are there."""
-        if not self._threads:
-            self.submit(_nothing)
+        with self._lock:
+            if not self._threads and not self._closed:
+                self._thread(ahead=True)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -116,12 +117,15 @@ class Workers(Executor):
                 raise RuntimeError("the workers were shut down")
             busy = len(self._active)
             if len(self._threads) < min(self.count, busy + 1):
-                thread = threading.Thread(target=self._serve, name=f"tb-sol-worker-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._thread()
 
-    def _serve(self) -> None:
-        process: subprocess.Popen[bytes] | None = None
+    def _thread(self, ahead: bool = False) -> None:
+        thread = threading.Thread(target=self._serve, args=(ahead,), name=f"tb-sol-worker-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self, ahead: bool) -> None:
+        process: subprocess.Popen[bytes] | None = self._spawn() if ahead else None
         while True:
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS)
@@ -253,7 +257,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(5)
-
-
-def _nothing() -> None:
-    return None

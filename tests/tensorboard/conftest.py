@@ -65,15 +65,18 @@ class Server:
 
 
 @pytest.fixture
-def tensorboard(entry_point: dict[str, str]) -> Iterator[Callable[..., Server]]:
+def tensorboard(entry_point: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """Start `tensorboard` with flags; ended with the test."""
     running: list[subprocess.Popen[str]] = []
+
+    # `-m` puts the working directory first on the path: an empty one, so that the checkout does not decide what is found
+    neutral = tmp_path_factory.mktemp("neutral")
 
     def start(*flags: str, environment: dict[str, str] | None = None) -> Server:
         begun = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "-m", "tensorboard.main", "--port", "0", *flags],
-            env={**entry_point, **(environment or {})}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env={**entry_point, **(environment or {})}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=neutral,
         )  # fmt: skip
         running.append(process)
         lines: list[str] = []

@@ -144,6 +144,20 @@ def test_a_running_job_can_be_stopped_and_a_waiting_one_taken_back(workers: Work
     assert not workers.stop(running)
 
 
+def test_a_process_started_ahead_takes_the_first_job() -> None:
+    # GIVEN room for two WHEN one was warmed and one job comes THEN the warmed one does it and no second is started
+    workers = Workers(2)
+    try:
+        workers.warm()
+        soon(lambda: len(workers._processes) == 1)
+        (ahead,) = workers._processes
+        assert workers.submit(pid).result(60) == ahead.pid
+        workers.warm()
+        assert len(workers._processes) == 1
+    finally:
+        workers.shutdown()
+
+
 def test_processes_end_with_the_pool_and_with_the_server(workers: Workers) -> None:
     number = workers.submit(pid).result(60)
     workers.shutdown()
