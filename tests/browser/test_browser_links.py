@@ -203,7 +203,7 @@ def test_a_long_read_shows_its_progress_and_can_be_stopped(serve: Server, view: 
 
     def still(route: Any) -> None:
         asked.append(route.request.url)
-        route.fulfill(status=409, json={"error": error, "progress": progress})
+        route.fulfill(status=202, json={"error": error, "progress": progress})
 
     v.page.route("**/api/v1/analyses?run=*", still)
     v.page.goto(serve.home + hash_of(v="1", page="kernels", run=RUN))
