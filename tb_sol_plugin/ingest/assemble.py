@@ -66,8 +66,8 @@ def pair_begin_end(columns: Columns) -> None:
 
 def _begun_device_work(columns: Columns, done: list[tuple[str, str | None, int, int, int, int]]) -> None:
     """Device events written as B and E: on the device and stream of their (pid, tid), without what `args` would say."""
-    keys = list(columns.threads.distinct)
-    places = [tuple(_number_at_end(str(part)) for part in keys[row[2]]) for row in done]
+    keys = [(str(k[0]), str(k[1])) for k in columns.threads.distinct if isinstance(k, tuple)]
+    places = [(_number_at_end(key[0]), _number_at_end(key[1])) for key in (keys[row[2]] for row in done)]
     count = len(done)
     ints: dict[str, Array] = {
         name: np.full(count, -1, np.int64)
