@@ -125,7 +125,10 @@ class Workers(Executor):
         thread.start()
 
     def _serve(self, ahead: bool) -> None:
-        process: subprocess.Popen[bytes] | None = self._spawn() if ahead else None
+        process: subprocess.Popen[bytes] | None = None
+        if ahead:
+            with contextlib.suppress(OSError):  # tried again, and told, with the first job
+                process = self._spawn()
         while True:
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS)
@@ -136,13 +139,16 @@ class Workers(Executor):
             if job is None:
                 break
             if job.future.set_running_or_notify_cancel():
-                if process is None or process.poll() is not None:
-                    self._retire(process)
-                    process = self._spawn()
-                self._run(job, process)
-                if process.poll() is not None:
+                if process is not None and process.poll() is not None:
                     self._retire(process)
                     process = None
+                try:
+                    process = process or self._spawn()
+                except OSError as error:
+                    reason = f"no process could be started to read this file ({error.strerror or type(error).__name__})"
+                    job.future.set_exception(WorkerKilled(reason, hint="free some memory and scan again to retry"))
+                else:
+                    self._run(job, process)
             with self._lock:
                 self._active.pop(job.future, None)
         self._retire(process)

@@ -158,6 +158,18 @@ def test_a_process_started_ahead_takes_the_first_job() -> None:
         workers.shutdown()
 
 
+def test_a_process_that_cannot_be_started_is_an_error_not_a_wait(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "_spawn", none_left)
+        workers.warm()
+        with pytest.raises(WorkerKilled, match="Cannot allocate memory"):
+            workers.submit(pid).result(10)
+    assert workers.submit(add, 1, 1).result(60) == 2
+
+
 def test_processes_end_with_the_pool_and_with_the_server(workers: Workers) -> None:
     number = workers.submit(pid).result(60)
     workers.shutdown()
