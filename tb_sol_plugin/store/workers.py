@@ -164,7 +164,7 @@ class Workers(Executor):
             assert process.stdin is not None and process.stdout is not None
             send(process.stdin, job.payload)
             good, answer = pickle.loads(receive(process.stdout))
-        except (OSError, EOFError, pickle.UnpicklingError, ValueError):
+        except Exception:  # a broken pipe, a cut or foreign answer: whatever it is, somebody waits for this future
             _end(process)
             job.future.set_exception(_killed(job, process))
         else:
