@@ -2148,6 +2148,10 @@ function Mark({ shape, color }) {
 }
 // src/ui/copy.tsx
 var field = y$1(null);
+var copyOpen = () => field.peek() !== null;
+var closeCopy = () => {
+	field.value = null;
+};
 /** True if the clipboard took it; else the field is open. */
 async function copyText(text, what) {
 	try {
@@ -2191,9 +2195,7 @@ function CopyField() {
 		input.current?.select();
 	}, [now]);
 	if (!now) return null;
-	const close = () => {
-		field.value = null;
-	};
+	const close = closeCopy;
 	return /* @__PURE__ */ a("div", {
 		class: "veil",
 		onClick: (e) => {
@@ -10498,6 +10500,11 @@ var typing = (target) => target instanceof HTMLElement && (target.isContentEdita
 function startKeys() {
 	let afterG = 0;
 	document.addEventListener("keydown", (event) => {
+		if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
+			helpOpen.value = false;
+			closeCopy();
+			return;
+		}
 		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
 		if (document.querySelector(".dialog")) return;
 		const key = event.key;

@@ -1,6 +1,7 @@
 // Keys that work everywhere on the page. Never while typing, never with a modifier.
 import { go, pageView } from "../state/view";
 import { catalogue } from "../state/data";
+import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
 import { helpOpen, LETTERS } from "./help";
 
@@ -9,6 +10,11 @@ const typing = (target: EventTarget | null): boolean => target instanceof HTMLEl
 export function startKeys(): void {
   let afterG = 0;
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
+      helpOpen.value = false; // also when the card has not taken the focus yet
+      closeCopy();
+      return;
+    }
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     if (document.querySelector(".dialog")) return;
     const key = event.key;

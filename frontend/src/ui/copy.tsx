@@ -6,6 +6,9 @@ import { Icon } from "./icons";
 
 const field = signal<{ text: string; what: string } | null>(null);
 
+export const copyOpen = (): boolean => field.peek() !== null;
+export const closeCopy = (): void => { field.value = null; };
+
 /** True if the clipboard took it; else the field is open. */
 export async function copyText(text: string, what: string): Promise<boolean> {
   try {
@@ -51,7 +54,7 @@ export function CopyField(): JSX.Element | null {
     input.current?.select();
   }, [now]);
   if (!now) return null;
-  const close = (): void => { field.value = null; };
+  const close = closeCopy;
   return (
     <div class="veil" onClick={(e) => { if (e.target === e.currentTarget) close(); }}>
       <div class="dialog" role="dialog" aria-modal="true" aria-label={`Copy ${now.what}`} onKeyDown={(e) => { if (e.key === "Escape") { e.stopPropagation(); close(); } }}>
