@@ -247,7 +247,7 @@ def _equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
         },
         docs=dict(FACTS),
         notes={
-            "mfu": f"{human(flop / fall.steps, 'FLOP')} {per}",
+            "mfu": f"{human(flop / fall.steps, 'FLOP')} {per}" if flop else "no matrix work with recorded shapes",
             "traffic_bytes": f"at least, {per}",
             "modelled_share": f"{without} without a model {per}",
         },
