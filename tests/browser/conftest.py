@@ -49,6 +49,14 @@ def missing(why: str) -> None:
     pytest.skip(f"browser tests cannot run: {why}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """The compiled loops stand in numba's cache before a server starts: a fresh machine compiles for longer than a page waits."""
+    from tb_sol_plugin.web.warmth import warm
+
+    warm()
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One Chromium for all tests; each test has contexts of its own."""
