@@ -1,9 +1,8 @@
-"""Many ranks at once: a run of N files through the store's worker processes, beside torch-tb-profiler on as many cores.
+"""Many ranks at once: a run of N files through the store's worker processes, beside torch-tb-profiler's own loader on the same files.
 
-    python -m benchmarks.ranks FILE [--ranks 64] [--theirs 4]
+    python -m benchmarks.ranks FILE [--ranks 64]
 
-Ours opens every rank, through worker processes that have their imports, until the last capture can be asked. Theirs reads
-`--theirs` files, one process per core, each timed without its imports, and is scaled to the number of ranks.
+Both start their processes in the time measured. Ours ends when the last capture can be asked, theirs when all views of the run stand.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.scan import Heads, scan
-from tests.support.trace_builder import TraceBuilder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,7 +57,6 @@ def ours(path: Path, ranks: int) -> tuple[float, float]:
         watcher.start()
         loader = Loader(options)
         with ThreadPoolExecutor(ranks) as pool:
-            list(pool.map(lambda r: _open(loader, r), _recordings(_small_run(Path(scratch)), options)))
             begin = time.perf_counter()
             list(pool.map(lambda r: _open(loader, r), _recordings(folder.parent, options)))
             seconds = time.perf_counter() - begin
@@ -73,18 +70,6 @@ def _recordings(logdir: Path, options: StoreOptions) -> list[Recording]:
     return [r for run in scan(single(str(logdir)), options, Heads({})).runs.values() for r in run]
 
 
-def _small_run(scratch: Path) -> Path:
-    """A run of as many tiny ranks as there are cores, so that every worker has started."""
-    folder = scratch / "warm" / "run"
-    folder.mkdir(parents=True)
-    for rank in range(os.cpu_count() or 1):
-        trace = TraceBuilder()
-        for i in range(2000):
-            trace.launch("kernel", at=1000 * i, start=1000 * i + 500, duration=100)
-        trace.write(folder / f"host_{rank}.1.pt.trace.json")
-    return folder.parent
-
-
 def _open(loader: Loader, recording: Recording) -> None:
     while True:
         with contextlib.suppress(StillLoading):
@@ -92,32 +77,28 @@ def _open(loader: Loader, recording: Recording) -> None:
             return
 
 
-def theirs(path: Path, files: int, cores: int) -> float:
-    """Seconds torch-tb-profiler takes per file when `cores` processes read side by side."""
-    script = str(ROOT / "benchmarks" / "theirs.py")
-
-    def one(_: int) -> float:
-        done = subprocess.run([sys.executable, script, str(path)], capture_output=True, text=True, check=True)
-        return float(json.loads(done.stdout.strip().splitlines()[-1])["first open"])
-
-    with ThreadPoolExecutor(cores) as pool:
-        return sum(pool.map(one, range(files))) / files / cores
+def theirs(path: Path, ranks: int) -> float:
+    """Seconds torch-tb-profiler's loader takes for the run; it starts one process per file."""
+    with tempfile.TemporaryDirectory(prefix="tb-sol-ranks-") as scratch:
+        for rank in range(ranks):
+            (Path(scratch) / f"host_{rank}.1.pt.trace.json.gz").symlink_to(path)
+        command = [sys.executable, str(ROOT / "benchmarks" / "theirs_run.py"), scratch]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.ranks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--ranks", type=int, default=64)
-    parser.add_argument("--theirs", type=int, default=4, help="files that torch-tb-profiler reads; 0 leaves it out")
+    parser.add_argument("--no-theirs", action="store_true", help="without torch-tb-profiler")
     options = parser.parse_args()
     cores = os.cpu_count() or 1
     seconds, peak = ours(options.file.resolve(), options.ranks)
     print(f"tb-sol             {options.ranks} ranks in {seconds:.2f} s on {cores} cores, {peak:,.0f} MB in all processes")
-    if options.theirs and importlib.util.find_spec("torch_tb_profiler"):
-        per_file = theirs(options.file.resolve(), options.theirs, cores)
-        whole = per_file * options.ranks
-        ratio = f"{whole / seconds:.1f} times slower"
-        print(f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s (scaled from {options.theirs} files): {ratio}")
+    if not options.no_theirs and importlib.util.find_spec("torch_tb_profiler"):
+        whole = theirs(options.file.resolve(), options.ranks)
+        print(f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s: {whole / seconds:.1f} times slower")
 
 
 if __name__ == "__main__":
