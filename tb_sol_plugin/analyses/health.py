@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Sort, TableSection, make_table
@@ -58,13 +59,6 @@ WORDS = {
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",
-}
-FLAG_WORDS = {
-    "record_shapes": "shapes",
-    "with_stack": "stacks",
-    "profile_memory": "memory",
-    "with_flops": "FLOPs",
-    "with_modules": "modules",
 }
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""

@@ -358,7 +358,7 @@ def numbers(text, offset, length, whole, fraction, status):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def microseconds(text, offset, length, out, status):  # type: ignore[no-untyped-def]
-    """Decimal microseconds to int64 ns; status as `tables._kernels.decimal_kernel`: 0, 1 rounded, 2 odd, 3 absent."""
+    """Decimal microseconds to int64 ns; status 0 exact, 1 rounded, 2 odd (the caller reads it), 3 absent."""
     for k in range(len(offset)):
         i = offset[k]
         end = i + length[k]

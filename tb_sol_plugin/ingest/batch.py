@@ -91,11 +91,6 @@ class Batch:
         value = self.raw.fields.value
         return np.fromiter((interner[value(p >> 32), value(p & 0xFFFFFFFF)] for p in pairs.tolist()), np.int32, len(pairs))[place]
 
-    def scalars(self, which: int, rows: Rows) -> list[str]:
-        """A field as text, per event."""
-        offset, length = self.field(which, rows)
-        return [scalar(self.text.piece(o, n)) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
-
     def numbers(self, which: int, rows: Rows) -> Ints:
         """A field as int64, -1 where it is no number."""
         return values.integers(self.text, *self.field(which, rows), self.health)

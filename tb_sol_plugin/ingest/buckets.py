@@ -328,7 +328,6 @@ def _instant(group: Group, columns: Columns) -> None:
 
 
 def _meta(group: Group, columns: Columns) -> None:
-    names = np.asarray(list(columns.names) if len(columns.names) else [""], object)
     code = group.names(columns)
     names = np.asarray(list(columns.names), object)[code]
     wanted = np.isin(names, ["process_name", "process_labels", "thread_name"])
@@ -352,7 +351,6 @@ def _meta(group: Group, columns: Columns) -> None:
 def begin_end(group: Group, columns: Columns) -> None:
     """B and E events are kept until the end of the file, where they are paired per thread."""
     time, given = group.batch.times(K.TS, group.rows)
-    names = list(columns.names)
     code, thread, index = group.names(columns).tolist(), group.threads(columns).tolist(), group.places().tolist()
     names = list(columns.names)
     for i in np.flatnonzero(given).tolist():

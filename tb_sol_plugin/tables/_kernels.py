@@ -1,4 +1,4 @@
-"""The compiled loops of `tree` and of number parsing. Compiled once, kept in numba's cache."""
+"""The compiled loops of `tree` and `intervals`. Compiled once, kept in numba's cache."""
 
 from __future__ import annotations
 
@@ -97,69 +97,6 @@ def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, ou
                         seen[g] = i
                         out[g] += values[i]
             row = parent[row]
-
-
-@njit(cache=True, nogil=True)
-def decimal_kernel(text, out, status):  # type: ignore[no-untyped-def]
-    """Comma-separated decimal numbers in microseconds to int64 nanoseconds.
-
-    status per number: 0 fine, 1 more than three decimals (rounded half up), 2 not plain (the caller parses it),
-    3 empty. Returns how many numbers were found.
-    """
-    n = len(text)
-    count = 0
-    i = 0
-    while i <= n and count < len(out):
-        negative = False
-        whole = np.int64(0)
-        frac = np.int64(0)
-        places = 0
-        digits = 0
-        extra = False
-        up = False
-        odd = False
-        dot = False
-        begin = i
-        while i < n and text[i] != 44:
-            c = text[i]
-            if 48 <= c <= 57:
-                if not dot:
-                    whole = whole * 10 + (c - 48)
-                    digits += 1
-                elif places < 3:
-                    frac = frac * 10 + (c - 48)
-                    places += 1
-                else:
-                    if places == 3:
-                        up = c >= 53
-                    places += 1
-                    extra = True
-            elif c == 46 and not dot:
-                dot = True
-            elif c == 45 and i == begin:
-                negative = True
-            else:
-                odd = True
-            i += 1
-        if i == begin:
-            status[count] = 3
-            out[count] = 0
-        elif odd or digits == 0 or digits > 16 or whole > 9_200_000_000_000_000:
-            status[count] = 2
-            out[count] = 0
-        else:
-            k = places
-            while k < 3:
-                frac *= 10
-                k += 1
-            value = whole * 1000 + frac
-            if up:
-                value += 1
-            out[count] = -value if negative else value
-            status[count] = 1 if extra else 0
-        count += 1
-        i += 1
-    return count
 
 
 @njit(cache=True, nogil=True)
