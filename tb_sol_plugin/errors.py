@@ -34,15 +34,6 @@ class SolError(Exception):
         self.field = field
         self.file = file
 
-    def as_dict(self) -> dict[str, dict[str, str]]:
-        """The one JSON shape of an error on every surface."""
-        body = {"code": self.code, "message": self.message, "hint": self.hint}
-        if self.field:
-            body["field"] = self.field
-        if self.file:
-            body["file"] = self.file
-        return {"error": body}
-
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross process boundaries: rebuild from the keyword fields."""
         return (_rebuild, (type(self), self.message, self.hint, self.field, self.file))
