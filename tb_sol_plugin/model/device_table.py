@@ -7,9 +7,11 @@ All peaks are dense (no structured sparsity) and decimal. What the table leaves 
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,7 @@ PCIE_BYTES_PER_S: Final = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
 """Usable peak of an x16 link in one direction, by generation."""
 
 
-class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Ceilings of one device as a framework sees it.
 
     matrix, vector: FLOP/s by dtype (fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8). memory_bandwidth: bytes/s.
@@ -58,6 +60,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True):
     unverified: tuple[str, ...] = ()
     method: str = "table"
     notes: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of everything here: equal for equal content, whichever object holds it."""
+        content = json.dumps(msgspec.to_builtins(self), sort_keys=True)
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     def matrix_peak(self, dtype: str) -> float | None:
         """FLOP/s of the matrix class in `dtype`; None where there is no ceiling.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -91,6 +92,17 @@ def test_peak_falls_back_to_the_vector_units_and_is_unknown_where_the_hardware_l
     assert t["MI250X"].matrix_peak("fp32") == 95.7e12
     assert t["H100_SXM"].vector_peak("bf16") == 66.9e12
     assert t["H100_SXM"].matrix_peak("complex64") is None
+
+
+def test_the_fingerprint_follows_the_content() -> None:
+    # GIVEN two objects of equal content, and one that differs in a single figure
+    spec = table()["H100_SXM"]
+    other = msgspec.structs.replace(spec, matrix={**spec.matrix, "bf16": 900e12})
+    reordered = msgspec.structs.replace(spec, matrix=dict(reversed(spec.matrix.items())))
+    # THEN equal content has equal fingerprints, whatever was asked of the object before
+    assert spec.fingerprint == msgspec.structs.replace(spec).fingerprint == reordered.fingerprint
+    assert other.fingerprint != spec.fingerprint
+    assert msgspec.structs.replace(spec, method="override").fingerprint != spec.fingerprint
 
 
 def test_provenance_names_where_a_figure_is_from() -> None:
