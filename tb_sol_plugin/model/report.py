@@ -144,16 +144,32 @@ class TableSection(Section, tag="table"):
     truncated: int = 0
 
 
+class PointNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a selected point of a figure says: where its ring sits, and where its dotted line to the limit ends.
+
+    x, y: the ring, in data units of the axes (base units also on logarithmic axes: not powers of ten). limit: the end of the dotted
+    line, None without one. axis: "x" for the chart (`xaxis`, `yaxis`): the line rises from (x, y) to (x, limit); "x2" for the strip
+    (`xaxis2`, `yaxis2`): it runs from (x, y) to (limit, y). text: words at the end of the line, such as "4.1× below its limit".
+    """
+
+    x: float
+    y: float
+    limit: float | None = None
+    text: str = ""
+    axis: Literal["x", "x2"] = "x"
+
+
 class FigureSection(Section, tag="figure"):
     """A Plotly figure `{"data": [...], "layout": {...}}` and one sentence that says what it shows.
 
     table: id of the table section that holds the same numbers; linked traces carry its row keys in `customdata`.
-    height: pixels.
+    notes: by row key, what is drawn at the point of the selected row. height: pixels.
     """
 
     figure: dict[str, object] = {}
     summary: str = ""
     table: str = ""
+    notes: dict[str, PointNote] = {}
     height: int = 320
 
 
