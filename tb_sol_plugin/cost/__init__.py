@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from tb_sol_plugin.cost import attention, conv, custom, elementwise, gathering, gemm, lists, movement, norm
+from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, registered
 
-__all__ = ["CONVENTION", "FAMILIES", "Cost", "Direction", "Inputs", "Kind", "Model", "estimate", "model_for", "registered"]
+__all__ = ["CONVENTION", "FAMILIES", "Cost", "Direction", "Inputs", "Kind", "Model", "estimate", "explain", "model_for", "registered"]
 
 FAMILIES = (gemm, conv, attention, norm, elementwise, movement, gathering, lists, custom)
 """The modules that register models; importing them fills the registry."""
@@ -23,4 +24,11 @@ def model_for(name: str) -> Model | None:
 def estimate(name: str, inputs: Inputs) -> Cost | None:
     """The work of one call; None where there is no model or the recorded inputs do not suffice."""
     model = find(name)
-    return None if model is None else model.formula(inputs)
+    answer = None if model is None else model.formula(inputs)
+    return None if answer is None or (answer.flop is answer.flop_vector is answer.bytes is None) else answer
+
+
+def explain(name: str, inputs: Inputs) -> str:
+    """Why a call has no full cost, for people: no model, or which recorded size, type or value is missing. "" if it has one."""
+    model = find(name)
+    return "no cost model" if model is None else why_not(model.formula, inputs)

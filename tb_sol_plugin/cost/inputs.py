@@ -101,7 +101,8 @@ class Inputs:
         self._concrete = concrete
         self.hint = hint
         self.result = result
-        self.slots = _slots(_json_list(shapes), _json_list(types), _json_list(strides), hint)
+        self.shapes, self.types = _json_list(shapes), _json_list(types)
+        self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 
     def tensor(self, at: int) -> Tensor | None:
         """The tensor at a position, None if there is none."""

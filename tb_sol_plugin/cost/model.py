@@ -40,6 +40,17 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+    @property
+    def usable(self) -> bool:
+        """Whether it says enough to place an operation: its traffic, or matrix work."""
+        return self.bytes is not None or bool(self.flop)
+
+
+def unknown(reason: str) -> Cost:
+    """The answer of a formula that can say why it has none (`sizes contradict: K 64 and 128`)."""
+    return Cost(flop=None, flop_vector=None, bytes=None, reason=reason)
+
+
 Formula: TypeAlias = Callable[[Inputs], "Cost | None"]
 
 
