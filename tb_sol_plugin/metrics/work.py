@@ -1,7 +1,7 @@
 """Work against its limit: who did how much, how long it took, how long it would take at the speed of light.
 
 `work(capture, spec)` is the one place where device time, cost models and device limits meet. Sums come before ratios.
-A recording without device work (CPU only) measures by host time and has no limits.
+A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import pandas as pd
 from tb_sol_plugin.cost import Cost, Kind
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import attribution, memo
+from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work_costs import costs
+from tb_sol_plugin.metrics.work_direction import in_backward, recomputed
 from tb_sol_plugin.metrics.work_owner import above, owners
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -43,7 +45,9 @@ class Work:
 
     host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
     its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modelled, link (it
-    only copies between host and device, whose limit is the link); module, annotation (host rows), step (row of `steps`).
+    only copies between host and device, whose limit is the link); recompute (forward work run again in the backward pass); module
+    (host row, for backward work that of its forward operator), layer (class of that module, ""), annotation (host row), step (row of
+    `steps`).
 
     owner: per device row its row in ops, -1 where no operator is known. spec: the limits in use, None without.
     by_host_time: a recording without device work; measured_ns is then host time.
@@ -80,7 +84,7 @@ def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = Fals
 
     dense: count attention with every (query, key) pair; by default pairs behind a causal mask do not count.
     """
-    key = (spec.key, spec.name, spec.method) if spec is not None else None
+    key = spec.fingerprint if spec is not None else None
     return memo(capture, ("work", key, dense), lambda: _work(capture, spec, dense))
 
 
@@ -100,7 +104,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
     vector_peak = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
     sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
-    apart = ~ops["modelled"].to_numpy() | base.by_host_time
+    apart = ~ops["modelled"].to_numpy() | (base.by_host_time and spec.vendor != "cpu")
     sol[apart], bound[apart] = np.nan, 0
     ops["sol_ns"] = sol
     ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
@@ -207,7 +211,7 @@ def _frame(
     dtype = np.where(at >= 0, np.array([*(c.dtype for c in known), ""], object)[at], plain)
     flop = _values(known, "flop")[at]
     dtype = np.where(use_tf32 & (dtype == "fp32") & (flop > 0), "tf32", dtype)
-    direction = np.where(_in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
+    direction = np.where(in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
     frame = pd.DataFrame(
         {
             "host": rows.astype(np.int32),
@@ -228,9 +232,19 @@ def _frame(
             "reason": pd.Categorical(np.array([*(c.reason for c in known), ""], object)[at]),
             "modelled": (at >= 0) & ~link,
             "link": link,
+            "recompute": recomputed(capture)[rows],
+            "inferred": False,
         }
     )
+    frame["module"] = _module(capture, rows, columns["module"])
+    frame["layer"] = pd.Categorical(_read(host["name"], frame["module"].to_numpy(), module_class_name))
     return frame
+
+
+def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
+    """Host row of the module call that each call belongs to: the one around it, else the one around its forward operator; -1 none."""
+    forward, _ = attribution.forward_rows(capture, rows)
+    return np.where(own >= 0, own, attribution.nearest(capture, S.MODULE, forward)).astype(np.int32)
 
 
 def _matrix(known: tuple[Cost, ...]) -> Floats:
@@ -279,24 +293,6 @@ def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: 
     before = np.where(fresh, s, np.concatenate((s[:1], reach[:-1])))
     np.add.at(out, g, np.maximum(e - np.maximum(s, before), 0))
     return out
-
-
-def _in_backward(capture: Capture) -> Mask:
-    """Per host row whether it lies below an operator of the backward pass (one that names its forward thread, or an autograd node)."""
-
-    def make() -> Mask:
-        host, table = capture.host, capture.tables["operators"]
-        roots = np.zeros(len(host), bool)
-        names = host["name"].cat.categories
-        engine = np.append(np.fromiter((str(n).startswith("autograd::engine::evaluate_function") for n in names), bool, len(names)), False)
-        roots[:] = engine[host["name"].cat.codes.to_numpy()]
-        roots[table["host"].to_numpy()[table["forward_thread"].to_numpy() > 0]] = True
-        level = np.zeros(len(host) + 1, np.int64)
-        level[np.flatnonzero(roots)] += 1
-        np.subtract.at(level, host["end"].to_numpy()[roots], 1)
-        return np.asarray(np.cumsum(level[:-1]) > 0)
-
-    return memo(capture, ("work.backward",), make)
 
 
 def _around(capture: Capture, rows: Ints, kind: int) -> Ints:
