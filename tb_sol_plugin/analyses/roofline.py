@@ -45,7 +45,17 @@ MOST_POINTS: Final = 400
 DRAWN_SHARE: Final = 0.995
 """The longest rows are drawn until they hold this share of the time; the axes then fit what matters."""
 LISTED: Final = 10
-ONE: Final = {"op_shape": "Operator", "op": "Operator", "module": "Module", "phase": "Phase", "kernel": "Kernel"}
+ONE: Final = {
+    "op_shape": "Operator",
+    "op": "Operator",
+    "kernel": "Kernel",
+    "module": "Module",
+    "layer": "Layer",
+    "phase": "Phase",
+    "step": "Step",
+    "dtype": "Type",
+    "kind": "Kind",
+}
 
 
 class RooflineQuery(Query, kw_only=True, frozen=True):
@@ -75,7 +85,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     part = scope(capture, query)
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
     ops, outside = _selected(capture, done, part)
-    frame = rows(capture, done, ops, query.by, part.device)
+    frame = rows(capture, done, ops, query.by)
     facts = _facts(capture, done, ops, frame, outside, part)
     report = Report(analysis="roofline", title="Roofline", headline=_headline(frame, facts, spec, done.by_host_time))
     report.notices = _notices(capture, done, ops, facts)
