@@ -65,12 +65,12 @@ def modelled(capture: Capture, limits: str = "") -> Modelled:
 
     def make() -> Modelled:
         done = work(capture, spec)
-        ops = done.ops[done.ops["modelled"].to_numpy()]
+        ops = done.ops[(done.ops["modelled"] & ~done.ops["inferred"]).to_numpy()]
         columns = {c: ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes", "sol_ns", "measured_ns", "device_sum_ns")}
         if spec is None or spec.memory_bandwidth is None:
             columns["sol_ns"] = np.full(len(ops), np.nan)
-        if done.by_host_time:
+        if done.by_host_time and (spec is None or spec.vendor != "cpu"):
             columns |= {c: np.full(len(ops), np.nan) for c in ("sol_ns", "measured_ns", "device_sum_ns")}
         return Modelled(ops["host"].to_numpy(dtype=np.int64), **columns)
 
-    return memo(capture, ("modelled", spec.key if spec else "", limits), make)
+    return memo(capture, ("modelled", spec.fingerprint if spec else "", limits), make)

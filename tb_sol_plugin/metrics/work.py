@@ -22,6 +22,8 @@ from tb_sol_plugin.metrics import attribution, memo
 from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work_costs import costs
 from tb_sol_plugin.metrics.work_direction import in_backward, recomputed
+from tb_sol_plugin.metrics.work_inferred import with_inferred
+from tb_sol_plugin.metrics.work_links import link_bytes, over_link
 from tb_sol_plugin.metrics.work_owner import above, owners
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -34,7 +36,6 @@ Mask = npt.NDArray[np.bool_]
 
 KINDS: Final[tuple[Kind, ...]] = ("gemm", "attention", "conv", "norm", "elementwise", "other")
 DIRECTIONS: Final = ("fwd", "bwd")
-LINK_DIRECTIONS: Final = ("HtoD", "DtoH", "PtoP")
 TF32: Final = re.compile(r"tf32|_s1688(gemm|fprop|dgrad|wgrad)|xf32", re.IGNORECASE)
 """Names of kernels that multiply FP32 operands in TF32."""
 
@@ -45,7 +46,9 @@ class Work:
 
     host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
     its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modelled, link (it
-    only copies between host and device, whose limit is the link); recompute (forward work run again in the backward pass); module
+    only copies between host and device, whose limit is the link); collective (all its device work is communication); link_bytes (what
+    copies and collectives move over a link); inferred (launched before the window, likened to recorded calls; host, module and
+    annotation are -1); recompute (forward work run again in the backward pass); module
     (host row, for backward work that of its forward operator), layer (class of that module, ""), annotation (host row), step (row of
     `steps`).
 
@@ -142,22 +145,24 @@ def _by_device_time(
     size = len(rows)
     mine = np.flatnonzero(owner >= 0)
     group = owner[mine]
-    over_link = (device["kind"].to_numpy() == S.MEMCPY) & device["direction"].isin(LINK_DIRECTIONS).to_numpy()
     names = device["name"].cat.categories
     tf32 = np.append(np.fromiter((TF32.search(str(n)) is not None for n in names), bool, len(names)), False)[
         device["name"].cat.codes.to_numpy()
     ]
-    link = np.bincount(group, ~over_link[mine], minlength=size) == 0
+    link = np.bincount(group, ~over_link(capture)[mine], minlength=size) == 0
     columns = {
         "measured_ns": _union(group, device["device"].to_numpy()[mine], device["start_ns"].to_numpy()[mine], duration[mine], size),
         "device_sum_ns": _sum(group, duration[mine], size),
         "device_events": np.bincount(group, minlength=size).astype(np.int64),
+        "collective": (np.bincount(group, ~device["communication"].to_numpy()[mine], minlength=size) == 0).astype(np.int64),
+        "link_bytes": _known_sum(group, link_bytes(capture)[mine], size),
         "module": device["module"].to_numpy()[first],
         "annotation": device["annotation"].to_numpy()[first],
         "step": device["step"].to_numpy()[first],
     }
     use_tf32 = np.bincount(group, tf32[mine], minlength=size) > 0
     ops = _frame(capture, rows, _at(rows, owning, of_host), known, link, use_tf32, columns)
+    ops, owner = with_inferred(capture, ops, owner)
     return Work(ops, owner, None, False, int(duration.sum()), int(duration[owner < 0].sum()))
 
 
@@ -183,6 +188,8 @@ def _by_host_time(
         "measured_ns": measured.astype(np.int64),
         "device_sum_ns": np.zeros(size, np.int64),
         "device_events": np.zeros(size, np.int64),
+        "collective": np.zeros(size, np.int64),
+        "link_bytes": np.full(size, np.nan),
         "module": _around(capture, rows, S.MODULE),
         "annotation": _around(capture, rows, S.ANNOTATION),
         "step": _step_of(capture, start[rows]),
@@ -203,7 +210,7 @@ def _frame(
     known: tuple[Cost, ...],
     link: Mask,
     use_tf32: Mask,
-    columns: dict[str, npt.NDArray[np.int64]],
+    columns: dict[str, Ints | Floats],
 ) -> pd.DataFrame:
     host, table = capture.host, capture.tables["operators"]
     arguments = capture.operator_of_host[rows]
@@ -227,16 +234,18 @@ def _frame(
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
             "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
             "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
-            **columns,
+            **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
             "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
             "reason": pd.Categorical(np.array([*(c.reason for c in known), ""], object)[at]),
             "modelled": (at >= 0) & ~link,
             "link": link,
+            "collective": columns["collective"] > 0,
+            "link_bytes": columns["link_bytes"],
             "recompute": recomputed(capture)[rows],
             "inferred": False,
         }
     )
-    frame["module"] = _module(capture, rows, columns["module"])
+    frame["module"] = _module(capture, rows, columns["module"].astype(np.int64))
     frame["layer"] = pd.Categorical(_read(host["name"], frame["module"].to_numpy(), module_class_name))
     return frame
 
@@ -278,6 +287,14 @@ def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
 def _sum(group: npt.NDArray[np.integer], values: Ints, size: int) -> Ints:
     out = np.zeros(size, np.int64)
     np.add.at(out, group, values)
+    return out
+
+
+def _known_sum(group: npt.NDArray[np.integer], values: Floats, size: int) -> Floats:
+    """Sum per group over the values that are known, NaN where none is."""
+    good = np.isfinite(values)
+    out = np.bincount(group[good], values[good], minlength=size).astype(np.float64)
+    out[np.bincount(group[good], minlength=size) == 0] = np.nan
     return out
 
 

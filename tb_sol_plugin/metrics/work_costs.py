@@ -45,6 +45,12 @@ def costs(capture: Capture) -> Costs:
     return memo(capture, ("work.costs",), lambda: _costs(capture))
 
 
+def signature_inputs(capture: Capture, row: int) -> Inputs:
+    """The recorded arguments of a row of `operators`."""
+    table = capture.tables["operators"]
+    return Inputs(*("" if pd.isna(text) else str(text) for text in (table[c].iloc[row] for c in SIGNATURE)))
+
+
 def usable(found: Cost | None) -> bool:
     """Whether a cost says enough to place an operation: its traffic, or matrix work."""
     return found is not None and (found.bytes is not None or bool(found.flop))
