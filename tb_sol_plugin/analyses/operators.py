@@ -7,21 +7,23 @@ operator, before the window or without a launch record has rows of its own, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.modelled import modelled
 from tb_sol_plugin.metrics.operator_groups import Groups, groups
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.work_columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work_sums import VALUES, Calls, calls_of, marks_of, ratios, sums
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -30,6 +32,7 @@ MEASURES = {
     "device_total": ("device_total_ns", "device time launched inside", "compute"),
     "host_self": ("host_self_ns", "host time of its own", "host"),
     "host_total": ("host_total_ns", "host time", "host"),
+    "above_limit": ("wasted_ns", "time above the limit", "compute"),
 }
 
 ID = Column("id", "Row", "", "Key of the row: the name and, where rows are split, the property.", "code", rank=3)
@@ -101,41 +104,28 @@ COLUMNS = (
     ),
     Column("host_mean_ns", "Host mean", "ns", "Host time over calls.", rank=3),
     Column("device_mean_ns", "Device mean", "ns", "Device self over calls.", rank=3),
-    Column(
-        "flop",
-        "FLOP",
-        "FLOP",
-        "Floating point operations of the calls that a cost model covers.",
-        rank=3,
-        missing="no cost model, or no shapes",
+    FLOP,
+    BYTES,
+    ranked(SOL, 2),
+    ranked(
+        MEASURED,
+        3,
+        "Device time of its calls that have a limit, everything below them included (host time in a recording without device work).",
     ),
+    WASTED,
+    EFFICIENCY,
+    BOUND,
     Column(
-        "bytes", "Bytes", "B", "Least memory traffic of the calls that a cost model covers.", rank=3, missing="no cost model, or no shapes"
-    ),
-    Column(
-        "sol_ns",
-        "Limit",
-        "ns",
-        "Least time of the modelled calls on this device.",
-        rank=3,
-        missing="no cost model, no shapes, or an unknown device",
-    ),
-    Column(
-        "measured_ns",
-        "Modelled time",
-        "ns",
-        "Device time of the modelled calls, everything below them included.",
-        rank=3,
-        missing="no cost model, or no shapes",
-    ),
-    Column(
-        "efficiency",
-        "Efficiency",
+        "modelled_share",
+        "Modelled",
         "ratio",
-        "Limit over modelled time.",
-        "efficiency",
-        missing="no cost model, no shapes, or an unknown device",
+        "Part of the device time that its calls own as carriers of the work that a cost model covers.",
+        "share",
+        rank=3,
+        missing="owns no device work",
     ),
+    RECOMPUTE,
+    FLAGS,
 )
 
 FACTS = {
@@ -148,6 +138,12 @@ FACTS = {
     "before_window_ns": "Device time of events launched before the recording began.",
     "no_record_ns": "Device time of events whose launch is not in the recording.",
     "host_ns": "Host time under operators: the sum of host self with calls.",
+    "sol_ns": "Sum of the limits of all modelled calls; the same as on the roofline.",
+    "measured_ns": "Time of the calls that have a limit.",
+    "wasted_ns": "Time of the calls that have a limit, less the limit.",
+    "efficiency": "Limit over that time.",
+    "modelled_share": "Part of the device time that a cost model covers.",
+    "recompute_ns": "Device time of forward work run again inside the backward pass.",
 }
 
 
@@ -159,7 +155,7 @@ class OperatorsQuery(Query, kw_only=True, frozen=True):
     """
 
     group_by: Literal["name", "name_shape", "name_dtype", "name_module", "name_thread", "name_phase"] = "name"
-    measure: Literal["device_self", "device_total", "host_self", "host_total"] = "device_self"
+    measure: Literal["device_self", "device_total", "host_self", "host_total", "above_limit"] = "device_self"
 
 
 @dataclass(frozen=True)
@@ -182,10 +178,11 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
     """One row per operator name (or name and property); device work outside every operator has its own rows."""
     part = scope(capture, query)
     grouped = groups(capture, query.group_by, part)
-    sums = _sums(capture, part, grouped, query.device_limits)
-    frame = sums.frame
-    facts = _facts(capture, part, frame, sums.outside)
-    report = Report(analysis="operators", title="Operators", headline=_headline(frame, sums.outside, facts))
+    summed = _sums(capture, part, grouped, query.device_limits)
+    frame = summed.frame
+    facts = _facts(capture, part, frame, summed.outside)
+    against = _work_facts(calls_of(capture, part, query.device_limits), facts["device_ns"])
+    report = Report(analysis="operators", title="Operators", headline=_headline(frame, summed.outside, facts))
     if not len(capture.device):
         report.notices.append(Notice("No device activity was recorded: host times only.", "info"))
     no_launch = sum(int(facts[k]) for k in ("before_window_ns", "no_record_ns"))
@@ -198,7 +195,7 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
                 Link("links"),
             )
         )
-    report.sections = [_figure(frame, query, sums.outside), _table(frame, sums.outside), _facts_section(facts)]
+    report.sections = [_figure(frame, query, summed.outside), _table(frame, summed.outside, against), _facts_section(facts, against)]
     return report
 
 
@@ -236,14 +233,16 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
         host_mean_ns=host_total / np.maximum(calls, 1),
         device_mean_ns=device_self / np.maximum(calls, 1),
     )
-    frame = _with_work(capture, frame, grouped, limits)
     outside = []
     extra = []
-    for name, mask in at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR):
+    reasons = at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR)
+    for name, mask in reasons:
         outside.append(name)
         extra.append(_outside_row(device, mask & chosen, name))
+    frame = frame.astype(object)
     if extra:
-        frame = pd.concat([frame.astype(object), pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+        frame = pd.concat([frame, pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    frame = _with_work(capture, part, frame, grouped, limits)
     whole = int(duration.sum())
     frame["device_share"] = [int(v) / whole if whole else None for v in frame["device_self_ns"]]
     frame = frame.sort_values(["device_self_ns", "host_self_ns"], ascending=False, kind="stable", na_position="last", key=_numbers)
@@ -279,15 +278,21 @@ def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -
     }
 
 
-def _with_work(capture: Capture, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
-    """FLOP, bytes and limits of the modelled calls, by the operator that carries the model."""
-    work = modelled(capture, limits)
-    code = grouped.code[work.host] if len(work.host) else np.zeros(0, np.int64)
-    size = len(frame)
-    out = frame.copy()
-    for name in ("flop", "bytes", "sol_ns", "measured_ns", "efficiency"):
-        out[name] = pd.Series(work.sums(code, name, size), dtype=object)
-    return out
+def _with_work(capture: Capture, part: Scope, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
+    """Work and limits at the operator that carries the model; work known by its kernel alone stands at the row outside."""
+    calls = calls_of(capture, part, limits)
+    names = frame["name"].tolist()
+    before, alone = (names.index(n) if n in names else -1 for n in (at.BEFORE, at.NO_OPERATOR))
+    code = np.where(calls.host >= 0, grouped.code[np.maximum(calls.host, 0)] if len(grouped.code) else -1, before)
+    code = np.where((calls.host >= 0) & (code < 0), alone, code)
+    added = ratios(sums(calls.values, code, len(frame)))
+    added["modelled_share"] = ratio(added["modelled_sum_ns"].to_numpy(), added["owned_sum_ns"].to_numpy())
+    return frame.assign(**{n: _whole(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Sums as whole numbers, None unknown."""
+    return pd.Series([round(v) if v == v else None for v in column.tolist()], dtype=object, index=column.index)
 
 
 # -- presentation ---------------------------------------------------------------------------------------------
@@ -307,6 +312,20 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str
         "before_window_ns": rows.get(at.BEFORE, 0),
         "no_record_ns": rows.get(at.NO_RECORD, 0),
         "host_ns": int(named["host_self_with_calls_ns"].sum()),
+    }
+
+
+def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
+    """Totals of the work in the selection; unknown without limits."""
+    total = ratios(sums(calls.values, np.zeros(len(calls.host), np.int8), 1)).iloc[0]
+    known = {n: None if total[n] != total[n] else round(float(total[n])) for n in ("sol_ns", "measured_ns", "wasted_ns")}
+    whole = device_ns or float(np.nansum(calls.values["owned_sum_ns"]))
+    covered = float(np.nan_to_num(total["modelled_sum_ns"]))
+    return {
+        **known,
+        "efficiency": None if total["efficiency"] != total["efficiency"] else float(total["efficiency"]),
+        "modelled_share": covered / whole if whole else None,
+        "recompute_ns": round(float(np.nan_to_num(total["recompute_ns"]))),
     }
 
 
@@ -394,13 +413,28 @@ def _short(name: str, limit: int = 34) -> str:
     return fig_escape(cut)
 
 
-def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
-    sums = ("calls", "device_self_ns", "device_share", "device_events", "host_self_ns", "host_self_with_calls_ns")
+_ADDED: Final = (
+    "calls",
+    "device_self_ns",
+    "device_share",
+    "device_events",
+    "host_self_ns",
+    "host_self_with_calls_ns",
+    "flop",
+    "bytes",
+    "sol_ns",
+    "measured_ns",
+    "wasted_ns",
+)
+
+
+def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
     total: dict[str, object] = {}
-    for name in sums:
+    for name in _ADDED:
         known = [v for v in frame[name] if v is not None and v == v]
         total[name] = sum(known) if known else None
     total = {k: (v if v is None or isinstance(v, float) else int(v)) for k, v in total.items()}  # type: ignore[call-overload]
+    total["efficiency"] = against["efficiency"]
     table = make_table(
         "operators",
         "Operators",
@@ -411,8 +445,12 @@ def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
         total={"name": "All", **total},
         last=outside,
         filters=["name"],
-        footer="Device self adds up to all device work; device total counts an event in every operator around its launch.",
+        footer="Device self adds up to all device work; device total counts an event in every operator around its launch. "
+        "A limit stands at the operator that carries the work, and counts everything below it.",
     )
+    marks = marks_of(table.data["efficiency"], table.data["flags"])
+    if marks:
+        table.marks["efficiency"] = marks
     for row, name in enumerate(frame["name"].tolist()):
         if name == at.BEFORE or name == at.NO_RECORD:
             table.row_links[str(row)] = Link("links", label="How events were linked")
@@ -421,7 +459,7 @@ def _table(frame: pd.DataFrame, outside: list[str]) -> TableSection:
     return table
 
 
-def _facts_section(facts: dict[str, int]) -> FactsSection:
+def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:
     labels = {
         "operators": "Operators",
         "calls": "Calls",
@@ -432,14 +470,20 @@ def _facts_section(facts: dict[str, int]) -> FactsSection:
         "before_window_ns": "Launched before the window",
         "no_record_ns": "No launch record",
         "host_ns": "Host time under operators",
+        "sol_ns": "Limit",
+        "measured_ns": "Time with a limit",
+        "wasted_ns": "Above the limit",
+        "efficiency": "Efficiency",
+        "modelled_share": "Modelled",
+        "recompute_ns": "Recomputed",
     }
-    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
+    units = {k: "ns" if k.endswith("_ns") else "ratio" if k in ("efficiency", "modelled_share") else "count" for k in (*facts, *against)}
     whole = facts["sum_device_self_ns"] == facts["device_ns"]
     return FactsSection(
         id="facts",
         title="Check",
         subtitle="every device event is in exactly one row of device self" if whole else "",
-        values=dict(facts),
+        values=facts | against,
         units=units,
         labels=labels,
         docs=dict(FACTS),
