@@ -1,34 +1,56 @@
 """From the measured step to the speed of light: every nanosecond of the looked-at windows in exactly one part.
 
-    total = waits for input + waits for the host + exposed communication + exposed copies
-          + per kind (time of modelled work above its limit) + time without a cost model + speed of light
+    total = waits for input + launch gaps + waits for a blocked host + other waits + exposed communication + exposed copies
+          + per kind (time of modelled work above its limit) + recomputed work above its limit + time without a cost model
+          + speed of light (limits of compute-bound, of memory-bound and of recomputed work)
 
 Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
-counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work`.
+counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work`. With several devices
+the time is that in which any of them runs, and the limit is the mean over them. A recording without device work is split by the
+host's operators instead (`metrics.waterfall_host`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.cost.roofline import BOUNDS
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.achievable import achievable_limits
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.step_split import DATALOADER
+from tb_sol_plugin.metrics.waits import waits
+from tb_sol_plugin.metrics.waterfall_host import HostSplit, loading_spans, split_host
 from tb_sol_plugin.metrics.work import KINDS, Work, work
-from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import device_for
 from tb_sol_plugin.tables import intervals as iv
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 NO_KIND: Final = len(KINDS)
 """Kind of device time that no cost model covers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sums of limits in ns of the counted calls. compute, memory: of first-time work, by its bound; again: of recomputed work.
+
+    by_kind: all of it by kind; again_by_kind: the recomputed part. achievable: all of it at the achievable matrix rate, None where none
+    is known.
+    """
+
+    by_kind: Mapping[str, float]
+    again_by_kind: Mapping[str, float]
+    compute: float
+    memory: float
+    again: float
+    achievable: float | None
 
 
 @dataclass(frozen=True)
@@ -36,7 +58,11 @@ class Waterfall:
     """All times in ns, summed over `steps` windows of `windows`.
 
     own: per device row its exclusive part inside the windows. kind: index into KINDS per device row, NO_KIND without a model.
-    kind_ns: exclusive time of modelled work by kind; limit_ns: its limit by kind. counted: per row of Work.ops, whether its limit is in.
+    op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modelled work by kind; again_ns: the part of it that is
+    recomputed work. limits: what that work takes at the limits. counted: per row of Work.ops, whether its limit is in.
+    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
+    By host time only: framework_ns, operators that only call others; outside_ns, time in no operator.
+    devices: how many the modelled work ran on.
     """
 
     windows: iv.Spans
@@ -46,22 +72,50 @@ class Waterfall:
     busy_ns: int
     input_wait_ns: int
     host_wait_ns: int
+    launch_gap_ns: int
+    blocked_ns: int
     exposed_communication_ns: int
     exposed_copies_ns: int
     unmodelled_ns: int
+    framework_ns: int
+    outside_ns: int
     kind_ns: dict[str, int]
-    limit_ns: dict[str, float]
+    again_ns: dict[str, int]
+    limits: Limits
     own: Ints
+    op_own: Ints
     kind: npt.NDArray[np.int8]
     idle: iv.Spans
     loading: iv.Spans
-    counted: npt.NDArray[np.bool_]
+    counted: Mask
+    devices: int
     work: Work
 
     @property
+    def limit_ns(self) -> Mapping[str, float]:
+        """Limit of the modelled work by kind, recomputed work included."""
+        return self.limits.by_kind
+
+    @property
     def sol_ns(self) -> float:
-        """Sum of the limits of all modelled work."""
-        return sum(self.limit_ns.values())
+        """Sum of the limits of all modelled work, recomputed work included."""
+        return sum(self.limits.by_kind.values())
+
+    @property
+    def measured_parts(self) -> dict[str, int]:
+        """The exclusive parts of the measured time; they add up to `total_ns`."""
+        return {
+            "input_wait": self.input_wait_ns,
+            "launch_gaps": self.launch_gap_ns,
+            "blocked": self.blocked_ns,
+            "other_waits": self.host_wait_ns - self.launch_gap_ns - self.blocked_ns,
+            "exposed_communication": self.exposed_communication_ns,
+            "exposed_copies": self.exposed_copies_ns,
+            "unmodelled": self.unmodelled_ns,
+            "framework": self.framework_ns,
+            "outside": self.outside_ns,
+            **self.kind_ns,
+        }
 
     @property
     def modelled_kernel_share(self) -> float | None:
@@ -96,70 +150,102 @@ def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]
 def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
     """The split of the selected steps under the matched limits, or those of the device named by `limits` (BadQuery if unknown)."""
     spec = device_for(capture, limits)
-    key = ("waterfall", part.label, part.rows, part.window_ns, spec.key if spec else "", limits)
+    key = ("waterfall", part.label, part.rows, part.window_ns, spec.fingerprint if spec else "")
     return memo(capture, key, lambda: _waterfall(capture, part, work(capture, spec)))
 
 
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     windows, rows = windows_of(capture, part)
-    device = capture.device
-    modelled = done.ops["modelled"].to_numpy()
+    device, ops = capture.device, done.ops
+    modelled = ops["modelled"].to_numpy()
+    code = ops["kind"].cat.codes.to_numpy()
     owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
     has = owner >= 0
     kind = np.full(len(device), NO_KIND, np.int8)
-    kind[has] = np.where(modelled, done.ops["kind"].cat.codes.to_numpy(), NO_KIND)[owner[has]]
+    kind[has] = np.where(modelled, code, NO_KIND)[owner[has]]
     layer = classes(capture).copy()
     layer[(layer == MEMCPY) & (kind != NO_KIND)] = COMPUTATION
     start = device["start_ns"].to_numpy()
-    own, busy = _exclusive(start, start + device["duration_ns"].to_numpy(), layer, windows)
-    total = iv.length(windows)
-    idle = iv.subtract(windows, busy)
+    own, busy = exclusive_parts(start, start + device["duration_ns"].to_numpy(), layer, windows)
+    kind = np.where(layer == COMPUTATION, kind, NO_KIND).astype(np.int8)
+    op_own = np.zeros(len(ops), np.int64)
+    np.add.at(op_own, owner[has & (kind != NO_KIND)], own[has & (kind != NO_KIND)])
     loading = loading_spans(capture)
-    waits = iv.length(iv.intersect(idle, loading))
-    is_kind = [(layer == COMPUTATION) & (kind == k) for k in range(len(KINDS))]
-    known = done.spec is not None and done.spec.memory_bandwidth is not None and not done.by_host_time
-    counted = modelled & known & np.isfinite(done.ops["sol_ns"].to_numpy(dtype=np.float64))
-    if rows:
-        counted &= np.isin(done.ops["step"].to_numpy(), rows)
-    else:
-        counted &= part.host[done.ops["host"].to_numpy()]
-    sol = np.where(counted, done.ops["sol_ns"].to_numpy(dtype=np.float64), 0.0)
-    limit = np.bincount(done.ops["kind"].cat.codes.to_numpy(), sol, minlength=len(KINDS)) if len(sol) else np.zeros(len(KINDS))
+    host: HostSplit | None = None
+    if done.by_host_time:
+        host = split_host(capture, done, windows)
+        op_own = host.own
+        busy = host.busy
+    idle = iv.subtract(windows, busy)
+    wait = iv.subtract(idle, loading) if host is None else iv.empty()
+    why = waits(capture) if host is None else None
+    counted = _counted(part, done, rows, op_own, loading)
+    devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
+    by_kind: dict[str, int] = {k: int(op_own[modelled & (code == i)].sum()) for i, k in enumerate(KINDS)}
+    again = ops["recompute"].to_numpy() & modelled
     return Waterfall(
         windows=windows,
         steps=max(len(rows), 1),
         stepped=bool(rows),
-        total_ns=total,
+        total_ns=iv.length(windows),
         busy_ns=iv.length(busy),
-        input_wait_ns=waits,
-        host_wait_ns=iv.length(idle) - waits,
+        input_wait_ns=host.loading_ns if host else iv.length(iv.intersect(idle, loading)),
+        host_wait_ns=iv.length(wait),
+        launch_gap_ns=iv.length(iv.intersect(wait, why.launch)) if why else 0,
+        blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
         exposed_communication_ns=int(own[layer == COMMUNICATION].sum()),
         exposed_copies_ns=int(own[layer == MEMCPY].sum()),
-        unmodelled_ns=int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),
-        kind_ns={k: int(own[is_kind[i]].sum()) for i, k in enumerate(KINDS)},
-        limit_ns={k: float(limit[i]) for i, k in enumerate(KINDS)},
+        unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),
+        framework_ns=host.framework_ns if host else 0,
+        outside_ns=host.outside_ns if host else 0,
+        kind_ns=by_kind,
+        again_ns={k: int(op_own[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
+        limits=_limits(done, counted, devices),
         own=own,
-        kind=np.where(layer == COMPUTATION, kind, NO_KIND).astype(np.int8),
+        op_own=op_own,
+        kind=kind,
         idle=idle,
         loading=loading,
         counted=counted,
+        devices=devices,
         work=done,
     )
 
 
-def loading_spans(capture: Capture) -> iv.Spans:
-    """When some thread fetches a batch: `enumerate(DataLoader)#….__next__` and the like."""
+def _counted(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints, loading: iv.Spans) -> Mask:
+    """Calls whose limit is part of the windows: launched in a selected step, or inside the selection where none was recorded.
 
-    def make() -> iv.Spans:
-        name = capture.host["name"]
-        h = at.host(capture)
-        rows = texts.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
-        return iv.union(h.start[rows], h.stop[rows])
+    A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
+    """
+    ops = done.ops
+    if done.spec is None or done.spec.memory_bandwidth is None:
+        return np.zeros(len(ops), bool)
+    known: Mask = ops["modelled"].to_numpy() & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
+    host = ops["host"].to_numpy()
+    inside = np.isin(ops["step"].to_numpy(), rows) if rows else part.host[host] if len(part.host) else np.zeros(len(ops), bool)
+    inside = np.where(host < 0, op_own > 0, inside)
+    if done.by_host_time:
+        inside &= (op_own > 0) | (ops["measured_ns"].to_numpy() == 0)
+    return known & inside
 
-    return memo(capture, ("waterfall.loading",), make)
+
+def _limits(done: Work, counted: Mask, devices: int) -> Limits:
+    ops = done.ops
+    code, bound = ops["kind"].cat.codes.to_numpy(), ops["bound"].cat.codes.to_numpy()
+    again = ops["recompute"].to_numpy()
+    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0) / devices
+    best = achievable_limits(ops, done.spec) if done.spec is not None else None
+    return Limits(
+        by_kind={k: float(sol[code == i].sum()) for i, k in enumerate(KINDS)},
+        again_by_kind={k: float(sol[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
+        compute=float(sol[~again & (bound == BOUNDS.index("compute"))].sum()),
+        memory=float(sol[~again & (bound != BOUNDS.index("compute"))].sum()),
+        again=float(sol[again].sum()),
+        achievable=None if best is None else float(np.where(counted, best, 0.0).sum()) / devices,
+    )
 
 
-def _exclusive(start: Ints, stop: Ints, layer: npt.NDArray[np.int8], windows: iv.Spans) -> tuple[Ints, iv.Spans]:
+def exclusive_parts(start: Ints, stop: Ints, layer: npt.NDArray[np.int8], windows: iv.Spans) -> tuple[Ints, iv.Spans]:
     """(exclusive part per row inside the windows, busy time inside them). Layers take precedence in the order of their numbers.
 
     Within a layer an event owns what no earlier one covers: its interval after the furthest end so far.

@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY
 from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import Waterfall, _exclusive, waterfall
+from tb_sol_plugin.metrics.waterfall import Waterfall, exclusive_parts, waterfall
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import DeviceSpec
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as iv
+from tests.support.captures import capture
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
 
@@ -28,14 +29,14 @@ def of(c: Capture, **query: str) -> Waterfall:
 
 
 def parts(f: Waterfall) -> int:
-    return f.input_wait_ns + f.host_wait_ns + f.exposed_communication_ns + f.exposed_copies_ns + f.unmodelled_ns + sum(f.kind_ns.values())
+    return sum(f.measured_parts.values())
 
 
 @given(EVENTS, st.integers(0, 40), st.integers(1, 60))
 def test_exclusive_parts_equal_a_bitmap(rows: list[tuple[int, int, int]], low: int, length: int) -> None:
     # GIVEN events of three layers and a window WHEN each nanosecond goes to the first layer that covers it
     start, size, layer = (np.array([r[i] for r in rows], np.int64) for i in range(3))
-    own, busy = _exclusive(start, start + size, layer.astype(np.int8), iv.one(low, low + length))
+    own, busy = exclusive_parts(start, start + size, layer.astype(np.int8), iv.one(low, low + length))
     left = set(range(low, low + length))
     for level in (COMPUTATION, COMMUNICATION, MEMCPY):
         bits = {t for s, n, k in rows if k == level for t in range(s, s + n)} & left
@@ -90,22 +91,68 @@ def test_an_incomplete_step_is_left_out_where_there_are_others(tmp_path: Path) -
     assert f.steps == 2 and f.total_ns == 2 * 999_000
 
 
-def test_without_a_device_nothing_is_busy_and_there_is_no_ratio(tmp_path: Path) -> None:
+def test_without_a_device_the_host_is_split_and_there_is_no_ratio(tmp_path: Path) -> None:
+    # GIVEN one step [0, 1000) of the host with a batch [0, 100) that adds for 50, an add [100, 300) without sizes and a linear [400, 900)
+    # around a product [450, 850)
     t = TraceBuilder(device="")
     t.step(1, 0, 1_000)
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 100)
+    t.op("aten::add", 10, 50)
     t.op("aten::add", 100, 200)
+    t.op("aten::linear", 400, 500)
+    t.op("aten::mm", 450, 400, shapes=[[64, 64], [64, 64]], types=["float", "float"])
     f = of(read_back(t, tmp_path))
-    assert (f.total_ns, f.busy_ns, f.ratio, f.modelled_kernel_share) == (1_000, 0, None, None)
+    # THEN loading 100, the product 400, an operator without a model 200, the linear's own 100, and 200 outside every operator
+    assert (f.input_wait_ns, f.kind_ns["gemm"], f.unmodelled_ns, f.framework_ns, f.outside_ns) == (100, 400, 200, 100, 200)
+    assert parts(f) == f.total_ns == 1_000
+    assert f.busy_ns == 700 and f.ratio is None and f.modelled_kernel_share == pytest.approx(400 / 600)
+
+
+def test_a_measured_cpu_has_a_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a product of 2 * 64**3 FLOP on a CPU of 10 GFLOP/s and 100 GB/s: 52 428.8 ns at its limit, by far more than its bytes take
+    t = TraceBuilder(device="")
+    t.step(1, 0, 1_000_000)
+    t.op("aten::mm", 0, 400_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
+    cpu = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 1e10}, vector={"fp32": 1e10}, memory_bandwidth=1e11)
+    monkeypatch.setattr("tb_sol_plugin.metrics.waterfall.device_for", lambda capture, limits: cpu)
+    f = of(read_back(t, tmp_path))
+    assert f.sol_ns == pytest.approx(2 * 64**3 / 1e10 * 1e9) and f.ratio == pytest.approx(0.0524288)
+    assert f.limits.compute == f.sol_ns and f.limits.memory == 0.0
+
+
+def test_limits_by_bound(tmp_path: Path) -> None:
+    # GIVEN a product that computes longest (2 * 4096**3 FLOP in BF16) and an add that reads and writes 3 * 2 * 4096**2 bytes
+    t = TraceBuilder()
+    t.step(1, 0, 1_000_000)
+    t.op("aten::mm", 0, 10_000, shapes=[[4096, 4096], [4096, 4096]], types=["c10::BFloat16"] * 2)
+    t.launch("gemm", at=1_000, start=20_000, duration=200_000)
+    t.op("aten::add", 20_000, 10_000, shapes=[[4096, 4096], [4096, 4096], []], types=["c10::BFloat16", "c10::BFloat16", "Scalar"])
+    t.launch("add", at=21_000, start=220_000, duration=50_000)
+    f = of(read_back(t, tmp_path))
+    # THEN the first counts as compute-bound (989.4 TFLOP/s), the other as memory-bound (3.35 TB/s)
+    assert f.limits.compute == pytest.approx(2 * 4096**3 / 989.4e12 * 1e9, rel=1e-3)
+    assert f.limits.memory == pytest.approx(3 * 2 * 4096**2 / 3.35e12 * 1e9, rel=1e-3)
+    assert f.limits.compute + f.limits.memory + f.limits.again == pytest.approx(f.sol_ns) and f.limits.again == 0.0
+    # at the 794 TFLOP/s that products reach on an H100 the first takes longer, the second does not
+    assert f.limits.achievable == pytest.approx(2 * 4096**3 / 794e12 * 1e9 + f.limits.memory, rel=1e-3)
 
 
 @pytest.mark.real
-def test_parts_add_up_on_recorded_runs(traces: Path) -> None:
-    from tests.support.captures import capture
+def test_parts_add_up_on_every_recorded_run(traces: Path) -> None:
+    # GIVEN every recording that can be read WHEN its time is split THEN each nanosecond is in one part, whole and step by step
+    for path in sorted(traces.rglob("*.json.gz")):
+        c = capture(path)
+        whole = of(c)
+        assert parts(whole) == whole.total_ns and min(whole.measured_parts.values()) >= 0, path.name
+        assert sum(whole.again_ns.values()) <= sum(whole.kind_ns.values())
+        split = whole.limits.compute + whole.limits.memory + whole.limits.again
+        assert split == pytest.approx(whole.sol_ns), path.name
+        for number in c.steps["number"].to_numpy()[:3].tolist():
+            if number >= 0 and not c.facts.pseudo_step:
+                one = of(c, step=str(number))
+                assert parts(one) == one.total_ns and min(one.measured_parts.values()) >= 0, (path.name, number)
 
-    for name in ("tracelens/h100/google_owlv2-large-patch14-ensemble__1016001.json.gz", "hta/nccl_parser_config/nccl_data.json.gz"):
-        f = of(capture(traces / name))
-        assert parts(f) == f.total_ns
-        kinds = pd.Series(f.kind_ns)
-        assert (kinds >= 0).all()
-    # a V100 training run recorded without shapes has no limits, and says so with None
+
+@pytest.mark.real
+def test_a_run_without_shapes_has_no_limits(traces: Path) -> None:
     assert of(capture(traces / "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")).ratio is None
