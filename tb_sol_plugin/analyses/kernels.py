@@ -12,14 +12,19 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import kernels as K
 from tb_sol_plugin.metrics.breakdown import linked, spans_of
 from tb_sol_plugin.metrics.kernel_class import unit_name
 from tb_sol_plugin.metrics.scope import Mask, scope
+from tb_sol_plugin.metrics.work import work
+from tb_sol_plugin.metrics.work_columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work_sums import marks_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import device_for
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as I
@@ -35,10 +40,11 @@ class KernelsQuery(Query, kw_only=True, frozen=True):
 
     group_by: Literal["name", "name_op", "properties"] = "name"
     scope: Literal["all", "linked"] = "all"
-    measure: Literal["total_ns", "calls", "mean_ns", "max_ns"] = "total_ns"
+    measure: Literal["total_ns", "calls", "mean_ns", "max_ns", "wasted_ns"] = "total_ns"
     short_us: float = 10.0
 
 
+SHARED: Final = "a kernel takes the part of its operator's work that its time is of the operator's device time"
 NOT_RECORDED: Final = "not recorded by this tracer"
 WEIGHTED: Final = "mean over the calls that carry it, weighted by their duration"
 
@@ -69,6 +75,16 @@ VALUES: Final = (
     Column("unit", "Matrix unit", doc="matrix unit and first generation that has it", rank=3),
     Column("rule", "Rule", doc="the rule that decided about matrix units, and its pattern", show="code", rank=3, missing="none knows it"),
     Column("kind", "Kind", doc="kind of work, judged by the name", rank=3),
+    ranked(FLOP, 3, "its part of the matrix operations of its operators"),
+    ranked(BYTES, 3, "its part of the least memory traffic of its operators"),
+    ranked(SOL, 2, f"least time of its part of its operators' work on this device; {SHARED}"),
+    ranked(MEASURED, 3, "plain sum of the durations of the calls that have a limit"),
+    ranked(WASTED, 1, "time of the calls that have a limit, less the limit"),
+    ranked(EFFICIENCY, 1, f"limit over the time of the calls that have one; {SHARED}"),
+    ranked(BOUND, 3, "what sets the larger part of the limit: compute or memory"),
+    ranked(FLAGS, 3, "above limit: faster than the limit; estimated: some of its operators ran several kernels, or sizes are assumed"),
+    Column("modelled_share", "Modelled", "ratio", "part of its time whose operator has a cost model", show="share", rank=3),
+    ranked(RECOMPUTE, 3, "part of its time that runs forward work again inside the backward pass"),
     Column("blocks_per_sm", "Blocks per SM", doc=WEIGHTED, rank=2, missing=NOT_RECORDED),
     Column("occupancy_pct", "Occupancy", "%", f"estimated achieved occupancy: {WEIGHTED}", rank=2, missing=NOT_RECORDED),
     Column("streams", "Streams", "count", "streams it runs on, over all devices", rank=3),
@@ -91,13 +107,21 @@ FACTS: Final = {
     "short_ns": "their plain sum of durations",
     "graph_share": "part of kernel time that graph launches started",
     "linked_share": "part of kernel time whose launch was recorded",
+    "sol_ns": "sum of the limits of the kernels' parts of their operators' work",
+    "measured_ns": "time of the kernels that have a limit, plain sum",
+    "wasted_ns": "that time less the limits",
+    "efficiency": "limits over that time",
+    "modelled_share": "part of kernel time whose operator has a cost model",
 }
 LABELS: Final = {
     "total_ns": "Kernel time, sum", "union_ns": "Kernel time, union", "count": "Kernels", "distinct_names": "Distinct names",
     "tensor_core_share": "On matrix units", "tensor_core_ns": "Time on matrix units", "tensor_core_unknown_share": "Matrix use unknown",
     "tensor_core_unknown_ns": "Time with use unknown", "short_count": "Short kernels", "short_ns": "Time in short kernels",
     "graph_share": "From graph launches", "linked_share": "Launch recorded",
+    "sol_ns": "Limit", "measured_ns": "Time with a limit", "wasted_ns": "Above the limit", "efficiency": "Efficiency",
+    "modelled_share": "Modelled",
 }  # fmt: skip
+AGAINST: Final = ("sol_ns", "measured_ns", "wasted_ns", "efficiency", "modelled_share")
 UNITS: Final = {"count": "count", "distinct_names": "count", "short_count": "count"}
 TOP: Final = 10
 
@@ -119,9 +143,11 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         rows = rows & linked(capture)
     if not (capture.device["kind"].to_numpy() == S.KERNEL).any():
         raise Unavailable("no kernel in this recording, only copies and sets", hint="see memory copies")
-    frame = K.groups(capture, rows, query.group_by)
+    done = work(capture, device_for(capture, query.device_limits))
+    frame = _limited(K.groups(capture, rows, query.group_by, done))
     by_name = frame if query.group_by == "name" else K.groups(capture, rows, "name")
-    values = _values(capture, rows, by_name, query.short_us)
+    against = _against(frame)
+    values = _values(capture, rows, by_name, query.short_us) | {n: against[n] for n in AGAINST}
     key = "name" if query.group_by == "name" else "id"
     outside = frame["operator"].isin(K.OUTSIDE) if "operator" in frame else pd.Series(False, index=frame.index)
     total: dict[str, Scalar] = {c.name: None for c in GROUPED[query.group_by]}
@@ -132,33 +158,61 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         "share": 1.0 if values["total_ns"] else None,
     }
     total["mean_ns"] = round(int(values["total_ns"] or 0) / len(np.flatnonzero(rows))) if rows.any() else None
-    total |= {"graph_share": values["graph_share"], "linked_share": values["linked_share"]}
+    total |= {"graph_share": values["graph_share"], "linked_share": values["linked_share"]} | against
+    table = make_table(
+        "kernels",
+        "Kernels",
+        frame,
+        GROUPED[query.group_by] if values["sol_ns"] is not None else _quiet(GROUPED[query.group_by]),
+        key=key,
+        subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
+        total=total,
+        sort=Sort("total_ns"),
+        last=frame.loc[outside, "id"].tolist(),
+        filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
+        row_links=_links(frame, query),
+        footer="Total is a plain sum and adds up to all kernel time. A kernel takes the part of its operator's limit that its time is of "
+        "the operator's time: estimated (≈) where an operator ran several. Matrix units are judged by name.",
+        empty="No kernel was launched in this selection.",
+    )
+    marks = marks_of(table.data["efficiency"], table.data["flags"], table.data["modelled_share"])
+    if marks:
+        table.marks["efficiency"] = marks
     return Report(
         analysis="kernels",
         title="Kernels",
         headline=_headline(capture, by_name, values),
         notices=_notices(values, query),
-        sections=[
-            _figure(frame, key, query),
-            _facts(capture, values, query.short_us),
-            make_table(
-                "kernels",
-                "Kernels",
-                frame,
-                GROUPED[query.group_by],
-                key=key,
-                subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
-                total=total,
-                sort=Sort("total_ns"),
-                last=frame.loc[outside, "id"].tolist(),
-                filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
-                row_links=_links(frame, query),
-                footer="Total is a plain sum and adds up to all kernel time. Blocks per SM and occupancy are weighted by duration. "
-                "Matrix units are judged by name; the rule is in the column chooser.",
-                empty="No kernel was launched in this selection.",
-            ),
-        ],
+        sections=[_figure(frame, key, query), _facts(capture, values, query.short_us), table],
     )
+
+
+_SUMMED: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
+
+
+def _limited(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sums of work as whole numbers, None unknown, and the modelled part of each group's time."""
+    share = ratio(np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), frame["total_ns"].to_numpy(dtype=np.float64))
+    whole = {n: pd.Series([round(v) if v == v else None for v in frame[n].tolist()], dtype=object) for n in _SUMMED}
+    return frame.assign(modelled_share=share, modelled_sum_ns=np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), **whole)
+
+
+def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
+    """Totals of the work over all groups: sums first, then the ratio."""
+    sums: dict[str, Scalar] = {}
+    for name in _SUMMED:
+        known = [v for v in frame[name] if v is not None]
+        sums[name] = sum(known) if known else None
+    sol, measured = sums["sol_ns"], sums["measured_ns"]
+    total = int(frame["total_ns"].sum())
+    covered = float(frame["modelled_sum_ns"].sum())
+    efficiency = float(sol) / float(measured) if sol is not None and measured else None
+    return sums | {"efficiency": efficiency, "modelled_share": covered / total if total else None}
+
+
+def _quiet(columns: tuple[Column, ...]) -> list[Column]:
+    """Without limits their columns are shown only when a reader asks for them."""
+    return [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 
 
 def _values(capture: Capture, rows: Mask, by_name: pd.DataFrame, short_us: float) -> dict[str, Scalar]:
@@ -232,8 +286,9 @@ def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> Fact
 def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection:
     measure = query.measure
     column = next(c for c in VALUES if c.name == measure)
-    top = frame.sort_values([measure, "id"], ascending=[False, True], kind="stable").head(TOP)
-    divisor, unit = F.time_scale(float(top[measure].max()) if len(top) else 0.0) if measure != "calls" else (1.0, "calls")
+    ranked_by = frame.assign(by=pd.to_numeric(frame[measure]))
+    top = ranked_by[ranked_by["by"].notna()].sort_values(["by", "id"], ascending=[False, True], kind="stable").head(TOP)
+    divisor, unit = F.time_scale(float(top["by"].max()) if len(top) else 0.0) if measure != "calls" else (1.0, "calls")
     places = [f"{i}" for i in range(len(top))]
     labels = [_cut(n) for n in top["short_name"]]
     if "operator" in top:
@@ -241,7 +296,7 @@ def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection
     fills = [F.fill(kind) for kind in top["kind"]]
     data: list[F.Plain] = [
         {
-            "type": "bar", "orientation": "h", "y": places, "x": (top[measure].to_numpy() / divisor).tolist(),
+            "type": "bar", "orientation": "h", "y": places, "x": (top["by"].to_numpy(dtype=np.float64) / divisor).tolist(),
             "marker": {"color": [m["color"] for m in fills], "line": {"width": 0}},
             "customdata": top[key].tolist(), "hovertext": [_hover(*r) for r in _spoken(top)],
             "hovertemplate": f"%{{hovertext}}<br>{column.label} %{{x:.4~g}} {unit}<extra></extra>",

@@ -13,6 +13,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.kernel_class import classify
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.scope import Mask
+from tb_sol_plugin.metrics.work import Work
+from tb_sol_plugin.metrics.work_sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
@@ -29,8 +31,10 @@ OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
 """What stands for the operator of a kernel that has none, by reason."""
 
 
-def groups(capture: Capture, rows: Mask, by: GroupBy = "name") -> pd.DataFrame:
+def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> pd.DataFrame:
     """Kernels among some device rows, grouped; longest total first. The totals add up to the plain sum of all their durations.
+
+    done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
 
     Columns: the keys; id (stable text), short_name, kind, tensor_core (True, False, None unknown), unit, rule, calls, total_ns,
     mean_ns, median_ns, p95_ns, min_ns, max_ns, share (of kernel time), streams, graph_share and linked_share (of the group's
@@ -54,7 +58,36 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name") -> pd.DataFrame:
         blocks_per_sm=_weighted(codes, device["blocks_per_sm"].to_numpy()[at], duration, count),
         occupancy_pct=_weighted(codes, device["occupancy_pct"].to_numpy()[at], duration, count),
     )
+    if done is not None:
+        out = out.assign(**ratios(sums(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)))
     return out.sort_values(["total_ns", "calls", "id"], ascending=[False, False, True], kind="stable", ignore_index=True)
+
+
+def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
+    """The arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
+
+    A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
+    device event of its operator, estimated where there are several. Work whose operator is not known stays unknown.
+    """
+    if not len(done.ops):
+        return dict.fromkeys(VALUES, np.full(len(at), np.nan))
+    owner, own = done.owner[at], duration[at].clip(min=0).astype(np.float64)
+    row = np.maximum(owner, 0)
+    whole = done.ops["device_sum_ns"].to_numpy(dtype=np.float64)[row]
+    known = (owner >= 0) & (whole > 0)
+    part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
+    of = values_of(done.ops, done.by_host_time)
+    out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "compute_limit_ns")}
+    limited = np.isfinite(out["sol_ns"])
+    shared = done.ops["device_events"].to_numpy()[row] > 1
+    guessed = np.append(done.ops["estimated"].to_numpy(), False)[row]
+    return out | {
+        "measured_ns": np.where(limited, own, np.nan),
+        "modelled_sum_ns": np.where(known & np.isfinite(of["modelled_sum_ns"][row]), own, np.nan),
+        "owned_sum_ns": own,
+        "recompute_ns": np.where(known & (of["recompute_ns"][row] > 0), own, 0.0),
+        "estimated_calls": (limited & (shared | guessed)).astype(np.float64),
+    }
 
 
 def kernel_classes(capture: Capture) -> pd.DataFrame:
