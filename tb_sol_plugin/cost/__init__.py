@@ -5,14 +5,25 @@
 
 from __future__ import annotations
 
-from tb_sol_plugin.cost import attention, conv, custom, elementwise, gathering, gemm, lists, movement, norm
+from tb_sol_plugin.cost import (
+    attention_aten,
+    attention_engines,
+    conv,
+    custom,
+    elementwise,
+    gathering,
+    gemm,
+    lists,
+    movement,
+    norm,
+)
 from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, registered
 
 __all__ = ["CONVENTION", "FAMILIES", "Cost", "Direction", "Inputs", "Kind", "Model", "estimate", "explain", "model_for", "registered"]
 
-FAMILIES = (gemm, conv, attention, norm, elementwise, movement, gathering, lists, custom)
+FAMILIES = (gemm, conv, attention_aten, attention_engines, norm, elementwise, movement, gathering, lists, custom)
 """The modules that register models; importing them fills the registry."""
 
 

@@ -1,19 +1,30 @@
-"""Attention: 2 B H P (Dqk + Dv) FLOP forward, 2 B H P (3 Dqk + 2 Dv) for a backward that recomputes the scores.
+"""Attention: the sizes, the pairs, the work and the traffic of one fused call, whichever backend runs it.
 
-P is the number of (query, key) pairs computed. Causal attention computes half of the square; for unequal lengths the exact
-triangle, top-left or bottom-right aligned. `flop` is causal-aware, `flop_dense` counts every pair.
-Layouts differ: `_scaled_dot_product_*` is [B, H, S, D], `_flash_attention_*` and `_efficient_attention_*` are [B, S, H, D].
+FLOP: 2 B H P (Dqk + Dv) forward, 2 B H P (3 Dqk + 2 Dv) for a backward that computes the scores again (five products).
+P is the number of (query, key) pairs computed: all of them, half of a square causal mask, else the exact triangle or band.
+`flop` is causal-aware, `flop_dense` counts every pair.
+Bytes: Q, K, V read and O written once, K and V with their own heads; the log-sum-exp, 4 bytes per row of scores, where it is kept;
+a bias or mask read once. Backward: these and dO read, dQ, dK, dV written.
+Source: two products forward and five backward, Dao et al., FlashAttention (2022) and FlashAttention-2 (2023); every pair counted
+for `flop_dense` as torch.utils.flop_counter does. Limits: softmax and dropout are not counted; lengths of packed sequences are not
+in a recording, a block mask of flex attention neither.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
-from tb_sol_plugin.cost.model import Cost, Direction, model
+from tb_sol_plugin.cost.model import Cost, Direction, unknown
 
 Mask = Literal["none", "top_left", "bottom_right", "unknown"]
+Window: TypeAlias = "tuple[int, int]"
+
 NOT_RECORDED: Final = "causal mask not recorded: every pair counted"
+PACKED: Final = "lengths of the packed sequences not recorded: a lower bound"
+PAGED: Final = "key lengths stand in a page table, not in the recording"
+EVERYWHERE: Final[Window] = (-1, -1)
+"""No window. A window (left, right) lets a query see so many keys before and after its own place; -1 is no end."""
 
 
 class Sizes(NamedTuple):
@@ -27,56 +38,88 @@ class Sizes(NamedTuple):
     dv: int
 
 
-def pairs(queries: int, keys: int, mask: Mask) -> float:
+class Places(NamedTuple):
+    """Where a call has its arguments, by position. None: it has no such argument."""
+
+    first: int = 0
+    """Queries; keys and values follow."""
+    causal: int | None = None
+    window: int | None = None
+    """Left end of the window; the right end follows."""
+    cumulative: int | None = None
+    """Offsets of packed queries."""
+    longest: int | None = None
+    """Longest query sequence; the longest key sequence follows."""
+    paged: tuple[int, ...] = ()
+    """Page tables and used lengths: where one is given, the key lengths are not recorded."""
+    bias: int | None = None
+    aligned: Mask = "top_left"
+    """Where a causal mask of a rectangle starts."""
+    sequence_first: bool = False
+    """[B, S, H, D] and not [B, H, S, D]."""
+    direction: Direction = "fwd"
+    logsumexp: bool = True
+
+
+def _ramp(first: int, rows: int, top: int) -> int:
+    """Sum over i = 0 … rows-1 of first + i, held between 0 and top."""
+    low = min(max(-first, 0), rows)
+    high = min(max(top - first, low), rows)
+    return (high - low) * (2 * first + low + high - 1) // 2 + (rows - high) * top
+
+
+def pairs(queries: int, keys: int, mask: Mask, window: Window = EVERYWHERE) -> float:
     """(query, key) pairs that one head computes. A square causal mask counts as exactly half of it."""
-    if mask in ("none", "unknown"):
+    causal = mask in ("top_left", "bottom_right")
+    left, right = window
+    left = -1 if left >= keys - 1 else left
+    right = 0 if causal else -1 if right >= max(queries, keys) else right
+    if left < 0 and right < 0:
         return queries * keys
-    if queries == keys:
+    if causal and left < 0 and queries == keys:
         return queries * keys / 2
-    if mask == "top_left":
-        full = max(queries - keys, 0)
-        short = min(queries, keys)
-        return short * (short + 1) // 2 + full * keys
-    hidden = max(queries - keys, 0)
-    first = max(keys - queries, 0)
-    rows = queries - hidden
-    return rows * first + rows * (rows + 1) // 2
+    shift = 0 if mask == "top_left" else keys - queries
+    before_end = queries * keys if right < 0 else _ramp(shift + right + 1, queries, keys)
+    before_start = 0 if left < 0 else _ramp(shift - left, queries, keys)
+    return max(before_end - before_start, 0)
 
 
-def _sizes(q: Tensor, k: Tensor, v: Tensor, *, sequence_first: bool) -> Sizes | None:
-    if not len(q.shape) == len(k.shape) == len(v.shape) or len(q.shape) < 3:
-        return None
-    if sequence_first:
-        if len(q.shape) != 4:
-            return None
-        return Sizes(q.shape[0], q.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3])
+def sizes_of(q: Tensor, k: Tensor, v: Tensor, *, sequence_first: bool) -> Sizes | str:
+    """The sizes of a call, or what is wrong with them."""
+    if not len(q.shape) == len(k.shape) == len(v.shape) or len(q.shape) < 3 or (sequence_first and len(q.shape) != 4):
+        return "sizes of queries, keys and values are not of one layout"
+    length, head = (-3, -2) if sequence_first else (-2, -3)
+    heads, groups = q.shape[head], k.shape[head]
+    if q.shape[-1] != k.shape[-1]:
+        return f"sizes contradict: heads of {q.shape[-1]} and {k.shape[-1]}"
+    if k.shape[length] != v.shape[length]:
+        return f"sizes contradict: {k.shape[length]} keys, {v.shape[length]} values"
+    if heads != groups and (groups == 0 or heads % groups):
+        return f"sizes contradict: {heads} query heads, {groups} key heads"
     batch = 1
-    for size in q.shape[:-3]:
-        batch *= size
-    return Sizes(batch, q.shape[-3], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
+    for mine, other in zip(q.shape[:-3], k.shape[:-3], strict=True):
+        if mine != other and 1 not in (mine, other):
+            return f"sizes contradict: batches of {mine} and {other}"
+        batch *= max(mine, other) if mine and other else 0
+    return Sizes(batch, heads, q.shape[length], k.shape[length], q.shape[-1], v.shape[-1])
 
 
-def work(sizes: Sizes, mask: Mask, direction: Direction) -> tuple[int, int]:
+def work(sizes: Sizes, mask: Mask, direction: Direction, window: Window = EVERYWHERE) -> tuple[int, int]:
     """(causal-aware, dense-equivalent) FLOP. The forward has 2 products, the backward 5 (the scores are computed again)."""
     width = sizes.dqk + sizes.dv if direction == "fwd" else 3 * sizes.dqk + 2 * sizes.dv
     per_pair = 2 * sizes.batch * sizes.heads * width
-    return round(per_pair * pairs(sizes.queries, sizes.keys, mask)), per_pair * sizes.queries * sizes.keys
+    dense = per_pair * sizes.queries * sizes.keys
+    if mask in ("none", "unknown") and window == EVERYWHERE:
+        return dense, dense
+    seen = pairs(sizes.queries, sizes.keys, mask, window)
+    return (per_pair * seen if isinstance(seen, int) else dense // 2), dense
 
 
 def _cost(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    flops: tuple[int, int],
-    *,
-    out: int,
-    logsumexp: int,
-    direction: Direction,
-    extra: tuple[Tensor | None, ...] = (),
+    q: Tensor, k: Tensor, v: Tensor, flops: tuple[int, int], *, out: int, logsumexp: int, direction: Direction, extra: Tensor | None = None,
     reason: str = "",
-) -> Cost:
-    """Forward: Q, K, V read, O and logsumexp written. Backward: these and dO read, dQ, dK, dV written."""
-    traffic = [q.bytes, k.bytes, v.bytes, size_of(out, q.dtype), 4 * logsumexp, *(t.bytes for t in extra if t is not None)]
+) -> Cost:  # fmt: skip
+    traffic = [q.bytes, k.bytes, v.bytes, size_of(out, q.dtype), 4 * logsumexp, 0 if extra is None else extra.bytes]
     if direction == "bwd":
         traffic += [size_of(out, q.dtype), *(size_of(t.numel, t.dtype) for t in (q, k, v))]
     return Cost(
@@ -85,169 +128,85 @@ def _cost(
     )  # fmt: skip
 
 
-def _attention(
-    call: Inputs,
-    first: int,
-    causal: bool | None,
-    aligned: Mask,
-    *,
-    direction: Direction,
-    sequence_first: bool = False,
-    logsumexp: bool = True,
-    bias: int | None = None,
-) -> Cost | None:
-    q, k, v = (call.tensor(first + i) for i in range(3))
+def fused(call: Inputs, at: Places) -> Cost | None:
+    """The cost of a fused call whose arguments stand at `at`."""
+    q, k, v = (call.tensor(at.first + i) for i in range(3))
     if q is None or k is None or v is None:
         return None
-    sizes = _sizes(q, k, v, sequence_first=sequence_first)
-    if sizes is None:
-        return None
-    mask: Mask = "unknown" if causal is None else aligned if causal else "none"
-    out = sizes.batch * sizes.heads * sizes.queries * sizes.dv
-    rows = sizes.batch * sizes.heads * sizes.queries if logsumexp else 0
+    if any(call.tensor(place) is not None for place in at.paged):
+        return unknown(PAGED)
+    causal = None if at.causal is None else call.flag(at.causal)
+    mask: Mask = "unknown" if causal is None else at.aligned if causal else "none"
+    window = EVERYWHERE if at.window is None else _window(call, at.window)
+    bias = None if at.bias is None else call.tensor(at.bias)
+    offsets = None if at.cumulative is None else call.tensor(at.cumulative)
+    if offsets is not None:
+        longest = None if at.longest is None else (call.value(at.longest), call.value(at.longest + 1))
+        return _packed(q, k, v, offsets, longest, mask, window, at.direction)
+    return plain(q, k, v, mask, at, window=window, bias=bias)
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor, mask: Mask, at: Places, *, window: Window = EVERYWHERE, bias: Tensor | None = None) -> Cost:
+    """Sequences of one length."""
+    sizes = sizes_of(q, k, v, sequence_first=at.sequence_first)
+    if isinstance(sizes, str):
+        return unknown(sizes)
+    rows = sizes.batch * sizes.heads * sizes.queries
     return _cost(
-        q, k, v, work(sizes, mask, direction), out=out, logsumexp=rows, direction=direction,
-        extra=(call.tensor(bias),) if bias is not None else (), reason=NOT_RECORDED if mask == "unknown" else "",
+        q, k, v, work(sizes, mask, at.direction, window), out=rows * sizes.dv, logsumexp=rows if at.logsumexp else 0,
+        direction=at.direction, extra=bias, reason=NOT_RECORDED if mask == "unknown" else "",
     )  # fmt: skip
 
 
-@model("aten::scaled_dot_product_attention", kind="attention", wrapper=True)
-def sdpa(call: Inputs) -> Cost | None:
-    """scaled_dot_product_attention(q, k, v, mask, dropout, is_causal): where no leaf was recorded below it."""
-    return _attention(call, 0, call.flag(5), "top_left", direction="fwd", logsumexp=False, bias=3)
+def _window(call: Inputs, at: int) -> Window:
+    left, right = call.value(at), call.value(at + 1)
+    whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (left, right))
+    return (int(left), int(right)) if whole else EVERYWHERE  # type: ignore[arg-type]
 
 
-@model("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_flash_attention_for_cpu", kind="attention")
-def flash(call: Inputs) -> Cost | None:
-    """(q, k, v, dropout, is_causal, ...)."""
-    return _attention(call, 0, call.flag(4), "top_left", direction="fwd")
+def _packed(
+    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: tuple[object, object] | None, mask: Mask, window: Window,
+    direction: Direction,
+) -> Cost:  # fmt: skip
+    """Packed sequences, q[T, H, D]: lengths are not recorded. A lower bound: the longest one and equal rests.
 
-
-@model("aten::_scaled_dot_product_efficient_attention", "aten::_scaled_dot_product_cudnn_attention", kind="attention")
-def efficient(call: Inputs) -> Cost | None:
-    """(q, k, v, bias, compute_logsumexp, dropout, is_causal, ...)."""
-    return _attention(call, 0, call.flag(6), "top_left", direction="fwd", logsumexp=call.flag(4) is not False, bias=3)
-
-
-@model("aten::_scaled_dot_product_fused_attention_overrideable", kind="attention")
-def overrideable(call: Inputs) -> Cost | None:
-    """(q, k, v, bias, dropout, is_causal, ...)."""
-    return _attention(call, 0, call.flag(5), "top_left", direction="fwd", bias=3)
-
-
-@model("aten::_scaled_dot_product_flash_attention_backward", kind="attention")
-def flash_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, out, logsumexp, cum_q, cum_k, max_q, max_k, dropout, is_causal, ...)."""
-    return _attention(call, 1, call.flag(11), "top_left", direction="bwd")
-
-
-@model("aten::_scaled_dot_product_flash_attention_for_cpu_backward", kind="attention")
-def flash_cpu_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, out, logsumexp, dropout, is_causal, ...)."""
-    return _attention(call, 1, call.flag(7), "top_left", direction="bwd")
-
-
-@model("aten::_scaled_dot_product_efficient_attention_backward", kind="attention")
-def efficient_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, bias, out, logsumexp, seed, offset, dropout, grad_mask, is_causal, ...)."""
-    return _attention(call, 1, call.flag(11), "top_left", direction="bwd", bias=4)
-
-
-@model("aten::_scaled_dot_product_cudnn_attention_backward", kind="attention")
-def cudnn_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, out, logsumexp, seed, offset, bias, cum_q, cum_k, max_q, max_k, dropout, is_causal, ...)."""
-    return _attention(call, 1, call.flag(14), "top_left", direction="bwd", bias=8)
-
-
-@model("aten::_flash_attention_forward", kind="attention")
-def flash_forward(call: Inputs) -> Cost | None:
-    """(q, k, v, cum_q, cum_k, max_q, max_k, dropout, is_causal, ...); packed sequences where cum_q is a tensor."""
-    return _packed_or_plain(call, 0, 3, 8, direction="fwd")
-
-
-@model("aten::_flash_attention_backward", kind="attention")
-def flash_attention_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, out, logsumexp, cum_q, cum_k, max_q, max_k, dropout, is_causal, ...)."""
-    return _packed_or_plain(call, 1, 6, 11, direction="bwd")
-
-
-@model("flash_attn::_flash_attn_forward", "flash_attn_3::fwd", kind="attention")
-def flash_attn_forward(call: Inputs) -> Cost | None:
-    """flash_attn::_flash_attn_forward(q, k, v, dropout, scale, causal, ...)."""
-    return _attention(call, 0, call.flag(5), "bottom_right", direction="fwd", sequence_first=True)
-
-
-@model("flash_attn::_flash_attn_backward", kind="attention")
-def flash_attn_backward(call: Inputs) -> Cost | None:
-    """flash_attn::_flash_attn_backward(grad, q, k, v, out, logsumexp, dq, dk, dv, dropout, scale, causal, ...)."""
-    return _attention(call, 1, call.flag(11), "bottom_right", direction="bwd", sequence_first=True)
-
-
-@model("flash_attn::_flash_attn_varlen_forward", kind="attention")
-def flash_attn_varlen(call: Inputs) -> Cost | None:
-    """flash_attn::_flash_attn_varlen_forward(q, k, v, cum_q, cum_k, max_q, max_k, dropout, scale, causal, ...)."""
-    return _packed_or_plain(call, 0, 3, 9, direction="fwd")
-
-
-@model("flash_attn::_flash_attn_varlen_backward", kind="attention")
-def flash_attn_varlen_backward(call: Inputs) -> Cost | None:
-    """flash_attn::_flash_attn_varlen_backward(grad, q, k, v, out, lse, dq, dk, dv, cum_q, cum_k, max_q, max_k, dropout, scale, causal)."""
-    return _packed_or_plain(call, 1, 9, 15, direction="bwd")
-
-
-_ALIGNMENT: Final[dict[int, Mask]] = {0: "none", 1: "top_left", 2: "bottom_right"}
-
-
-@model("aten::_efficient_attention_forward", kind="attention")
-def efficient_forward(call: Inputs) -> Cost | None:
-    """(q, k, v, bias, cum_q, cum_k, max_q, max_k, dropout, mask_type, compute_logsumexp, ...)."""
-    return _custom_mask(call, 0, 4, 9, bias=3, direction="fwd")
-
-
-@model("aten::_efficient_attention_backward", kind="attention")
-def efficient_attention_backward(call: Inputs) -> Cost | None:
-    """(grad, q, k, v, bias, out, cum_q, cum_k, max_q, max_k, logsumexp, dropout, seed, offset, mask_type, ...)."""
-    return _custom_mask(call, 1, 6, 14, bias=4, direction="bwd")
-
-
-def _custom_mask(call: Inputs, first: int, cumulative: int, mask_type: int, *, bias: int, direction: Direction) -> Cost | None:
-    kind = call.value(mask_type)
-    mask: Mask = _ALIGNMENT.get(kind, "unknown") if isinstance(kind, int) else "unknown"
-    causal = None if mask == "unknown" else mask != "none"
-    if call.tensor(cumulative) is not None:
-        return _packed(call, first, cumulative, causal, mask, direction=direction)
-    return _attention(call, first, causal, mask, direction=direction, sequence_first=True, bias=bias)
-
-
-def _packed_or_plain(call: Inputs, first: int, cumulative: int, causal: int, *, direction: Direction) -> Cost | None:
-    if call.tensor(cumulative) is None:
-        return _attention(call, first, call.flag(causal), "bottom_right", direction=direction, sequence_first=True)
-    return _packed(call, first, cumulative, call.flag(causal), "bottom_right", direction=direction)
-
-
-def _packed(call: Inputs, first: int, cumulative: int, causal: bool | None, aligned: Mask, *, direction: Direction) -> Cost | None:
-    """Packed sequences, q[T, H, D]: lengths are not recorded. A lower bound: the longest one and equal rests."""
-    q, k, v = (call.tensor(first + i) for i in range(3))
-    offsets = call.tensor(cumulative)
-    if q is None or k is None or v is None or offsets is None:
-        return None
+    For given sums and longest sequences, equal rests have the fewest pairs when lengths of queries and keys are equal.
+    """
     drop = 1 if len(q.shape) == 4 and q.shape[0] == 1 else 0
-    if len(q.shape) - drop != 3 or offsets.numel < 2:
-        return None
+    if not len(q.shape) == len(k.shape) == len(v.shape) == 3 + drop or offsets.numel < 2:
+        return unknown("sizes of the packed queries, keys and values are not of one layout")
     tokens, heads, dqk = q.shape[drop:]
-    keys, dv = k.shape[drop], v.shape[-1]
-    count = offsets.numel - 1
-    mask: Mask = "unknown" if causal is None else aligned if causal else "none"
-    longest_q, longest_k = call.value(cumulative + 2), call.value(cumulative + 3)
+    keys, groups, other = k.shape[drop:]
+    if dqk != other or v.shape[drop] != keys or (heads != groups and (groups == 0 or heads % groups)):
+        return unknown("sizes of the packed queries, keys and values contradict")
+    dv, count = v.shape[-1], offsets.numel - 1
     lengths = [(tokens / count, keys / count, count)]
-    if isinstance(longest_q, int) and isinstance(longest_k, int) and count > 1 and longest_q <= tokens and longest_k <= keys:
-        lengths = [(longest_q, longest_k, 1), ((tokens - longest_q) / (count - 1), (keys - longest_k) / (count - 1), count - 1)]
+    most_q, most_k = longest or (None, None)
+    if (
+        isinstance(most_q, int) and isinstance(most_k, int) and count > 1
+        and tokens <= most_q * count and keys <= most_k * count and 0 < most_q <= tokens and 0 < most_k <= keys
+    ):  # fmt: skip
+        lengths = [(most_q, most_k, 1), ((tokens - most_q) / (count - 1), (keys - most_k) / (count - 1), count - 1)]
     width = dqk + dv if direction == "fwd" else 3 * dqk + 2 * dv
-    seen = [0.0, 0.0]
+    seen = every = 0.0
     for queries, along, times in lengths:
-        half = 0.5 if mask in ("top_left", "bottom_right") else 1.0
-        seen[0] += times * queries * along * half
-        seen[1] += times * queries * along
-    flops = (round(2 * heads * width * seen[0]), round(2 * heads * width * seen[1]))
-    reason = "lengths of the packed sequences not recorded: a lower bound"
-    return _cost(q, k, v, flops, out=tokens * heads * dv, logsumexp=tokens * heads, direction=direction, extra=(offsets,), reason=reason)
+        every += times * queries * along
+        seen += times * min(_band(queries, along, mask, window), queries * along)
+    flops = (round(2 * heads * width * seen), round(2 * heads * width * every))
+    reason = f"{PACKED}; {NOT_RECORDED}" if mask == "unknown" else PACKED
+    return _cost(q, k, v, flops, out=tokens * heads * dv, logsumexp=tokens * heads, direction=direction, extra=offsets, reason=reason)
+
+
+def _band(queries: float, keys: float, mask: Mask, window: Window) -> float:
+    """Pairs of one packed sequence of mean length: half of it when causal, at most the window's width per row."""
+    seen = queries * keys
+    short = min(queries, keys)
+    if mask == "top_left":
+        seen = short * short / 2 + (queries - short) * keys
+    elif mask == "bottom_right":
+        seen = short * short / 2 + short * (keys - short)
+    left, right = window
+    if left >= 0 and (right >= 0 or mask != "none"):
+        width = min(keys, left + 1 + max(right, 0))
+        seen = min(seen, queries * width - min(width * width, queries * queries) / 2)
+    return seen
