@@ -126,3 +126,13 @@ export function exact(value: number, unit: string): string {
   const text = Number.isInteger(value) ? number(value, 0) : String(value).replace("-", MINUS);
   return unit && unit !== "count" ? text + NARROW + unit : text;
 }
+
+/** A number that a person typed: `0.1`, `1 000`, `1e12`, `10 T`, `3.35 TB/s`; null if it is none. Decimal prefixes from k to E. */
+export function readQuantity(text: string): number | null {
+  const found = /^([-\u2212]?[\d\s\u202f\u00a0]*[.,]?\d*(?:[eE][-+]?\d+)?)\s*([kKMGTPE]?)(?:[A-Za-z/%µ]*)$/.exec(text.trim());
+  const digitsOf = found?.[1]!.replace(/[\s\u202f\u00a0]/g, "").replace("\u2212", "-").replace(",", ".") ?? "";
+  if (!found || !/\d/.test(digitsOf)) return null;
+  const prefix = found[2]! === "K" ? "k" : found[2]!;
+  const value = Number(digitsOf) * (SI.find(([, p]) => p === prefix)?.[0] ?? 1);
+  return Number.isFinite(value) ? value : null;
+}

@@ -8,10 +8,12 @@ const text = fc.string({ unit: fc.oneof(fc.string({ unit: "grapheme", minLength:
 const filled = text.filter((t) => t !== "");
 const id = fc.stringMatching(/^[A-Za-z0-9_-]{1,12}$/).filter((t) => t !== "__proto__");
 const column = filled.filter((t) => t !== "__proto__");
+const number = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }).map((v) => v + 0));
 const table: fc.Arbitrary<TableState> = fc.record({
   sort: fc.option(fc.record({ column: filled, descending: fc.boolean() })),
   find: text,
   keep: fc.dictionary(column, fc.uniqueArray(text, { minLength: 1, maxLength: 4 }).map((v) => v.sort()), { maxKeys: 3 }),
+  ranges: fc.dictionary(column, fc.oneof(fc.record({ above: number, below: fc.constant(null) }), fc.record({ above: fc.constant(null), below: number }), fc.record({ above: number, below: number })), { maxKeys: 3 }),
   columns: fc.dictionary(column, fc.boolean(), { maxKeys: 4 }),
   opened: fc.record({ base: fc.constantFrom("d", "a", "n") as fc.Arbitrary<"d" | "a" | "n">, ids: fc.array(fc.oneof(filled, fc.nat(30).map(String))).map((v) => splitIds(joinIds(v))) }),
   row: text,

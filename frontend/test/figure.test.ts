@@ -12,7 +12,7 @@ const figure = (): FigureSection => ({
     layout: { showlegend: true, xaxis: { type: "log", title: { text: "FLOP per byte" } } },
   },
 });
-const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", ...part });
+const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", ...part });
 
 describe("figure", () => {
   test("GIVEN light colours WHEN themed THEN each palette colour is its partner; keys of rows are untouched", () => {

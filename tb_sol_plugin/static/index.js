@@ -1279,7 +1279,7 @@ var host = parentWindow();
 /** True inside TensorBoard's frame. */
 var hosted = host !== window;
 /** Is our tab the active one? Outside TensorBoard always. An address without a tab counts as ours: the first visit. */
-var active = () => !hosted || ["", "sol"].includes(activeTab(host.location.hash));
+var active$1 = () => !hosted || ["", "sol"].includes(activeTab(host.location.hash));
 var readAddress = () => readHash(host.location.hash);
 /** The full address that shows these pairs, for links and for copying. */
 var addressOf$1 = (pairs) => {
@@ -1300,7 +1300,7 @@ function writeAddress(pairs, push) {
 /** Calls back when someone else changed the address while our tab is active, and when our tab becomes active. */
 function onAddress(callback) {
 	const listen = () => {
-		if (!active() || host.location.hash === written) return;
+		if (!active$1() || host.location.hash === written) return;
 		written = host.location.hash;
 		callback(readAddress());
 	};
@@ -1309,7 +1309,7 @@ function onAddress(callback) {
 }
 /** Calls back with whether the page can be seen: own tab active and window not in the background. */
 function onVisible(callback) {
-	const tell = () => callback(active() && document.visibilityState === "visible");
+	const tell = () => callback(active$1() && document.visibilityState === "visible");
 	host.addEventListener("hashchange", tell);
 	document.addEventListener("visibilitychange", tell);
 	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", tell), { once: true });
@@ -1417,6 +1417,7 @@ var emptyTable = () => ({
 	sort: null,
 	find: "",
 	keep: {},
+	ranges: {},
 	columns: {},
 	opened: {
 		base: "d",
@@ -1473,6 +1474,7 @@ function encodeTable(id, table) {
 	if (table.sort) out[`${at}s`] = (table.sort.descending ? "-" : "+") + table.sort.column;
 	if (table.find) out[`${at}f`] = table.find;
 	for (const [column, values] of sorted(table.keep)) if (values.length) out[`${at}c.${column}`] = joinList([...values].sort());
+	for (const [column, range] of sorted(table.ranges)) if (column && rangeText(range)) out[`${at}n.${column}`] = rangeText(range);
 	const columns = sorted(table.columns).map(([name, shown]) => (shown ? "+" : "-") + name);
 	if (columns.length) out[`${at}h`] = joinList(columns);
 	if (table.opened.base !== "d" || table.opened.ids.length) out[`${at}x`] = table.opened.base + joinIds(table.opened.ids);
@@ -1481,7 +1483,10 @@ function encodeTable(id, table) {
 }
 function decodeTable(table, field, rest, value) {
 	if (field === "c" && rest) table.keep[rest] = splitList(value);
-	else if (rest) return;
+	else if (field === "n" && rest) {
+		const range = readRange(value);
+		if (range) table.ranges[rest] = range;
+	} else if (rest) return;
 	else if (field === "s" && /^[+-]./s.test(value)) table.sort = {
 		column: value.slice(1),
 		descending: value[0] === "-"
@@ -1495,6 +1500,16 @@ function decodeTable(table, field, rest, value) {
 	else if (field === "h") {
 		for (const item of splitList(value)) if (/^[+-]./s.test(item)) table.columns[item.slice(1)] = item[0] === "+";
 	}
+}
+var rangeText = ({ above, below }) => above === null && below === null ? "" : `${above ?? ""}~${below ?? ""}`;
+function readRange(text) {
+	const [low, high, ...more] = text.split("~");
+	const ends = [low, high].map((t) => t ? Number(t) : null);
+	if (high === void 0 || more.length || ends.every((e) => e === null) || ends.some((e) => e !== null && !Number.isFinite(e))) return null;
+	return {
+		above: ends[0],
+		below: ends[1]
+	};
 }
 var sorted = (record) => Object.entries(record).sort(([a], [b]) => a < b ? -1 : a > b ? 1 : 0);
 /** Two views are the same if their addresses are. */
@@ -1545,11 +1560,11 @@ function changeTable(id, part, how) {
 		}
 	} }, how);
 }
-function changeFigure(id, zoom) {
+function changeFigure(id, text, how = "replace") {
 	change({ figures: {
 		...view.value.figures,
-		[id]: zoom
-	} }, "replace");
+		[id]: text
+	} }, how);
 }
 /** Another page of the same selection. */
 function pageView(name) {
@@ -1606,9 +1621,9 @@ var catalogue = y$1([]);
 var visible = y$1(true);
 var attempt = y$1(0);
 var choice = O(() => runs.value.value ? choose(runs.value.value, view.value) : null);
-var chosen = O(() => choice.value?.state === "chosen" ? choice.value.chosen : null);
+var chosen$1 = O(() => choice.value?.state === "chosen" ? choice.value.chosen : null);
 var where = O(() => {
-	const c = chosen.value;
+	const c = chosen$1.value;
 	return c ? {
 		run: c.run.name,
 		worker: c.worker.name,
@@ -1642,7 +1657,7 @@ var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value
 /** When the shown recording was read, and whether its file has changed since. */
 var stamp = y$1("");
 var stale = O(() => {
-	const span = chosen.value?.span;
+	const span = chosen$1.value?.span;
 	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
 /** Asks for everything about the shown recording again. */
@@ -1803,7 +1818,7 @@ function startData() {
 		if (!key) return;
 		stopPages = new AbortController();
 		const w = where.peek();
-		const span = chosen.peek().span;
+		const span = chosen$1.peek().span;
 		const device = view.peek().device;
 		follow(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
 			if (!value) return;
@@ -1840,7 +1855,7 @@ function startData() {
 		});
 	});
 	x(() => {
-		const c = chosen.value;
+		const c = chosen$1.value;
 		if (!c) return;
 		const full = {
 			run: c.run.name,
@@ -2075,6 +2090,8 @@ var PATHS = {
 	file: "M4 2h5l3 3v9H4z M9 2v3h3",
 	folder: "M2 4h4.5l1.5 1.5h6V13H2z",
 	again: "M3 8a5 5 0 1 0 1.5-3.6 M4.5 2v2.6h2.6",
+	area: "M2.5 5V2.5H5 M8 2.5h1 M11 2.5h2.5V5 M13.5 8v1 M13.5 11v2.5H11 M9 13.5H8 M5 13.5H2.5V11 M2.5 9V8",
+	filter: "M2.5 3.5h11 M4.5 8h7 M6.5 12.5h3",
 	image: "M2.5 3h11v10h-11z M2.5 11l3.2-3.2 2.3 2.3 2-2 3.5 3.4 M10.5 6h.01"
 };
 function Icon({ name, size = 16 }) {
@@ -2289,6 +2306,8 @@ function pieces(text) {
 	});
 	return out;
 }
+/** The text alone, for labels and titles that cannot carry marks. */
+var plain = (text) => pieces(text).map((p) => p.text).join("");
 // src/ui/text.tsx
 function Text({ text }) {
 	return /* @__PURE__ */ a($, { children: pieces(text).map((p) => p.kind === "bold" ? /* @__PURE__ */ a("strong", { children: p.text }) : p.kind === "code" ? /* @__PURE__ */ a("code", { children: p.text }) : p.text) });
@@ -2675,8 +2694,17 @@ function exact(value, unit) {
 	const text = Number.isInteger(value) ? number(value, 0) : String(value).replace("-", "−");
 	return unit && unit !== "count" ? text + " " + unit : text;
 }
+/** A number that a person typed: `0.1`, `1 000`, `1e12`, `10 T`, `3.35 TB/s`; null if it is none. Decimal prefixes from k to E. */
+function readQuantity(text) {
+	const found = /^([-\u2212]?[\d\s\u202f\u00a0]*[.,]?\d*(?:[eE][-+]?\d+)?)\s*([kKMGTPE]?)(?:[A-Za-z/%µ]*)$/.exec(text.trim());
+	const digitsOf = found?.[1].replace(/[\s\u202f\u00a0]/g, "").replace("−", "-").replace(",", ".") ?? "";
+	if (!found || !/\d/.test(digitsOf)) return null;
+	const prefix = found[2] === "K" ? "k" : found[2];
+	const value = Number(digitsOf) * (SI.find(([, p]) => p === prefix)?.[0] ?? 1);
+	return Number.isFinite(value) ? value : null;
+}
 // src/ui/popover.tsx
-function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, children }) {
+function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, fixed, children }) {
 	const [open, setOpen] = d$2(false);
 	const root = T(null);
 	const trigger = T(null);
@@ -2692,17 +2720,36 @@ function Popover({ button, class: cls, label, tip, align = "left", disabled, wid
 		};
 		document.addEventListener("mousedown", away);
 		document.addEventListener("focusin", away);
+		const moved = (event) => {
+			if (fixed && !card.current?.contains(event.target)) setOpen(false);
+		};
+		document.addEventListener("scroll", moved, {
+			capture: true,
+			passive: true
+		});
 		return () => {
 			document.removeEventListener("mousedown", away);
 			document.removeEventListener("focusin", away);
+			document.removeEventListener("scroll", moved, { capture: true });
 		};
 	}, [open]);
 	F$1(() => {
 		const el = card.current;
 		if (!open || !el) return;
+		if (fixed) {
+			const at = trigger.current.getBoundingClientRect();
+			const below = at.bottom + 4 + el.offsetHeight <= window.innerHeight - 8 || at.top < el.offsetHeight + 12;
+			const left = Math.max(8, Math.min(at.left, window.innerWidth - el.offsetWidth - 8));
+			Object.assign(el.style, {
+				position: "fixed",
+				right: "auto",
+				left: `${left}px`,
+				top: `${below ? at.bottom + 4 : at.top - el.offsetHeight - 4}px`
+			});
+		}
 		const box = el.getBoundingClientRect();
-		if (box.right > window.innerWidth - 8) el.style.transform = `translateX(${window.innerWidth - 8 - box.right}px)`;
-		else if (box.left < 8) el.style.transform = `translateX(${8 - box.left}px)`;
+		if (!fixed && box.right > window.innerWidth - 8) el.style.transform = `translateX(${window.innerWidth - 8 - box.right}px)`;
+		else if (!fixed && box.left < 8) el.style.transform = `translateX(${8 - box.left}px)`;
 		el.style.maxHeight = `${Math.max(160, window.innerHeight - box.top - 16)}px`;
 		(el.querySelector("[data-first]") ?? el.querySelector("input,button,a,[tabindex='0']"))?.focus();
 	}, [open]);
@@ -3295,6 +3342,531 @@ function One({ f, largest }) {
 			]
 		})]
 	});
+}
+// src/sections/figure/template.ts
+var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
+var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+var HEX = /#[0-9a-fA-F]{6}\b/g;
+/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
+function recolour(value, themed) {
+	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
+	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolour(v, themed)) : value;
+	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
+	return value;
+}
+/** `over` laid over `base`, objects merged. */
+function merge(base, over) {
+	const out = { ...base };
+	for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k], v) : v;
+	return out;
+}
+/** The key of a table row that a point stands for: its customdata, or the first of it. */
+function pointKey(custom) {
+	const first = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
+	return first === null || first === void 0 || first === "" ? null : String(first);
+}
+function ready(s, look) {
+	const raw = s.figure.layout ?? {};
+	const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
+	for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
+	const axis = {
+		gridcolor: look.token("line"),
+		zeroline: false,
+		linecolor: look.token("line-strong"),
+		ticks: "",
+		automargin: true,
+		tickfont: {
+			size: 11.5,
+			color: look.token("ink-3")
+		},
+		title: {
+			font: {
+				size: 12,
+				color: look.token("ink-3")
+			},
+			standoff: 8
+		}
+	};
+	const layout = merge({
+		font: {
+			family: FONT,
+			size: 12,
+			color: look.token("ink-2")
+		},
+		paper_bgcolor: "rgba(0,0,0,0)",
+		plot_bgcolor: "rgba(0,0,0,0)",
+		margin: {
+			l: 58,
+			r: 14,
+			t: 10,
+			b: 46
+		},
+		showlegend: false,
+		separators: ". ",
+		hovermode: "closest",
+		dragmode: look.drag,
+		selections: [],
+		autosize: true,
+		bargap: .3,
+		hoverlabel: {
+			bgcolor: look.token("raised"),
+			bordercolor: look.token("line-strong"),
+			font: {
+				family: FONT,
+				color: look.token("ink"),
+				size: 12
+			},
+			align: "left",
+			namelength: 0
+		},
+		...Object.fromEntries(axes.map((k) => [k, axis]))
+	}, recolour(raw, look.themed));
+	layout["height"] = Math.max(look.height, s.height ?? 320);
+	layout["width"] = look.width;
+	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
+	layout["showlegend"] = false;
+	delete layout["template"];
+	for (const k of axes) {
+		const a = layout[k];
+		if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === void 0) layout[k] = {
+			...a,
+			dtick: 1
+		};
+	}
+	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
+	for (const trace of data) {
+		contrast(trace);
+		if (trace["type"] === "icicle") boxFonts(trace);
+	}
+	if (data.some((t) => [
+		"icicle",
+		"treemap",
+		"sunburst"
+	].includes(t["type"]))) layout["uniformtext"] = {
+		minsize: 10,
+		mode: "hide"
+	};
+	const drawn = data.map((trace) => look.keep ? filtered(trace, look.keep) : trace);
+	applyZoom(layout, drawn, look.zoom);
+	if (look.inside) for (const trace of drawn) stepBack(trace, look.inside);
+	if (look.areas.length) layout["shapes"] = [...layout["shapes"] ?? [], ...look.areas.flatMap((area) => frame(area, layout, look))];
+	const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected] : null;
+	const ring = look.selected ? selection(drawn, look) : [];
+	return {
+		data: [
+			...drawn,
+			...note ? toLimit(note, layout, ring, look) : [],
+			...ring
+		],
+		layout,
+		point: pointOf(ring[0])
+	};
+}
+/** Black or white, whichever reads better on a `#rrggbb` colour. */
+function onColour(hex) {
+	const [r, g, b] = [
+		1,
+		3,
+		5
+	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
+}
+var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
+/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
+function boxFonts(trace) {
+	const colors = trace["marker"]?.["colors"];
+	if (!Array.isArray(colors) || !colors.every(isHex)) return;
+	trace["insidetextfont"] = { color: colors.map(onColour) };
+	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+}
+/** Text inside a bar reads on the bar, text outside on the card. */
+function contrast(trace) {
+	const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
+	const place = trace["textposition"] ?? "auto";
+	const fill = trace["marker"]?.["color"];
+	if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
+	const { color, ...rest } = font;
+	trace["textfont"] = rest;
+	if (isHex(fill)) trace["insidetextfont"] = {
+		...rest,
+		color: onColour(fill)
+	};
+	if (color !== void 0) trace["outsidetextfont"] = {
+		...rest,
+		color
+	};
+}
+/** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
+function filtered(trace, keep) {
+	const custom = trace["customdata"];
+	if (!Array.isArray(custom) || ![
+		"scatter",
+		"scattergl",
+		"bar",
+		void 0
+	].includes(trace["type"])) return trace;
+	const gone = custom.map((c) => {
+		const key = pointKey(c);
+		return key !== null && !keep.has(key);
+	});
+	if (!gone.some(Boolean)) return trace;
+	const side = trace["type"] === "bar" && trace["orientation"] === "h" ? "x" : "y";
+	const values = trace[side];
+	return Array.isArray(values) ? {
+		...trace,
+		[side]: values.map((v, i) => gone[i] ? null : v)
+	} : trace;
+}
+function pointOf(ring) {
+	if (!ring) return null;
+	const first = (name) => ring[name][0];
+	return {
+		axes: String(ring["xaxis"] ?? "x").slice(1),
+		x: first("x"),
+		y: first("y"),
+		radius: Number(ring["marker"]["size"][0]) / 2
+	};
+}
+/** Points outside a selected area, faded in their place. */
+function stepBack(trace, inside) {
+	const custom = trace["customdata"];
+	if (!Array.isArray(custom) || ![
+		"scatter",
+		"scattergl",
+		"bar",
+		void 0
+	].includes(trace["type"])) return;
+	trace["selectedpoints"] = custom.flatMap((c, i) => inside.has(pointKey(c) ?? "") ? [i] : []);
+	trace["unselected"] = { marker: { opacity: .14 } };
+}
+/** The box of an area; an open end reaches to the edge of its axis. Nothing where the edge is not known. */
+function frame(area, layout, look) {
+	const ends = ["x", "y"].flatMap((letter) => {
+		const axis = layout[`${letter}axis${area.axes}`];
+		const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
+		const edge = (i) => isPlain(axis) && axis["type"] === "log" ? 10 ** range[i] : range[i];
+		return area[letter].map((end, i) => end ?? edge(i));
+	});
+	if (!ends.every(Number.isFinite)) return [];
+	const [x0, x1, y0, y1] = ends;
+	return [{
+		type: "rect",
+		xref: `x${area.axes}`,
+		yref: `y${area.axes}`,
+		x0,
+		x1,
+		y0,
+		y1,
+		layer: "below",
+		fillcolor: `${look.token("accent")}1A`,
+		line: {
+			color: look.token("accent"),
+			width: 1.2
+		}
+	}];
+}
+/** Where a value lies on an axis that has a range, 0 to 1; null elsewhere. */
+function fraction(axis, value) {
+	const range = isPlain(axis) ? axis["range"] : null;
+	if (!Array.isArray(range) || typeof range[0] !== "number" || typeof range[1] !== "number" || range[0] === range[1]) return null;
+	return ((isPlain(axis) && axis["type"] === "log" ? Math.log10(value) : value) - range[0]) / (range[1] - range[0]);
+}
+var NEAR_END = .66;
+var escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+/** A dotted line from the selected point to its limit, with the words at its side. The words go into the layout. */
+function toLimit(note, layout, ring, look) {
+	const end = note.limit;
+	const axes = note.axis === "x2" ? "2" : "";
+	const [xaxis, yaxis] = [layout[`xaxis${axes}`], layout[`yaxis${axes}`]];
+	if (!xaxis || !yaxis || typeof end !== "number") return [];
+	const across = axes === "2";
+	const stop = across ? [end, note.y] : [note.x, end];
+	const at = (axis, value) => axis["type"] === "log" ? Math.log10(value) : value;
+	const middle = (axis, a, b) => (at(axis, a) + at(axis, b)) / 2;
+	const sizes = ring.map((r) => Number([r["marker"]["size"]].flat()[0]) || 0);
+	const radius = Math.max(8, ...sizes) / 2;
+	const [from, to] = [fraction(yaxis, note.y), fraction(yaxis, end)];
+	const reach = from === null || to === null || across ? Infinity : Math.abs(to - from) * Number(layout["height"]) * .6;
+	const right = (fraction(xaxis, across ? Math.max(note.x, end) : note.x) ?? 0) > NEAR_END;
+	const aside = reach < radius + 14 ? radius + 5 : 7;
+	if (note.text) layout["annotations"] = [...layout["annotations"] ?? [], {
+		xref: `x${axes}`,
+		yref: `y${axes}`,
+		x: across ? middle(xaxis, note.x, end) : at(xaxis, note.x),
+		y: across ? at(yaxis, note.y) : middle(yaxis, note.y, end),
+		text: `<b>${escaped(note.text)}</b>`,
+		showarrow: false,
+		font: {
+			size: 12,
+			color: look.token("accent")
+		},
+		bgcolor: look.token("surface"),
+		borderpad: 1,
+		...across ? {
+			yanchor: "bottom",
+			yshift: radius + 2
+		} : {
+			xanchor: right ? "right" : "left",
+			xshift: right ? -aside : aside,
+			yanchor: "middle",
+			yshift: reach < radius + 14 ? radius + 6 : 0
+		}
+	}];
+	return [{
+		type: "scatter",
+		mode: "lines",
+		x: [note.x, stop[0]],
+		y: [note.y, stop[1]],
+		hoverinfo: "skip",
+		showlegend: false,
+		cliponaxis: false,
+		...axes ? {
+			xaxis: "x2",
+			yaxis: "y2"
+		} : {},
+		line: {
+			color: look.token("accent"),
+			width: 1.6,
+			dash: "2px,3px"
+		}
+	}];
+}
+/** An accent ring around the selected points of scatter traces; other bars step back. */
+function selection(data, look) {
+	const out = [];
+	for (const trace of data) {
+		const custom = trace["customdata"];
+		if (!Array.isArray(custom)) continue;
+		const hits = custom.flatMap((c, i) => pointKey(c) === look.selected ? [i] : []);
+		if (!hits.length) continue;
+		if (trace["type"] === "bar") {
+			if (look.inside) continue;
+			trace["selectedpoints"] = hits;
+			trace["unselected"] = { marker: { opacity: .45 } };
+		} else if (trace["type"] === void 0 || trace["type"] === "scatter" || trace["type"] === "scattergl") {
+			const [x, y] = [trace["x"], trace["y"]];
+			if (!Array.isArray(x) || !Array.isArray(y)) continue;
+			const size = trace["marker"]?.["size"];
+			const of = (i) => Number(Array.isArray(size) ? size[i] : size) || 8;
+			out.push({
+				type: "scatter",
+				mode: "markers",
+				x: hits.map((i) => x[i]),
+				y: hits.map((i) => y[i]),
+				hoverinfo: "skip",
+				showlegend: false,
+				...trace["xaxis"] ? { xaxis: trace["xaxis"] } : {},
+				...trace["yaxis"] ? { yaxis: trace["yaxis"] } : {},
+				marker: {
+					symbol: "circle-open",
+					color: look.token("accent"),
+					size: hits.map((i) => of(i) + 9),
+					line: {
+						width: 2.2,
+						color: look.token("accent")
+					},
+					opacity: 1
+				}
+			});
+		}
+	}
+	return out;
+}
+/** Zoom as text: `x:0.1~20;y2:3~4`, or `l:ID` for the level of an icicle. */
+function zoomText(changes, before) {
+	const now = new Map(before.split(";").filter(Boolean).map((p) => [p.slice(0, p.indexOf(":")), p.slice(p.indexOf(":") + 1)]));
+	for (const [key, value] of Object.entries(changes)) {
+		const range = /^([xy])axis(\d*)\.range\[([01])\]$/.exec(key);
+		const auto = /^([xy])axis(\d*)\.(autorange|showspikes)$/.exec(key);
+		if (range) {
+			const name = range[1] + range[2];
+			const ends = (now.get(name) ?? "~").split("~");
+			ends[Number(range[3])] = typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+			now.set(name, ends.join("~"));
+		} else if (auto && auto[3] === "autorange") now.delete(auto[1] + auto[2]);
+		else if (key === "level") {
+			if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
+			else now.delete("l");
+		}
+	}
+	return [...now].map(([k, v]) => `${k}:${v}`).join(";");
+}
+function applyZoom(layout, data, zoom) {
+	for (const part of zoom.split(";")) {
+		const range = /^([xy])(\d*):(.+)~(.+)$/.exec(part);
+		if (range) {
+			const axis = layout[`${range[1]}axis${range[2]}`];
+			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
+			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = {
+				...axis,
+				range: ends,
+				autorange: false
+			};
+		} else if (part.startsWith("l:")) {
+			for (const trace of data) if ([
+				"icicle",
+				"treemap",
+				"sunburst"
+			].includes(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
+		}
+	}
+}
+/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
+function legendOf(s) {
+	if (s.figure.layout?.["showlegend"] !== true) return [];
+	const seen = /* @__PURE__ */ new Map();
+	for (const trace of s.figure.data ?? []) {
+		const name = trace["name"];
+		if (typeof name !== "string" || !name || trace["showlegend"] === false || seen.has(name)) continue;
+		const marker = trace["marker"] ?? {};
+		const line = trace["line"] ?? {};
+		const color = [
+			marker["color"],
+			line["color"],
+			trace["fillcolor"]
+		].find((c) => typeof c === "string");
+		const symbol = typeof marker["symbol"] === "string" ? marker["symbol"] : "";
+		if (color) seen.set(name, {
+			name,
+			color,
+			symbol: symbol.replace(/-open$/, ""),
+			hatched: isPlain(marker["pattern"])
+		});
+	}
+	return [...seen.values()];
+}
+// src/sections/figure/area.ts
+var LINKED = /* @__PURE__ */ new Set([
+	"scatter",
+	"scattergl",
+	void 0
+]);
+var short = (value) => value === null ? "" : String(Number(value.toPrecision(4)));
+var holds = (value, [low, high]) => (low === null || value >= low) && (high === null || value <= high);
+/** The areas in a figure's text: `b:X0~X1~Y0~Y1`, `b2:…`; an empty end does not bound. */
+function areasOf(text) {
+	const out = [];
+	for (const part of text.split(";")) {
+		const found = /^b(\d*):([^;]+)$/.exec(part);
+		const ends = found?.[2].split("~").map((t) => t === "" ? null : Number(t));
+		if (!found || ends?.length !== 4 || ends.every((e) => e === null) || ends.some((e) => e !== null && !Number.isFinite(e))) continue;
+		out.push({
+			axes: found[1],
+			x: [ends[0], ends[1]],
+			y: [ends[2], ends[3]]
+		});
+	}
+	return out;
+}
+/** The figure's text with these areas and no others. */
+function withAreas(text, areas) {
+	return [...text.split(";").filter((part) => part && !/^b\d*:/.test(part)), ...areas.map((a) => `b${a.axes}:${[...a.x, ...a.y].map(short).join("~")}`)].join(";");
+}
+/** The areas of Plotly's `range` of a finished box selection. */
+function areasOfRange(range) {
+	if (typeof range !== "object" || range === null) return [];
+	return Object.entries(range).flatMap(([name, x]) => {
+		const axes = /^x(\d*)$/.exec(name)?.[1];
+		const y = axes === void 0 ? void 0 : range[`y${axes}`];
+		if (!Array.isArray(x) || !Array.isArray(y)) return [];
+		const [xs, ys] = [x, y].map((ends) => [...ends].sort((a, b) => a - b));
+		return [...xs, ...ys].every(Number.isFinite) ? [{
+			axes,
+			x: xs,
+			y: ys
+		}] : [];
+	});
+}
+var axesOf = (trace) => String(trace["xaxis"] ?? "x").slice(1);
+/** The traces whose points are rows of the figure's table and stand at numbers. */
+function linked(s) {
+	if (!s.table) return [];
+	return (s.figure.data ?? []).filter((t) => LINKED.has(t["type"]) && Array.isArray(t["customdata"]) && Array.isArray(t["x"]) && Array.isArray(t["y"]) && typeof t["x"][0] === "number" && typeof t["y"][0] === "number");
+}
+/** Can rows be chosen by an area in this figure? */
+var brushable = (s) => linked(s).length > 0;
+/** The pairs of axes with points to choose, as suffixes: "" first. */
+var pairsOf = (s) => [...new Set(linked(s).map(axesOf))].sort();
+/** Keys of the points inside the areas of a figure's text; null when nothing is selected. */
+function keysInside(s, text) {
+	const areas = areasOf(text);
+	if (!areas.length) return null;
+	const out = /* @__PURE__ */ new Set();
+	for (const trace of linked(s)) {
+		const area = areas.find((a) => a.axes === axesOf(trace));
+		if (!area) continue;
+		const [xs, ys] = [trace["x"], trace["y"]];
+		trace["customdata"].forEach((custom, i) => {
+			const [x, y, key] = [
+				xs[i],
+				ys[i],
+				pointKey(custom)
+			];
+			if (key !== null && typeof x === "number" && typeof y === "number" && holds(x, area.x) && holds(y, area.y)) out.add(key);
+		});
+	}
+	return out;
+}
+// src/sections/linked.ts
+var figures = /* @__PURE__ */ new WeakMap();
+var seen = /* @__PURE__ */ new WeakSet();
+var inside = /* @__PURE__ */ new WeakMap();
+/** Notes which figures stand for which tables. Called before a section is drawn; cheap the second time. */
+function linkReport(report) {
+	if (seen.has(report)) return;
+	seen.add(report);
+	for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f) => f.kind === "figure" && f.table === s.id && brushable(f)));
+}
+/** Keys inside the areas selected in one figure; null when there is none. */
+function insideOf(s) {
+	const text = view.value.figures[s.id] ?? "";
+	const known = inside.get(s);
+	if (known?.text === text) return known.keys;
+	const keys = keysInside(s, text);
+	inside.set(s, {
+		text,
+		keys
+	});
+	return keys;
+}
+/** Keys that pass every figure's selected area; null when no area is selected. */
+function pickedOf(s) {
+	const sets = (figures.get(s) ?? []).map(insideOf).filter((keys) => keys !== null);
+	if (sets.length < 2) return sets[0] ?? null;
+	return new Set([...sets[0]].filter((key) => sets.every((keys) => keys.has(key))));
+}
+function clearPicked(s) {
+	for (const f of figures.get(s) ?? []) changeFigure(f.id, withAreas(view.peek().figures[f.id] ?? "", []), "quiet");
+}
+/** The other tables of a report whose rows have the same keys: what is selected in one is selected in them. */
+var twinsOf = (table, report) => report.sections.filter((s) => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
+/** Selects a row in every table that has one of that key; "" clears the selection. The first is where it was chosen. */
+function selectRow(tables, key) {
+	const next = { ...view.peek().tables };
+	for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = {
+		...tableOf(t.id),
+		row: key
+	};
+	change({ tables: next }, "quiet");
+}
+/** One step back: the selected row, else the level of an icicle, else the selected area. False when there is nothing to leave. */
+function stepOut() {
+	const { tables, figures: texts } = view.peek();
+	if (Object.values(tables).some((t) => t.row)) {
+		change({ tables: Object.fromEntries(Object.entries(tables).map(([id, t]) => [id, {
+			...t,
+			row: ""
+		}])) }, "quiet");
+		return true;
+	}
+	for (const part of [/^l:/, /^b\d*:/]) {
+		const next = Object.fromEntries(Object.entries(texts).map(([id, text]) => [id, text.split(";").filter((p) => !part.test(p)).join(";")]));
+		if (JSON.stringify(next) !== JSON.stringify(texts)) {
+			change({ figures: next }, "quiet");
+			return true;
+		}
+	}
+	return false;
 }
 // node_modules/@tanstack/table-core/build/lib/index.mjs
 /**
@@ -5878,13 +6450,41 @@ function sortOf(s, state) {
 		descending: s.sort.descending ?? true
 	} : null;
 }
-/** The rows to draw, in order, for a state and the text that filters. */
-function shownRows(s, state, find) {
+function filterOf(s, state, find, picked) {
+	return {
+		needle: find.trim().toLowerCase(),
+		keep: Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]),
+		ranges: Object.entries(state.ranges).filter(([column]) => s.data[column]),
+		picked
+	};
+}
+var active = (f) => f.needle !== "" || f.keep.length > 0 || f.ranges.length > 0 || f.picked !== null;
+/** Is the number inside? An unknown one never is. */
+var within = (value, { above, below }) => typeof value === "number" && (above === null || value > above) && (below === null || value < below);
+var passesAll = (s, engine, index, f) => matches(s, engine, index, f.needle) && f.keep.every(([c, values]) => values.includes(String(cell(s, c, index)))) && f.ranges.every(([c, range]) => within(cell(s, c, index), range)) && (f.picked === null || f.picked.has(keyOf(s, index)));
+/** Keys of the rows that pass the table's own filters; null when nothing is filtered. */
+function passingKeys(s, state, find) {
+	const f = filterOf(s, state, find, null);
+	if (!active(f)) return null;
 	const engine = engineOf(s);
-	const needle = find.trim().toLowerCase();
-	const keep = Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]);
-	const filtered = needle !== "" || keep.length > 0;
+	const out = /* @__PURE__ */ new Set();
+	for (let i = 0; i < engine.size; i++) if (passesAll(s, engine, i, f)) out.add(keyOf(s, i));
+	return out;
+}
+var PICKED = "picked";
+/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. */
+function shownRows(s, state, find, picked = null) {
+	const engine = engineOf(s);
+	const f = filterOf(s, state, find, picked);
+	const filtered = active(f);
 	const sort = sortOf(s, state);
+	const tests = [...new Set([...f.keep, ...f.ranges].map(([column]) => column))].map((id) => ({
+		id,
+		value: {
+			keep: f.keep.find(([c]) => c === id)?.[1] ?? null,
+			range: f.ranges.find(([c]) => c === id)?.[1] ?? null
+		}
+	}));
 	engine.table.setOptions((before) => ({
 		...before,
 		state: {
@@ -5893,16 +6493,16 @@ function shownRows(s, state, find) {
 				id: sort.column,
 				desc: sort.descending
 			}] : [],
-			globalFilter: needle,
-			columnFilters: keep.map(([id, value]) => ({
-				id,
-				value
-			})),
+			globalFilter: f.needle,
+			columnFilters: f.picked ? [...tests, {
+				id: PICKED,
+				value: f.picked
+			}] : tests,
 			expanded: filtered && s.tree ? true : openedIds(s, engine, state)
 		}
 	}));
 	const rows = engine.table.getExpandedRowModel().rows.map((row) => drawn(s, row, false));
-	const passes = engine.last.filter((index) => matches(s, engine, index, needle) && keep.every(([c, values]) => values.includes(String(cell(s, c, index)))));
+	const passes = engine.last.filter((index) => passesAll(s, engine, index, f));
 	for (const index of passes) rows.push({
 		index,
 		key: keyOf(s, index),
@@ -5963,10 +6563,11 @@ function parentText(s, column, index) {
 	const parent = engineOf(s).parents[index] ?? -1;
 	return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }
-/** The values of a column with how often each stands there, most frequent first. */
+/** The values of a column with how often each stands there, most frequent first; rows outside the sum do not count. */
 function valueCounts(s, column) {
 	const counts = /* @__PURE__ */ new Map();
-	for (const value of s.data[column] ?? []) if (value !== null) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
+	const outside = new Set(s.last ?? []);
+	for (const [i, value] of (s.data[column] ?? []).entries()) if (value !== null && !(outside.size && outside.has(keyOf(s, i)))) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
 	return [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
 }
 function drawn(s, row, last) {
@@ -6018,15 +6619,21 @@ function engineOf(s) {
 		defaultOpen: autoOpen(s, inside, children),
 		table: void 0
 	};
+	const columns = s.columns.map((c) => ({
+		id: c.name,
+		accessorFn: (index) => cell(s, c.name, index) ?? void 0,
+		sortUndefined: "last",
+		sortingFn: textual(c) ? "alphanumeric" : "basic",
+		filterFn: (row, id, { keep, range }) => (!keep || keep.includes(String(cell(s, id, row.original)))) && (!range || within(cell(s, id, row.original), range))
+	}));
+	columns.push({
+		id: PICKED,
+		accessorFn: (index) => keyOf(s, index),
+		filterFn: (row, _id, keys) => keys.has(keyOf(s, row.original))
+	});
 	engine.table = createTable({
 		data: inside,
-		columns: s.columns.map((c) => ({
-			id: c.name,
-			accessorFn: (index) => cell(s, c.name, index) ?? void 0,
-			sortUndefined: "last",
-			sortingFn: textual(c) ? "alphanumeric" : "basic",
-			filterFn: (row, id, values) => values.includes(String(cell(s, id, row.original)))
-		})),
+		columns,
 		getSubRows: (index) => children.get(index),
 		getRowId: (index) => idOf(s, index),
 		getCoreRowModel: getCoreRowModel(),
@@ -6488,6 +7095,290 @@ function csvOf(s, columns, rows) {
 function rowText(s, columns, index) {
 	const clean = (value) => String(value ?? "").replace(/[\t\n\r]+/g, " ");
 	return columns.map((c) => c.name).join("	") + "\n" + columns.map((c) => clean(cell(s, c.name, index))).join("	");
+}
+// src/sections/table/filters.tsx
+var CHIPS = 7;
+/** A yes or no column is named by its label; an empty value by a dash. */
+var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : value || "—";
+/** `Device time` as it stands inside a sentence; names such as FLOP stay. */
+var low = (label) => /^[A-Z][a-z]/.test(label) ? label[0].toLowerCase() + label.slice(1) : label;
+/** A bound in the unit of its column, every digit that was typed. */
+var inUnit = (value, l) => String(Number((value / l.scale.factor).toPrecision(6))).replace("-", "−");
+var unitOf$1 = (l) => l.scale.name ? " " + l.scale.name : "";
+/** `Time > 0.1 ms`, `0.1 < Time < 5 ms`. */
+function rangeWords(range, l) {
+	const { above, below } = range;
+	if (above !== null && below !== null) return `${inUnit(above, l)} < ${l.column.label} < ${inUnit(below, l)}${unitOf$1(l)}`;
+	return above !== null ? `${l.column.label} > ${inUnit(above, l)}${unitOf$1(l)}` : `${l.column.label} < ${inUnit(below ?? 0, l)}${unitOf$1(l)}`;
+}
+/** `74`; `32 of 74 with time above 0.1 ms; 99.8 % of time`. */
+function countText(s, shown) {
+	if (!shown.filtered && shown.count === shown.of) return number(shown.of, 0);
+	const state = tableOf(s.id);
+	const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+	const only = ranges.length === 1 && !Object.values(state.keep).some((v) => v.length) && !pickedOf(s) ? ranges[0] : null;
+	const [l, range] = only ? [laid(s).get(only[0]), only[1]] : [null, null];
+	const words = l && range ? ` with ${low(l.column.label)} ${[range.above !== null && `above ${inUnit(range.above, l)}${unitOf$1(l)}`, range.below !== null && `below ${inUnit(range.below, l)}${unitOf$1(l)}`].filter(Boolean).join(" and ")}` : "";
+	return `${number(shown.count, 0)} of ${number(shown.of, 0)}${words}${shareText(s, shown)}`;
+}
+/** What the shown rows are of the table's own total, by its first column of bars. */
+function shareText(s, shown) {
+	const c = s.columns.find((c) => (c.show === "bar" || c.show === "stack") && typeof s.total?.[c.name] === "number");
+	const total = c ? Number(s.total[c.name]) : 0;
+	if (!c || !shown.filtered || s.tree || !(total > 0)) return "";
+	return `; ${human(shown.rows.reduce((a, row) => a + (Number(cell(s, c.name, row.index)) || 0), 0) / total, "ratio")} of ${low(c.label)}`;
+}
+/** Chips for the columns a reader filters by, for bounds of numbers, and for rows selected in a chart. */
+function Chips({ s, state }) {
+	const groups = (s.filters ?? []).map((name) => s.columns.find((c) => c.name === name)).filter((c) => c !== void 0).map((c) => ({
+		c,
+		values: valueCounts(s, c.name)
+	})).filter((g) => state.keep[g.c.name]?.length || g.values.length > 1 && g.values.length <= rowCount(s) * .6);
+	const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+	const picked = pickedOf(s);
+	if (!groups.length && !ranges.length && !picked) return null;
+	const keep = (column, value) => {
+		const now = state.keep[column] ?? [];
+		const next = now.includes(value) ? now.filter((v) => v !== value) : [...now, value];
+		changeTable(s.id, { keep: {
+			...state.keep,
+			[column]: next
+		} }, "quiet");
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "chips",
+		role: "group",
+		"aria-label": `Filter ${s.title}`,
+		children: [
+			groups.map(({ c, values }) => {
+				const on = state.keep[c.name] ?? [];
+				if (values.length <= CHIPS) return values.map(([value, count]) => /* @__PURE__ */ a(Chip, {
+					on: on.includes(value),
+					count,
+					tip: `${c.label}: ${value || "none"}`,
+					mark: MARKS[value] ? /* @__PURE__ */ a(Mark, {
+						shape: MARKS[value],
+						color: paint(value)
+					}) : void 0,
+					onToggle: () => keep(c.name, value),
+					children: valueText(value, c.label)
+				}));
+				return /* @__PURE__ */ a(Popover, {
+					label: `Filter by ${c.label}`,
+					class: `chip ${on.length ? "on" : ""}`,
+					button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: [
+						c.label,
+						": ",
+						on.length === 0 ? "any" : on.length === 1 ? valueText(on[0], c.label) : `${on.length} chosen`
+					] }), /* @__PURE__ */ a(Icon, {
+						name: "down",
+						size: 12
+					})] }),
+					children: () => /* @__PURE__ */ a(List, {
+						label: c.label,
+						value: "",
+						marked: (v) => on.includes(v),
+						onPick: (v) => keep(c.name, v),
+						options: values.map(([value, count]) => ({
+							value,
+							text: valueText(value, c.label),
+							note: String(count)
+						})),
+						foot: on.length > 0 && /* @__PURE__ */ a("button", {
+							type: "button",
+							class: "option",
+							onClick: () => changeTable(s.id, { keep: {
+								...state.keep,
+								[c.name]: []
+							} }, "quiet"),
+							children: ["Any ", c.label.toLowerCase()]
+						})
+					})
+				});
+			}),
+			ranges.map(([name, range]) => /* @__PURE__ */ a(Chip, {
+				on: true,
+				tip: "Takes the filter away",
+				onToggle: () => setRange(s, name, {
+					above: null,
+					below: null
+				}),
+				children: rangeWords(range, laid(s).get(name))
+			})),
+			picked && /* @__PURE__ */ a(Chip, {
+				on: true,
+				tip: "Shows all rows again",
+				count: picked.size,
+				onToggle: () => clearPicked(s),
+				children: "Selected in chart:"
+			})
+		]
+	});
+}
+function setRange(s, column, range) {
+	const { [column]: _, ...rest } = tableOf(s.id).ranges;
+	changeTable(s.id, { ranges: range.above === null && range.below === null ? rest : {
+		...rest,
+		[column]: range
+	} }, "push");
+}
+/** Below the heading of a column. */
+function HeadMenu({ s, l, lead, close }) {
+	const { column } = l;
+	const order = (descending) => {
+		changeTable(s.id, { sort: {
+			column: column.name,
+			descending
+		} }, "quiet");
+		close();
+	};
+	const hide = () => {
+		changeTable(s.id, { columns: {
+			...tableOf(s.id).columns,
+			[column.name]: false
+		} }, "quiet");
+		close();
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "list head-menu",
+		children: [
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => order(l.numeric),
+				children: l.numeric ? "Largest first" : "A to Z"
+			}),
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => order(!l.numeric),
+				children: l.numeric ? "Smallest first" : "Z to A"
+			}),
+			l.numeric && /* @__PURE__ */ a(Bounds, {
+				s,
+				l,
+				close
+			}),
+			!lead && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: hide,
+				children: "Hide this column"
+			})
+		]
+	});
+}
+/** Two fields in the column's unit; Enter applies both. */
+function Bounds({ s, l, close }) {
+	const range = tableOf(s.id).ranges[l.column.name] ?? {
+		above: null,
+		below: null
+	};
+	const text = (value) => value === null ? "" : inUnit(value, l);
+	const [ends, setEnds] = d$2([text(range.above), text(range.below)]);
+	const numbers = ends.map((t) => t.trim() ? readQuantity(t) : null);
+	const bad = ends.map((t, i) => t.trim() !== "" && numbers[i] === null);
+	const base = (value) => value === null ? null : Number((value * l.scale.factor).toPrecision(12));
+	const apply = (event) => {
+		event.preventDefault();
+		if (bad.some(Boolean)) return;
+		setRange(s, l.column.name, {
+			above: base(numbers[0]),
+			below: base(numbers[1])
+		});
+		close();
+	};
+	return /* @__PURE__ */ a("form", {
+		class: "bounds",
+		onSubmit: apply,
+		children: [["greater than", "less than"].map((label, i) => /* @__PURE__ */ a("label", {
+			class: "form-line",
+			children: [
+				/* @__PURE__ */ a("span", { children: label }),
+				/* @__PURE__ */ a("input", {
+					class: "typed bound",
+					type: "text",
+					inputMode: "decimal",
+					size: 8,
+					"aria-invalid": bad[i],
+					value: ends[i],
+					"data-first": i === 0 ? true : void 0,
+					onInput: (e) => {
+						const value = e.currentTarget.value;
+						setEnds(([a, b]) => i === 0 ? [value, b] : [a, value]);
+					}
+				}),
+				/* @__PURE__ */ a("span", {
+					class: "quiet bound-unit",
+					children: l.scale.name
+				})
+			]
+		})), /* @__PURE__ */ a("button", {
+			type: "submit",
+			class: "button",
+			disabled: bad.some(Boolean),
+			children: "Filter"
+		})]
+	});
+}
+// src/sections/table/ranked.tsx
+var NARROW_CARD = 5;
+var LONGEST = 20;
+var barOf = (s) => s.columns.find((c) => c.show === "bar");
+/** Is this a list to read from the top: narrow, short, and of one bar per row? */
+var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST && s.columns.filter((c) => c.show === "bar").length === 1;
+/** `ms, with running share`: the unit of the numbers, then the section's own words. */
+function rankedSubtitle(s) {
+	const bar = barOf(s);
+	return [bar && laid(s).get(bar.name).scale.name, s.subtitle].filter(Boolean).join(", ");
+}
+function RankedRow({ s, index }) {
+	const bar = barOf(s);
+	const l = laid(s).get(bar.name);
+	const name = s.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? s.columns[0];
+	const sizes = s.columns.find((c) => c.show === "shapes");
+	const share = s.columns.find((c) => c.show === "share");
+	const member = (c) => String(c.color_by && cell(s, c.color_by, index) || c.color || "bar-ink");
+	const value = cell(s, bar.name, index);
+	const part = share ? cell(s, share.name, index) : null;
+	const size = sizes ? shapeText(String(cell(s, sizes.name, index) ?? "")) : "";
+	const color = member(bar);
+	return /* @__PURE__ */ a("div", {
+		class: "ranked",
+		children: [
+			/* @__PURE__ */ a("span", {
+				class: "ranked-name mono",
+				children: [/* @__PURE__ */ a(Middle, { text: String(cell(s, name.name, index) ?? "—") }), size && /* @__PURE__ */ a("span", {
+					class: "quiet ranked-size ellipsis",
+					"data-tip": size,
+					children: size
+				})]
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "ranked-value",
+				"data-tip": bar.doc || void 0,
+				children: /* @__PURE__ */ a(Marked, {
+					mark: s.marks?.[bar.name]?.[String(index)],
+					children: typeof value === "number" ? inColumn(value, l.scale) : "—"
+				})
+			}),
+			share && /* @__PURE__ */ a("span", {
+				class: "ranked-share",
+				"data-tip": share.doc || void 0,
+				children: typeof part === "number" ? `${inColumn(part, laid(s).get(share.name).scale)}\u202f%` : "—"
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "ranked-bar",
+				children: /* @__PURE__ */ a("span", {
+					class: PALE.has(color) ? "pale" : "",
+					style: {
+						width: typeof value === "number" && value > 0 && l.full > 0 ? `max(1.5px, ${value / l.full * 100}%)` : "0",
+						background: paint(color)
+					}
+				})
+			})
+		]
+	});
 }
 // node_modules/@tanstack/virtual-core/dist/esm/lazy-measurements.js
 function getMeasurementKey(item) {
@@ -8060,6 +8951,7 @@ function useRows(count, size, on, scroller) {
 }
 // src/sections/table/table.tsx
 var ROW = 30;
+var RANKED_ROW = 49;
 var SCROLL_FROM = 60;
 /** The filter text of a table: the page's `find` belongs to its main table. */
 var findOf = (s, main) => main ? view.value.find : tableOf(s.id).find;
@@ -8067,23 +8959,20 @@ function setFind(s, main, text) {
 	if (main) change({ find: text }, "replace");
 	else changeTable(s.id, { find: text }, "replace");
 }
+/** Takes every filter of a table away. */
+function clearFilters(s, main) {
+	clearPicked(s);
+	changeTable(s.id, {
+		keep: {},
+		ranges: {},
+		find: ""
+	}, "quiet");
+	if (main) setFind(s, main, "");
+}
 /** The columns a table shows now, and the room it has, by section id: the column chooser and CSV ask for them. */
 var rooms = y$1({});
 var shownColumns = (s) => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1e3);
-var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main));
-/** Selects a row in every table that has one of that key; "" clears the selection. */
-function selectRow(tables, key) {
-	const next = { ...view.peek().tables };
-	for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = {
-		...tableOf(t.id),
-		row: key
-	};
-	change({ tables: next }, "quiet");
-}
-/** `32 of 74`, or the plain count. */
-function countText(shown) {
-	return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
-}
+var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main), pickedOf(s));
 function TableView({ s, main, shown, twins }) {
 	const state = tableOf(s.id);
 	const columns = shownColumns(s);
@@ -8093,7 +8982,8 @@ function TableView({ s, main, shown, twins }) {
 	const chosenElsewhere = T(false);
 	const tree = !!s.tree;
 	const windowed = shown.rows.length > SCROLL_FROM;
-	const rows = useRows(shown.rows.length, ROW, windowed, scroller);
+	const ranked = isRanked(s);
+	const rows = useRows(shown.rows.length, ranked ? RANKED_ROW : ROW, windowed, scroller);
 	const sort = sortOf(s, state);
 	const at = Math.min(cursor, shown.rows.length - 1);
 	const selected = w$2(() => state.row ? shown.rows.findIndex((r) => r.key === state.row) : -1, [shown, state.row]);
@@ -8198,27 +9088,44 @@ function TableView({ s, main, shown, twins }) {
 			if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
 		},
 		children: [/* @__PURE__ */ a("table", {
-			class: "table",
+			class: `table ${ranked ? "as-list" : ""}`,
 			role: tree ? "treegrid" : void 0,
 			"aria-rowcount": shown.rows.length + 1,
-			style: { minWidth: `${Math.floor(least)}px` },
+			style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },
 			children: [
-				/* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
-				/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: columns.map((c) => /* @__PURE__ */ a("th", {
-					scope: "col",
-					class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
-					"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
-					children: /* @__PURE__ */ a("button", {
-						type: "button",
-						onClick: () => order(c.column.name),
-						"data-tip": c.column.doc || void 0,
-						children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
-							class: "arrow",
-							"aria-hidden": "true",
-							children: sort.descending ? "↓" : "↑"
+				!ranked && /* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
+				/* @__PURE__ */ a("thead", {
+					hidden: ranked,
+					children: /* @__PURE__ */ a("tr", { children: columns.map((c, i) => /* @__PURE__ */ a("th", {
+						scope: "col",
+						class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
+						"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
+						children: [/* @__PURE__ */ a("button", {
+							type: "button",
+							onClick: () => order(c.column.name),
+							"data-tip": c.column.doc || void 0,
+							children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
+								class: "arrow",
+								"aria-hidden": "true",
+								children: sort.descending ? "↓" : "↑"
+							})]
+						}), /* @__PURE__ */ a(Popover, {
+							class: "head-caret",
+							label: `${c.column.label}: order, filter, hide`,
+							fixed: true,
+							button: /* @__PURE__ */ a(Icon, {
+								name: "down",
+								size: 12
+							}),
+							children: (close) => /* @__PURE__ */ a(HeadMenu, {
+								s,
+								l: c,
+								lead: i === 0,
+								close
+							})
 						})]
-					})
-				})) }) }),
+					}, c.column.name)) })
+				}),
 				/* @__PURE__ */ a("tbody", { children: [
 					s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
 						class: "total",
@@ -8260,7 +9167,10 @@ function TableView({ s, main, shown, twins }) {
 								const link = s.row_links?.[String(row.index)];
 								if (link) go(linkView(link), "push");
 							},
-							children: columns.map((c) => /* @__PURE__ */ a("td", {
+							children: ranked ? /* @__PURE__ */ a("td", { children: /* @__PURE__ */ a(RankedRow, {
+								s,
+								index: row.index
+							}) }) : columns.map((c) => /* @__PURE__ */ a("td", {
 								class: cellClass(c),
 								children: /* @__PURE__ */ a(Cell, {
 									s,
@@ -8287,13 +9197,12 @@ function TableView({ s, main, shown, twins }) {
 				type: "button",
 				class: "link",
 				onClick: () => {
-					setFind(s, main, "");
-					changeTable(s.id, { keep: {} }, "quiet");
+					clearFilters(s, main);
 				},
 				children: "Clear them"
 			})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
 		})]
-	}), (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
+	}), !ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
 		class: "table-foot",
 		children: [
 			/* @__PURE__ */ a("span", {
@@ -8315,6 +9224,145 @@ function TableView({ s, main, shown, twins }) {
 	})] });
 }
 var cellClass = (c) => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
+// src/sections/figure/drag.ts
+var chosen = y$1({});
+var dragOf = (id) => chosen.value[id] ?? "select";
+var setDrag = (id, drag) => {
+	chosen.value = {
+		...chosen.value,
+		[id]: drag
+	};
+};
+// src/sections/figure/pinned.tsx
+var FIRST = 8;
+var GAP = 12;
+/** Columns of the card: by rank, known values first within it; the name, the sizes and the row's id stand elsewhere. */
+function cardColumns(table, index, apart) {
+	const rest = table.columns.filter((c) => !apart.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
+	const place = (c) => (c.rank ?? 1) + (cell(table, c.name, index) === null ? 10 : 0);
+	return rest.map((c, i) => [
+		c,
+		place(c),
+		i
+	]).sort((a, b) => a[1] - b[1] || a[2] - b[2]).map(([c]) => c);
+}
+function linksOf(table, index) {
+	const all = [table.row_links?.[String(index)], ...Object.values(table.cell_links ?? {}).map((links) => links[String(index)])];
+	const known = /* @__PURE__ */ new Set();
+	return all.filter((link) => {
+		if (!link) return false;
+		const text = JSON.stringify([link.analysis, link.query]);
+		return !known.has(text) && !!known.add(text);
+	});
+}
+function Pinned({ table, selected, spot, room, onClose }) {
+	const card = T(null);
+	const [more, setMore] = d$2(false);
+	F$1(() => {
+		const el = card.current;
+		if (!el) return;
+		const { offsetWidth: w, offsetHeight: h } = el;
+		const at = place(spot, room, w, h);
+		el.style.left = `${at.left}px`;
+		el.style.top = `${at.top}px`;
+	}, [
+		spot,
+		room.width,
+		room.height,
+		selected,
+		more,
+		table
+	]);
+	const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
+	if (index < 0) return null;
+	const name = table.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? table.columns[0];
+	const sizes = table.columns.find((c) => c.show === "shapes");
+	const columns = cardColumns(table, index, [name, sizes]);
+	const shown = more ? columns : columns.filter((c) => cell(table, c.name, index) !== null && cell(table, c.name, index) !== "").slice(0, FIRST);
+	const member = String(name?.color_by && cell(table, name.color_by, index) || "");
+	const links = linksOf(table, index);
+	const text = String(name ? cell(table, name.name, index) : selected);
+	return /* @__PURE__ */ a("div", {
+		class: "pinned",
+		ref: card,
+		role: "group",
+		"aria-label": `Selected: ${text}`,
+		style: { maxHeight: `${Math.max(140, room.height - 8)}px` },
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "pinned-head",
+				children: [
+					MARKS[member] && /* @__PURE__ */ a(Mark, {
+						shape: MARKS[member],
+						color: paint(member)
+					}),
+					/* @__PURE__ */ a("span", {
+						class: "mono",
+						children: /* @__PURE__ */ a(Middle, { text })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Clear the selection",
+						"data-tip": "Esc",
+						onClick: onClose,
+						children: /* @__PURE__ */ a(Icon, {
+							name: "close",
+							size: 12
+						})
+					})
+				]
+			}),
+			sizes && cell(table, sizes.name, index) !== null && /* @__PURE__ */ a("div", {
+				class: "pinned-sizes mono",
+				children: /* @__PURE__ */ a(Middle, { text: shapeText(String(cell(table, sizes.name, index))) })
+			}),
+			/* @__PURE__ */ a("dl", { children: shown.map((c) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: c.label }), /* @__PURE__ */ a("dd", {
+				class: c.show === "code" ? "mono" : "",
+				children: /* @__PURE__ */ a(Value, {
+					value: cell(table, c.name, index),
+					unit: unitOf(c),
+					mark: table.marks?.[c.name]?.[String(index)],
+					doc: c.doc
+				})
+			})] })) }),
+			/* @__PURE__ */ a("div", {
+				class: "pinned-foot",
+				children: [links.map((link) => /* @__PURE__ */ a(ReportLink, { link })), columns.length > shown.length || more ? /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					"aria-expanded": more,
+					onClick: () => setMore(!more),
+					children: more ? "Less" : `${columns.length - shown.length} more`
+				}) : null]
+			})
+		]
+	});
+}
+/** The unit to show: not again where the label is the unit. */
+function unitOf(c) {
+	const unit = c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "");
+	return unit === c.label && scaleOf(1e9, unit).name === unit ? "" : unit;
+}
+/** Beside the point where there is room: below right, else left of it; inside the figure in any case. Without a point, lower right. */
+function place(spot, room, w, h) {
+	const clamp = (v, most) => Math.max(4, Math.min(v, most - 4));
+	if (!spot) return {
+		left: clamp(room.width - w - 10, room.width - w),
+		top: clamp(room.height - h - 52, room.height - h)
+	};
+	const aside = spot.radius + GAP;
+	const below = spot.y + aside + h <= room.height - 4;
+	const right = spot.x + aside + w <= room.width - 4;
+	if (below) return {
+		left: clamp(spot.x + GAP, room.width - w),
+		top: spot.y + aside
+	};
+	return {
+		left: clamp(right ? spot.x + aside : spot.x - aside - w, room.width - w),
+		top: clamp(room.height - h - 4, room.height - h)
+	};
+}
 // src/sections/figure/plotly.ts
 var loading = null;
 function load() {
@@ -8353,6 +9401,17 @@ async function resize(el) {
 async function purge(el) {
 	if (loading) (await load()).purge(el);
 }
+/** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
+function placeOf(el, axes, x, y) {
+	const layout = el._fullLayout;
+	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
+	if (!across || !up) return null;
+	const [left, top] = [across._offset + across.l2p(across.d2l(x)), up._offset + up.l2p(up.d2l(y))];
+	return Number.isFinite(left) && Number.isFinite(top) ? {
+		x: left,
+		y: top
+	} : null;
+}
 /** The figure as a picture, on a ground of `background`. */
 async function picture(data, layout, format, background, width, height) {
 	return (await load()).toImage({
@@ -8370,281 +9429,10 @@ async function picture(data, layout, format, background, width, height) {
 		scale: format === "png" ? 2 : 1
 	});
 }
-// src/sections/figure/template.ts
-var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
-var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
-var HEX = /#[0-9a-fA-F]{6}\b/g;
-/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
-function recolour(value, themed) {
-	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
-	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolour(v, themed)) : value;
-	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
-	return value;
-}
-/** `over` laid over `base`, objects merged. */
-function merge(base, over) {
-	const out = { ...base };
-	for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k], v) : v;
-	return out;
-}
-/** The key of a table row that a point stands for: its customdata, or the first of it. */
-function pointKey(custom) {
-	const first = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
-	return first === null || first === void 0 || first === "" ? null : String(first);
-}
-function ready(s, look) {
-	const raw = s.figure.layout ?? {};
-	const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
-	for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
-	const axis = {
-		gridcolor: look.token("line"),
-		zeroline: false,
-		linecolor: look.token("line-strong"),
-		ticks: "",
-		automargin: true,
-		tickfont: {
-			size: 11.5,
-			color: look.token("ink-3")
-		},
-		title: {
-			font: {
-				size: 12,
-				color: look.token("ink-3")
-			},
-			standoff: 8
-		}
-	};
-	const layout = merge({
-		font: {
-			family: FONT,
-			size: 12,
-			color: look.token("ink-2")
-		},
-		paper_bgcolor: "rgba(0,0,0,0)",
-		plot_bgcolor: "rgba(0,0,0,0)",
-		margin: {
-			l: 58,
-			r: 14,
-			t: 10,
-			b: 46
-		},
-		showlegend: false,
-		separators: ". ",
-		hovermode: "closest",
-		dragmode: "zoom",
-		autosize: true,
-		bargap: .3,
-		hoverlabel: {
-			bgcolor: look.token("raised"),
-			bordercolor: look.token("line-strong"),
-			font: {
-				family: FONT,
-				color: look.token("ink"),
-				size: 12
-			},
-			align: "left",
-			namelength: 0
-		},
-		...Object.fromEntries(axes.map((k) => [k, axis]))
-	}, recolour(raw, look.themed));
-	layout["height"] = Math.max(look.height, s.height ?? 320);
-	layout["width"] = look.width;
-	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
-	layout["showlegend"] = false;
-	delete layout["template"];
-	for (const k of axes) {
-		const a = layout[k];
-		if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === void 0) layout[k] = {
-			...a,
-			dtick: 1
-		};
-	}
-	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
-	for (const trace of data) {
-		contrast(trace);
-		if (trace["type"] === "icicle") boxFonts(trace);
-	}
-	if (data.some((t) => [
-		"icicle",
-		"treemap",
-		"sunburst"
-	].includes(t["type"]))) layout["uniformtext"] = {
-		minsize: 10,
-		mode: "hide"
-	};
-	const drawn = data.map((trace) => look.keep ? filtered(trace, look.keep) : trace);
-	applyZoom(layout, drawn, look.zoom);
-	const ring = look.selected ? selection(drawn, look) : [];
-	return {
-		data: [...drawn, ...ring],
-		layout
-	};
-}
-/** Black or white, whichever reads better on a `#rrggbb` colour. */
-function onColour(hex) {
-	const [r, g, b] = [
-		1,
-		3,
-		5
-	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
-	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
-}
-var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
-/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
-function boxFonts(trace) {
-	const colors = trace["marker"]?.["colors"];
-	if (!Array.isArray(colors) || !colors.every(isHex)) return;
-	trace["insidetextfont"] = { color: colors.map(onColour) };
-	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
-}
-/** Text inside a bar reads on the bar, text outside on the card. */
-function contrast(trace) {
-	const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
-	const place = trace["textposition"] ?? "auto";
-	const fill = trace["marker"]?.["color"];
-	if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
-	const { color, ...rest } = font;
-	trace["textfont"] = rest;
-	if (isHex(fill)) trace["insidetextfont"] = {
-		...rest,
-		color: onColour(fill)
-	};
-	if (color !== void 0) trace["outsidetextfont"] = {
-		...rest,
-		color
-	};
-}
-/** Points whose rows are filtered out become gaps; icicles and the like stay whole. */
-function filtered(trace, keep) {
-	const custom = trace["customdata"];
-	if (!Array.isArray(custom) || ![
-		"scatter",
-		"scattergl",
-		"bar",
-		void 0
-	].includes(trace["type"])) return trace;
-	const gone = custom.map((c) => {
-		const key = pointKey(c);
-		return key !== null && !keep.has(key);
-	});
-	if (!gone.some(Boolean)) return trace;
-	const side = trace["type"] === "bar" && trace["orientation"] === "h" ? "x" : "y";
-	const values = trace[side];
-	return Array.isArray(values) ? {
-		...trace,
-		[side]: values.map((v, i) => gone[i] ? null : v)
-	} : trace;
-}
-/** An accent ring around the selected points of scatter traces; other bars step back. */
-function selection(data, look) {
-	const out = [];
-	for (const trace of data) {
-		const custom = trace["customdata"];
-		if (!Array.isArray(custom)) continue;
-		const hits = custom.flatMap((c, i) => pointKey(c) === look.selected ? [i] : []);
-		if (!hits.length) continue;
-		if (trace["type"] === "bar") {
-			trace["selectedpoints"] = hits;
-			trace["unselected"] = { marker: { opacity: .45 } };
-		} else if (trace["type"] === void 0 || trace["type"] === "scatter" || trace["type"] === "scattergl") {
-			const [x, y] = [trace["x"], trace["y"]];
-			if (!Array.isArray(x) || !Array.isArray(y)) continue;
-			const size = trace["marker"]?.["size"];
-			const of = (i) => Number(Array.isArray(size) ? size[i] : size) || 8;
-			out.push({
-				type: "scatter",
-				mode: "markers",
-				x: hits.map((i) => x[i]),
-				y: hits.map((i) => y[i]),
-				hoverinfo: "skip",
-				showlegend: false,
-				...trace["xaxis"] ? { xaxis: trace["xaxis"] } : {},
-				...trace["yaxis"] ? { yaxis: trace["yaxis"] } : {},
-				marker: {
-					symbol: "circle-open",
-					color: look.token("accent"),
-					size: hits.map((i) => of(i) + 9),
-					line: {
-						width: 2.2,
-						color: look.token("accent")
-					},
-					opacity: 1
-				}
-			});
-		}
-	}
-	return out;
-}
-/** Zoom as text: `x:0.1~20;y2:3~4`, or `l:ID` for the level of an icicle. */
-function zoomText(changes, before) {
-	const now = new Map(before.split(";").filter(Boolean).map((p) => [p.slice(0, p.indexOf(":")), p.slice(p.indexOf(":") + 1)]));
-	for (const [key, value] of Object.entries(changes)) {
-		const range = /^([xy])axis(\d*)\.range\[([01])\]$/.exec(key);
-		const auto = /^([xy])axis(\d*)\.(autorange|showspikes)$/.exec(key);
-		if (range) {
-			const name = range[1] + range[2];
-			const ends = (now.get(name) ?? "~").split("~");
-			ends[Number(range[3])] = typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
-			now.set(name, ends.join("~"));
-		} else if (auto && auto[3] === "autorange") now.delete(auto[1] + auto[2]);
-		else if (key === "level") {
-			if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
-			else now.delete("l");
-		}
-	}
-	return [...now].map(([k, v]) => `${k}:${v}`).join(";");
-}
-function applyZoom(layout, data, zoom) {
-	for (const part of zoom.split(";")) {
-		const range = /^([xy])(\d*):(.+)~(.+)$/.exec(part);
-		if (range) {
-			const axis = layout[`${range[1]}axis${range[2]}`];
-			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
-			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = {
-				...axis,
-				range: ends,
-				autorange: false
-			};
-		} else if (part.startsWith("l:")) {
-			for (const trace of data) if ([
-				"icicle",
-				"treemap",
-				"sunburst"
-			].includes(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
-		}
-	}
-}
-/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
-function legendOf(s) {
-	if (s.figure.layout?.["showlegend"] !== true) return [];
-	const seen = /* @__PURE__ */ new Map();
-	for (const trace of s.figure.data ?? []) {
-		const name = trace["name"];
-		if (typeof name !== "string" || !name || trace["showlegend"] === false || seen.has(name)) continue;
-		const marker = trace["marker"] ?? {};
-		const line = trace["line"] ?? {};
-		const color = [
-			marker["color"],
-			line["color"],
-			trace["fillcolor"]
-		].find((c) => typeof c === "string");
-		const symbol = typeof marker["symbol"] === "string" ? marker["symbol"] : "";
-		if (color) seen.set(name, {
-			name,
-			color,
-			symbol: symbol.replace(/-open$/, ""),
-			hatched: isPlain(marker["pattern"])
-		});
-	}
-	return [...seen.values()];
-}
 // src/sections/figure/figure.tsx
-function keptKeys(table, main) {
-	if (!table || table.tree) return null;
-	const shown = shownOf(table, main);
-	return shown.filtered ? new Set(shown.rows.map((r) => keyOf(table, r.index))) : null;
-}
-function Figure({ s, table, main }) {
+/** Narrower than this there is no room for a card beside a point: the row stands in the table. */
+var CARD_FROM = 560;
+function Figure({ s, table, twins, main }) {
 	const holder = T(null);
 	const plot = T(null);
 	const bound = T(false);
@@ -8656,7 +9444,18 @@ function Figure({ s, table, main }) {
 	const isDark = dark.value;
 	const selected = table ? tableOf(table.id).row : "";
 	const zoom = view.value.figures[s.id] ?? "";
-	const keep = keptKeys(table, main);
+	const keep = table && !table.tree ? passingKeys(table, tableOf(table.id), findOf(table, main)) : null;
+	const inside = insideOf(s);
+	const drag = brushable(s) ? dragOf(s.id) : "zoom";
+	const [spot, setSpot] = d$2(null);
+	const known = T({
+		table,
+		twins
+	});
+	known.current = {
+		table,
+		twins
+	};
 	const keepKey = keep ? [...keep].join("") : "";
 	const legend = legendOf(s);
 	A$1(() => {
@@ -8678,30 +9477,43 @@ function Figure({ s, table, main }) {
 		if (!near || !el || width < 40) return;
 		let live = true;
 		const timer = window.setTimeout(() => {
-			const { data, layout } = ready(s, {
+			const { data, layout, point } = ready(s, {
 				themed,
 				token,
 				width,
 				height,
 				selected,
 				keep,
-				zoom
+				zoom,
+				areas: areasOf(zoom),
+				inside,
+				drag
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
 			draw(el, shown, layout).then((el) => {
-				if (live) listen(el);
+				if (live) listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});
 		}, 0);
-		const listen = (drawn) => {
+		const listen = (drawn, at, radius) => {
 			setDrawn(true);
+			setSpot(at && {
+				...at,
+				radius
+			});
 			if (bound.current) return;
 			bound.current = true;
 			drawn.on("plotly_click", (event) => {
 				const key = pointKey(event.points[0]?.customdata);
-				if (key !== null && table) changeTable(table.id, { row: tableOf(table.id).row === key ? "" : key }, "quiet");
+				const { table, twins } = known.current;
+				if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
 			});
+			drawn.on("plotly_selected", (event) => {
+				const areas = areasOfRange(event?.range);
+				if (areas.length) changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", areas), "push");
+			});
+			drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
 			drawn.on("plotly_relayout", (changes) => {
 				const before = view.peek().figures[s.id] ?? "";
 				const after = zoomText(changes, before);
@@ -8729,7 +9541,8 @@ function Figure({ s, table, main }) {
 		selected,
 		keepKey,
 		zoom,
-		hidden
+		hidden,
+		drag
 	]);
 	return /* @__PURE__ */ a($, { children: [legend.length > 0 && /* @__PURE__ */ a("div", {
 		class: "legend row",
@@ -8763,69 +9576,24 @@ function Figure({ s, table, main }) {
 				class: "plot",
 				"data-figure": s.id
 			}),
-			table && selected && width >= 560 && /* @__PURE__ */ a(Pinned, {
+			table && selected && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
 				table,
-				selected
-			}),
-			zoom && /* @__PURE__ */ a("button", {
+				selected,
+				spot,
+				room: {
+					width,
+					height
+				},
+				onClose: () => selectRow([table, ...twins], "")
+			}, selected),
+			withAreas(zoom, []) && /* @__PURE__ */ a("button", {
 				type: "button",
 				class: "figure-reset text-button",
-				onClick: () => changeFigure(s.id, ""),
+				onClick: () => changeFigure(s.id, withAreas("", areasOf(zoom))),
 				children: "Whole figure"
 			})
 		]
 	})] });
-}
-var PINNED = 7;
-/** The selected row beside its point: name, its first numbers, where it leads. */
-function Pinned({ table, selected }) {
-	const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
-	if (index < 0) return null;
-	const shown = table.columns.filter((c) => (c.rank ?? 1) < 3);
-	const name = shown.find(textual);
-	const numbers = shown.filter((c) => !textual(c) && typeof cell(table, c.name, index) === "number").slice(0, PINNED);
-	const link = table.row_links?.[String(index)];
-	const member = String(name?.color_by && cell(table, name.color_by, index) || "");
-	return /* @__PURE__ */ a("div", {
-		class: "pinned",
-		role: "status",
-		"aria-label": "Selected",
-		children: [
-			/* @__PURE__ */ a("div", {
-				class: "pinned-head",
-				children: [
-					MARKS[member] && /* @__PURE__ */ a(Mark, {
-						shape: MARKS[member],
-						color: paint(member)
-					}),
-					/* @__PURE__ */ a("span", {
-						class: "mono",
-						children: /* @__PURE__ */ a(Middle, { text: String(name ? cell(table, name.name, index) : selected) })
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "ghost",
-						"aria-label": "Clear the selection",
-						onClick: () => changeTable(table.id, { row: "" }, "quiet"),
-						children: /* @__PURE__ */ a(Icon, {
-							name: "close",
-							size: 12
-						})
-					})
-				]
-			}),
-			/* @__PURE__ */ a("dl", { children: numbers.map((c) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: c.label }), /* @__PURE__ */ a("dd", { children: /* @__PURE__ */ a(Value, {
-				value: cell(table, c.name, index),
-				unit: c.unit ?? "",
-				mark: table.marks?.[c.name]?.[String(index)],
-				doc: c.doc
-			}) })] })) }),
-			link && /* @__PURE__ */ a(ReportLink, {
-				link,
-				fallback: "Open"
-			})
-		]
-	});
 }
 /** The figure as a picture file, in the theme it is seen in. */
 async function saveFigure(s, format, title) {
@@ -8837,7 +9605,10 @@ async function saveFigure(s, format, title) {
 		height: 0,
 		selected: "",
 		keep: null,
-		zoom: view.peek().figures[s.id] ?? ""
+		zoom: view.peek().figures[s.id] ?? "",
+		areas: [],
+		inside: null,
+		drag: "zoom"
 	});
 	const url = await picture(data, {
 		...layout,
@@ -8847,6 +9618,197 @@ async function saveFigure(s, format, title) {
 	a.href = url;
 	a.download = `${title.replace(/[^\w.-]+/g, "_")}.${format}`;
 	a.click();
+}
+// src/sections/figure/tools.tsx
+function FigureTools({ s }) {
+	const jump = () => {
+		const card = document.getElementById(`s-${s.table}`);
+		card?.scrollIntoView({
+			block: "start",
+			behavior: "smooth"
+		});
+		card?.querySelector(".table-scroll")?.focus({ preventScroll: true });
+	};
+	return /* @__PURE__ */ a($, { children: [
+		brushable(s) && /* @__PURE__ */ a(Popover, {
+			label: `Select an area of ${s.title}`,
+			tip: "Drag in the chart, or give an area in numbers",
+			class: "text-button",
+			align: "right",
+			wide: true,
+			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
+				name: "area",
+				size: 14
+			}), /* @__PURE__ */ a("span", {
+				class: "word",
+				children: "Select"
+			})] }),
+			children: (close) => /* @__PURE__ */ a(AreaForm, {
+				s,
+				close
+			})
+		}),
+		s.table && /* @__PURE__ */ a("button", {
+			type: "button",
+			class: "text-button accent",
+			"data-tip": "The same numbers as a table",
+			onClick: jump,
+			children: "Table"
+		}),
+		/* @__PURE__ */ a(Popover, {
+			label: `Save ${s.title} as a picture`,
+			class: "text-button",
+			align: "right",
+			button: /* @__PURE__ */ a(Icon, {
+				name: "image",
+				size: 14
+			}),
+			children: (close) => /* @__PURE__ */ a("div", {
+				class: "list",
+				children: ["png", "svg"].map((format) => /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "option",
+					onClick: () => {
+						saveFigure(s, format, s.title);
+						close();
+					},
+					children: format.toUpperCase()
+				}))
+			})
+		})
+	] });
+}
+/** The title of an axis, else its letter. */
+function axisName(s, letter, axes) {
+	const axis = s.figure.layout?.[`${letter}axis${axes}`] ?? {};
+	return plain((typeof axis.title === "string" ? axis.title : axis.title?.text) ?? "") || (letter === "x" ? "across" : "up");
+}
+var shown = (value) => typeof value === "number" ? human(value, "FLOP").replace(/FLOP$/, "").replace(" ", " ").trim() : "";
+/** The same choice as dragging a box, by keys: bounds left open do not bound. */
+function AreaForm({ s, close }) {
+	const text = view.value.figures[s.id] ?? "";
+	const now = areasOf(text);
+	const [axes, setAxes] = d$2(now[0]?.axes ?? pairsOf(s)[0] ?? "");
+	const area = now.find((a) => a.axes === axes);
+	const [ends, setEnds] = d$2([
+		shown(area?.x[0]),
+		shown(area?.x[1]),
+		shown(area?.y[0]),
+		shown(area?.y[1])
+	]);
+	const numbers = ends.map((t) => t.trim() ? readQuantity(t) : null);
+	const bad = ends.map((t, i) => t.trim() !== "" && numbers[i] === null);
+	const apply = () => {
+		if (bad.some(Boolean)) return;
+		const next = numbers.every((n) => n === null) ? [] : [{
+			axes,
+			x: [numbers[0], numbers[1]],
+			y: [numbers[2], numbers[3]]
+		}];
+		changeFigure(s.id, withAreas(text, next), "push");
+		close();
+	};
+	const field = (i, label) => /* @__PURE__ */ a("input", {
+		class: "typed bound",
+		type: "text",
+		size: 8,
+		"aria-label": label,
+		"aria-invalid": bad[i],
+		placeholder: "any",
+		value: ends[i],
+		"data-first": i === 0 ? true : void 0,
+		onInput: (e) => {
+			const value = e.currentTarget.value;
+			setEnds((was) => was.map((t, k) => k === i ? value : t));
+		},
+		onKeyDown: (e) => {
+			if (e.key === "Enter") apply();
+		}
+	});
+	return /* @__PURE__ */ a("div", {
+		class: "form",
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "form-row",
+				children: [/* @__PURE__ */ a("span", {
+					class: "field-label",
+					children: "Dragging"
+				}), /* @__PURE__ */ a(Switch, {
+					label: "Dragging",
+					value: dragOf(s.id),
+					onPick: (v) => setDrag(s.id, v),
+					choices: [{
+						value: "select",
+						text: "selects rows"
+					}, {
+						value: "zoom",
+						text: "zooms"
+					}]
+				})]
+			}),
+			pairsOf(s).length > 1 && /* @__PURE__ */ a("div", {
+				class: "form-row",
+				children: [/* @__PURE__ */ a("span", {
+					class: "field-label",
+					children: "Area of"
+				}), /* @__PURE__ */ a(Switch, {
+					label: "Area of",
+					value: axes,
+					onPick: setAxes,
+					choices: pairsOf(s).map((a) => ({
+						value: a,
+						text: a === "" ? "the chart" : "the strip"
+					}))
+				})]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "form-line",
+				children: [
+					/* @__PURE__ */ a("span", { children: axisName(s, "x", axes) }),
+					field(0, "from, across"),
+					/* @__PURE__ */ a("span", {
+						class: "quiet",
+						children: "to"
+					}),
+					field(1, "to, across")
+				]
+			}),
+			axes === "" && /* @__PURE__ */ a("div", {
+				class: "form-line",
+				children: [
+					/* @__PURE__ */ a("span", { children: axisName(s, "y", axes) }),
+					field(2, "from, up"),
+					/* @__PURE__ */ a("span", {
+						class: "quiet",
+						children: "to"
+					}),
+					field(3, "to, up")
+				]
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "form-note",
+				children: "Numbers in base units; k, M, G, T and P are understood."
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "form-row end",
+				children: [now.length > 0 && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "button",
+					onClick: () => {
+						changeFigure(s.id, withAreas(text, []), "quiet");
+						close();
+					},
+					children: "Clear"
+				}), /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "button primary",
+					disabled: bad.some(Boolean),
+					onClick: apply,
+					children: "Select"
+				})]
+			})
+		]
+	});
 }
 // src/sections/timeline.tsx
 function Timeline({ s }) {
@@ -8875,76 +9837,6 @@ function Timeline({ s }) {
 	} });
 }
 // src/sections/table/tools.tsx
-var CHIPS = 7;
-/** A yes or no column is named by its label; an empty value by a dash. */
-var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : value || "—";
-/** Chips for the columns a reader filters by; a column of many values is a list to choose from. */
-function Chips({ s, state }) {
-	const groups = (s.filters ?? []).map((name) => s.columns.find((c) => c.name === name)).filter((c) => c !== void 0).map((c) => ({
-		c,
-		values: valueCounts(s, c.name)
-	})).filter((g) => state.keep[g.c.name]?.length || g.values.length > 1 && g.values.length <= rowCount(s) * .6);
-	if (!groups.length) return null;
-	const keep = (column, value) => {
-		const now = state.keep[column] ?? [];
-		const next = now.includes(value) ? now.filter((v) => v !== value) : [...now, value];
-		changeTable(s.id, { keep: {
-			...state.keep,
-			[column]: next
-		} }, "quiet");
-	};
-	return /* @__PURE__ */ a("div", {
-		class: "chips",
-		role: "group",
-		"aria-label": `Filter ${s.title}`,
-		children: groups.map(({ c, values }) => {
-			const on = state.keep[c.name] ?? [];
-			if (values.length <= CHIPS) return values.map(([value, count]) => /* @__PURE__ */ a(Chip, {
-				on: on.includes(value),
-				count,
-				tip: `${c.label}: ${value}`,
-				mark: MARKS[value] ? /* @__PURE__ */ a(Mark, {
-					shape: MARKS[value],
-					color: paint(value)
-				}) : void 0,
-				onToggle: () => keep(c.name, value),
-				children: valueText(value, c.label)
-			}));
-			return /* @__PURE__ */ a(Popover, {
-				label: `Filter by ${c.label}`,
-				class: `chip ${on.length ? "on" : ""}`,
-				button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: [
-					c.label,
-					": ",
-					on.length === 0 ? "any" : on.length === 1 ? valueText(on[0], c.label) : `${on.length} chosen`
-				] }), /* @__PURE__ */ a(Icon, {
-					name: "down",
-					size: 12
-				})] }),
-				children: () => /* @__PURE__ */ a(List, {
-					label: c.label,
-					value: "",
-					marked: (v) => on.includes(v),
-					onPick: (v) => keep(c.name, v),
-					options: values.map(([value, count]) => ({
-						value,
-						text: valueText(value, c.label),
-						note: String(count)
-					})),
-					foot: on.length > 0 && /* @__PURE__ */ a("button", {
-						type: "button",
-						class: "option",
-						onClick: () => changeTable(s.id, { keep: {
-							...state.keep,
-							[c.name]: []
-						} }, "quiet"),
-						children: ["Any ", c.label.toLowerCase()]
-					})
-				})
-			});
-		})
-	});
-}
 function FindField({ value, onInput, label }) {
 	return /* @__PURE__ */ a("label", {
 		class: "search find",
@@ -9048,12 +9940,9 @@ function mainTable(report) {
 	const tables = report.sections.filter((s) => s.kind === "table");
 	return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
-/** The other tables of a page whose rows have the same keys: what is selected in one is selected in them. */
-function twins(table, report) {
-	return report.sections.filter((s) => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
-}
 function SectionCard({ section, report, lead }) {
 	const span = Math.max(2, Math.min(12, section.span ?? 12));
+	linkReport(report);
 	const first = mainTable(report);
 	const headline = section.weight === "headline" || section.kind === "facts" && section.style === "equation";
 	const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
@@ -9094,20 +9983,22 @@ function Body({ section, report, lead, main }) {
 			s: section,
 			main,
 			shown: shownOf(section, main),
-			twins: twins(section, report)
+			twins: twinsOf(section, report)
 		});
 		case "figure": {
 			const table = report.sections.find((s) => s.kind === "table" && s.id === section.table) ?? null;
 			return /* @__PURE__ */ a(Figure, {
 				s: section,
 				table,
+				twins: table ? twinsOf(table, report) : [],
 				main: table === mainTable(report)
 			});
 		}
 	}
 }
 function Heading({ section, main }) {
-	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : section.subtitle;
+	const ranked = section.kind === "table" && isRanked(section);
+	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.subtitle;
 	return /* @__PURE__ */ a("div", {
 		class: "card-head",
 		children: [
@@ -9116,9 +10007,9 @@ function Heading({ section, main }) {
 				children: [
 					section.kind === "facts" && /* @__PURE__ */ a(CardMark, { s: section }),
 					/* @__PURE__ */ a("h2", { children: section.title }),
-					section.kind === "table" && /* @__PURE__ */ a("span", {
+					section.kind === "table" && !ranked && /* @__PURE__ */ a("span", {
 						class: "count",
-						children: countText(shownOf(section, main))
+						children: countText(section, shownOf(section, main))
 					}),
 					subtitle && /* @__PURE__ */ a("span", {
 						class: "subtitle",
@@ -9129,7 +10020,7 @@ function Heading({ section, main }) {
 			/* @__PURE__ */ a("div", {
 				class: "card-tools",
 				children: [
-					section.kind === "table" && /* @__PURE__ */ a(TableTools, {
+					section.kind === "table" && !ranked && /* @__PURE__ */ a(TableTools, {
 						s: section,
 						main
 					}),
@@ -9176,43 +10067,6 @@ function TableTools({ s, main }) {
 /** The shown rows and columns as a file. */
 function saveTable(s, main) {
 	download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
-}
-function FigureTools({ s }) {
-	const jump = () => {
-		const card = document.getElementById(`s-${s.table}`);
-		card?.scrollIntoView({
-			block: "start",
-			behavior: "smooth"
-		});
-		card?.querySelector(".table-scroll")?.focus({ preventScroll: true });
-	};
-	return /* @__PURE__ */ a($, { children: [s.table && /* @__PURE__ */ a("button", {
-		type: "button",
-		class: "text-button accent",
-		"data-tip": "The same numbers as a table",
-		onClick: jump,
-		children: "Table"
-	}), /* @__PURE__ */ a(Popover, {
-		label: `Save ${s.title} as a picture`,
-		class: "text-button",
-		align: "right",
-		button: /* @__PURE__ */ a(Icon, {
-			name: "image",
-			size: 14
-		}),
-		children: (close) => /* @__PURE__ */ a("div", {
-			class: "list",
-			children: ["png", "svg"].map((format) => /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "option",
-				onClick: () => {
-					saveFigure(s, format, s.title);
-					close();
-				},
-				children: format.toUpperCase()
-			}))
-		})
-	})] });
 }
 // src/pages/export.tsx
 function Export() {
@@ -9497,7 +10351,7 @@ var Pick = ({ label, value, tip, disabled, class: cls, children }) => /* @__PURE
 	children
 });
 function Bar() {
-	const c = chosen.value;
+	const c = chosen$1.value;
 	const list = runs.value.value;
 	const analyses = pages.value.value;
 	return /* @__PURE__ */ a("header", {
@@ -10160,7 +11014,7 @@ var STATE = {
 	error: "failed"
 };
 function Loading({ progress, since }) {
-	const c = chosen.value;
+	const c = chosen$1.value;
 	const p = progress ?? {};
 	const seconds = p.elapsed_s ?? (performance.now() - since) / 1e3;
 	const rate = p.bytes && seconds > .3 ? p.bytes / seconds : 0;
@@ -10508,6 +11362,7 @@ function startKeys() {
 		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
 		if (document.querySelector(".dialog")) return;
 		const key = event.key;
+		if (key === "Escape" && !document.querySelector(".float") && stepOut()) return event.preventDefault();
 		if (performance.now() < afterG) {
 			afterG = 0;
 			const name = LETTERS[key];

@@ -72,11 +72,21 @@ export interface TableSection extends SectionBase {
   truncated?: number;
 }
 
+/** What a selected point says: its ring in data units (of `xaxis`, or of the strip's `xaxis2`), the end of its line, the words there. */
+export interface PointNote {
+  x: number;
+  y: number;
+  limit?: number | null;
+  text?: string;
+  axis?: "x" | "x2";
+}
+
 export interface FigureSection extends SectionBase {
   kind: "figure";
   figure: { data?: Record<string, unknown>[]; layout?: Record<string, unknown> };
   summary?: string;
   table?: string;
+  notes?: Record<string, PointNote>;
   height?: number;
 }
 

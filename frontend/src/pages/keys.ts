@@ -1,6 +1,7 @@
 // Keys that work everywhere on the page. Never while typing, never with a modifier.
 import { go, pageView } from "../state/view";
 import { catalogue } from "../state/data";
+import { stepOut } from "../sections/linked";
 import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
 import { helpOpen, LETTERS } from "./help";
@@ -18,6 +19,7 @@ export function startKeys(): void {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     if (document.querySelector(".dialog")) return;
     const key = event.key;
+    if (key === "Escape" && !document.querySelector(".float") && stepOut()) return event.preventDefault();
     if (performance.now() < afterG) {
       afterG = 0;
       const name = LETTERS[key];

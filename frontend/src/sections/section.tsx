@@ -1,21 +1,23 @@
 // A section in its card: heading, links, and one of the five kinds; a broken one says so in its place and leaves the rest.
 import { Component, type ComponentChildren, type JSX } from "preact";
-import type { FigureSection, Report, Section, TableSection } from "../api/types";
+import type { Report, Section, TableSection } from "../api/types";
 import { changeTable, tableOf } from "../state/view";
 import { Notice } from "../ui/controls";
 import { Copy } from "../ui/copy";
 import { download } from "../ui/download";
-import { Icon } from "../ui/icons";
 import { ReportLink } from "../ui/link";
-import { Popover } from "../ui/popover";
 import { Text } from "../ui/text";
 import { CardMark, Facts } from "./facts";
 import { Findings, findingsSubtitle } from "./findings";
-import { Figure, saveFigure } from "./figure/figure";
+import { Figure } from "./figure/figure";
+import { FigureTools } from "./figure/tools";
+import { linkReport, twinsOf } from "./linked";
 import { Timeline } from "./timeline";
-import { Chips, ColumnChooser, FindField } from "./table/tools";
+import { Chips, countText } from "./table/filters";
+import { isRanked, rankedSubtitle } from "./table/ranked";
+import { ColumnChooser, FindField } from "./table/tools";
 import { csvOf } from "./table/csv";
-import { countText, findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
+import { findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
 
 const FIND_FROM = 8;
 
@@ -43,11 +45,6 @@ export function mainTable(report: Report): TableSection | undefined {
   return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
 
-/** The other tables of a page whose rows have the same keys: what is selected in one is selected in them. */
-function twins(table: TableSection, report: Report): TableSection[] {
-  return report.sections.filter((s): s is TableSection => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
-}
-
 interface CardProps {
   section: Section;
   report: Report;
@@ -56,6 +53,7 @@ interface CardProps {
 
 export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
   const span = Math.max(2, Math.min(12, section.span ?? 12));
+  linkReport(report);
   const first = mainTable(report);
   const headline = section.weight === "headline" || (section.kind === "facts" && section.style === "equation");
   const kind = section.kind === "facts" ? `facts-${section.style ?? "list"}` : `kind-${section.kind}`;
@@ -76,26 +74,27 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
     case "facts": return <Facts s={section} lead={lead} said={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
     case "timeline": return <Timeline s={section} />;
-    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={twins(section, report)} />;
+    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={twinsOf(section, report)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
-      return <Figure s={section} table={table} main={table === mainTable(report)} />;
+      return <Figure s={section} table={table} twins={table ? twinsOf(table, report) : []} main={table === mainTable(report)} />;
     }
   }
 }
 
 function Heading({ section, main }: { section: Section; main: boolean }): JSX.Element {
-  const subtitle = section.kind === "findings" ? findingsSubtitle(section) : section.subtitle;
+  const ranked = section.kind === "table" && isRanked(section);
+  const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.subtitle;
   return (
     <div class="card-head">
       <div class="card-title">
         {section.kind === "facts" && <CardMark s={section} />}
         <h2>{section.title}</h2>
-        {section.kind === "table" && <span class="count">{countText(shownOf(section, main))}</span>}
+        {section.kind === "table" && !ranked && <span class="count">{countText(section, shownOf(section, main))}</span>}
         {subtitle && <span class="subtitle"><Text text={subtitle} /></span>}
       </div>
       <div class="card-tools">
-        {section.kind === "table" && <TableTools s={section} main={main} />}
+        {section.kind === "table" && !ranked && <TableTools s={section} main={main} />}
         {section.kind === "figure" && <FigureTools s={section} />}
         {section.links?.map((link) => <ReportLink link={link} />)}
       </div>
@@ -121,24 +120,4 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
 /** The shown rows and columns as a file. */
 export function saveTable(s: TableSection, main: boolean): void {
   download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
-}
-
-function FigureTools({ s }: { s: FigureSection }): JSX.Element {
-  const jump = (): void => {
-    const card = document.getElementById(`s-${s.table}`);
-    card?.scrollIntoView({ block: "start", behavior: "smooth" });
-    card?.querySelector<HTMLElement>(".table-scroll")?.focus({ preventScroll: true });
-  };
-  return (
-    <>
-      {s.table && <button type="button" class="text-button accent" data-tip="The same numbers as a table" onClick={jump}>Table</button>}
-      <Popover label={`Save ${s.title} as a picture`} class="text-button" align="right" button={<Icon name="image" size={14} />}>
-        {(close) => (
-          <div class="list">
-            {(["png", "svg"] as const).map((format) => <button type="button" class="option" onClick={() => { void saveFigure(s, format, s.title); close(); }}>{format.toUpperCase()}</button>)}
-          </div>
-        )}
-      </Popover>
-    </>
-  );
 }

@@ -5,9 +5,10 @@
 //   q.FIELD        query fields of the page's analysis
 //   t.ID.s         sort: `-column` descending, `column` ascending
 //   t.ID.f         text filter                     t.ID.c.COLUMN  list of values to keep
+//   t.ID.n.COLUMN  numbers to keep, in base units: `100000~` above, `~5` below, `1~2` between
 //   t.ID.h         list of `+column`, `-column`    t.ID.k         selected row's key
 //   t.ID.x         opened rows of a tree: d, a or n (start from default, all, none), then the rows that differ
-//   f.ID           zoom of a figure: a short JSON-free text that the figure understands
+//   f.ID           zoom and selected areas of a figure: a short text that the figure understands
 import { joinIds, joinList, splitIds, splitList } from "./lists";
 
 export interface Sort {
@@ -20,10 +21,17 @@ export interface Opened {
   ids: string[];
 }
 
+/** Numbers that pass a filter: above `above` and below `below`, null for no bound; base units. */
+export interface Range {
+  above: number | null;
+  below: number | null;
+}
+
 export interface TableState {
   sort: Sort | null;
   find: string;
   keep: Record<string, string[]>;
+  ranges: Record<string, Range>;
   columns: Record<string, boolean>;
   opened: Opened;
   row: string;
@@ -49,7 +57,7 @@ const VERSION = "1";
 const ID = /^[A-Za-z0-9_-]{1,80}$/;
 const PLAIN = ["page", "run", "worker", "span", "step", "device", "find"] as const;
 
-export const emptyTable = (): TableState => ({ sort: null, find: "", keep: {}, columns: {}, opened: { base: "d", ids: [] }, row: "" });
+export const emptyTable = (): TableState => ({ sort: null, find: "", keep: {}, ranges: {}, columns: {}, opened: { base: "d", ids: [] }, row: "" });
 export const emptyView = (): View => ({
   page: HOME, run: "", worker: "", span: "", step: "", device: "", find: "", query: {}, tables: {}, figures: {},
 });
@@ -90,6 +98,7 @@ function encodeTable(id: string, table: TableState): Pairs {
   if (table.sort) out[`${at}s`] = (table.sort.descending ? "-" : "+") + table.sort.column;
   if (table.find) out[`${at}f`] = table.find;
   for (const [column, values] of sorted(table.keep)) if (values.length) out[`${at}c.${column}`] = joinList([...values].sort());
+  for (const [column, range] of sorted(table.ranges)) if (column && rangeText(range)) out[`${at}n.${column}`] = rangeText(range);
   const columns = sorted(table.columns).map(([name, shown]) => (shown ? "+" : "-") + name);
   if (columns.length) out[`${at}h`] = joinList(columns);
   if (table.opened.base !== "d" || table.opened.ids.length) out[`${at}x`] = table.opened.base + joinIds(table.opened.ids);
@@ -99,7 +108,10 @@ function encodeTable(id: string, table: TableState): Pairs {
 
 function decodeTable(table: TableState, field: string, rest: string, value: string): void {
   if (field === "c" && rest) table.keep[rest] = splitList(value);
-  else if (rest) return;
+  else if (field === "n" && rest) {
+    const range = readRange(value);
+    if (range) table.ranges[rest] = range;
+  } else if (rest) return;
   else if (field === "s" && /^[+-]./s.test(value)) table.sort = { column: value.slice(1), descending: value[0] === "-" };
   else if (field === "f") table.find = value;
   else if (field === "k") table.row = value;
@@ -107,6 +119,15 @@ function decodeTable(table: TableState, field: string, rest: string, value: stri
   else if (field === "h") {
     for (const item of splitList(value)) if (/^[+-]./s.test(item)) table.columns[item.slice(1)] = item[0] === "+";
   }
+}
+
+const rangeText = ({ above, below }: Range): string => (above === null && below === null ? "" : `${above ?? ""}~${below ?? ""}`);
+
+function readRange(text: string): Range | null {
+  const [low, high, ...more] = text.split("~");
+  const ends = [low, high].map((t) => (t ? Number(t) : null));
+  if (high === undefined || more.length || ends.every((e) => e === null) || ends.some((e) => e !== null && !Number.isFinite(e))) return null;
+  return { above: ends[0]!, below: ends[1]! };
 }
 
 const sorted = <T>(record: Record<string, T>): [string, T][] => Object.entries(record).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));

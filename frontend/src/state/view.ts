@@ -54,8 +54,8 @@ export function changeTable(id: string, part: Partial<TableState>, how: How): vo
   change({ tables: { ...view.value.tables, [id]: { ...tableOf(id), ...part } } }, how);
 }
 
-export function changeFigure(id: string, zoom: string): void {
-  change({ figures: { ...view.value.figures, [id]: zoom } }, "replace");
+export function changeFigure(id: string, text: string, how: How = "replace"): void {
+  change({ figures: { ...view.value.figures, [id]: text } }, how);
 }
 
 // -- places ---------------------------------------------------------------------------------------------------------------

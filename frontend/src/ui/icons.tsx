@@ -37,6 +37,8 @@ const PATHS: Record<string, string> = {
   file: "M4 2h5l3 3v9H4z M9 2v3h3",
   folder: "M2 4h4.5l1.5 1.5h6V13H2z",
   again: "M3 8a5 5 0 1 0 1.5-3.6 M4.5 2v2.6h2.6",
+  area: "M2.5 5V2.5H5 M8 2.5h1 M11 2.5h2.5V5 M13.5 8v1 M13.5 11v2.5H11 M9 13.5H8 M5 13.5H2.5V11 M2.5 9V8",
+  filter: "M2.5 3.5h11 M4.5 8h7 M6.5 12.5h3",
   image: "M2.5 3h11v10h-11z M2.5 11l3.2-3.2 2.3 2.3 2-2 3.5 3.4 M10.5 6h.01",
 };
 

@@ -2,30 +2,30 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FigureSection, TableSection } from "../../api/types";
-import { changeFigure, changeTable, tableOf, view } from "../../state/view";
-import { Icon, Mark as Shape } from "../../ui/icons";
-import { ReportLink } from "../../ui/link";
-import { Middle } from "../../ui/text";
-import { dark, MARKS, paint, themed, token } from "../../ui/theme";
-import { cell, keyOf, textual } from "../table/model";
-import { shownOf } from "../table/table";
-import { Value } from "../value";
-import { draw, picture, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
+import { changeFigure, tableOf, view } from "../../state/view";
+import { Mark as Shape } from "../../ui/icons";
+import { dark, themed, token } from "../../ui/theme";
+import { insideOf, selectRow } from "../linked";
+import { passingKeys } from "../table/model";
+import { findOf } from "../table/table";
+import { areasOf, areasOfRange, brushable, withAreas } from "./area";
+import { dragOf } from "./drag";
+import { Pinned, type Spot } from "./pinned";
+import { draw, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
 import { legendOf, pointKey, ready, zoomText } from "./template";
 
 interface FigureProps {
   s: FigureSection;
   table: TableSection | null;
+  /** the other tables that hold the same rows */
+  twins: TableSection[];
   main: boolean;
 }
 
-function keptKeys(table: TableSection | null, main: boolean): Set<string> | null {
-  if (!table || table.tree) return null;
-  const shown = shownOf(table, main);
-  return shown.filtered ? new Set(shown.rows.map((r) => keyOf(table, r.index))) : null;
-}
+/** Narrower than this there is no room for a card beside a point: the row stands in the table. */
+const CARD_FROM = 560;
 
-export function Figure({ s, table, main }: FigureProps): JSX.Element {
+export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<HTMLDivElement>(null);
   const bound = useRef(false);
@@ -37,7 +37,12 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
   const isDark = dark.value;
   const selected = table ? tableOf(table.id).row : "";
   const zoom = view.value.figures[s.id] ?? "";
-  const keep = keptKeys(table, main);
+  const keep = table && !table.tree ? passingKeys(table, tableOf(table.id), findOf(table, main)) : null;
+  const inside = insideOf(s);
+  const drag = brushable(s) ? dragOf(s.id) : "zoom";
+  const [spot, setSpot] = useState<Spot | null>(null);
+  const known = useRef<{ table: TableSection | null; twins: TableSection[] }>({ table, twins });
+  known.current = { table, twins };
   const keepKey = keep ? [...keep].join("\u0001") : "";
   const legend = legendOf(s);
 
@@ -59,18 +64,25 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout } = ready(s, { themed, token, width, height, selected, keep, zoom });
+      const { data, layout, point } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-      draw(el, shown, layout).then((el) => { if (live) listen(el); }, (error: Error) => { if (live) setFailed(error.message); });
+      draw(el, shown, layout).then((el) => { if (live) listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
-    const listen = (drawn: PlotElement): void => {
+    const listen = (drawn: PlotElement, at: { x: number; y: number } | null, radius: number): void => {
       setDrawn(true);
+      setSpot(at && { ...at, radius });
       if (bound.current) return;
       bound.current = true;
       drawn.on("plotly_click", (event: PlotEvent) => {
         const key = pointKey(event.points[0]?.customdata);
-        if (key !== null && table) changeTable(table.id, { row: tableOf(table.id).row === key ? "" : key }, "quiet");
+        const { table, twins } = known.current;
+        if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
       });
+      drawn.on("plotly_selected", (event: PlotEvent | undefined) => {
+        const areas = areasOfRange(event?.range);
+        if (areas.length) changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", areas), "push");
+      });
+      drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
       drawn.on("plotly_relayout", (changes: Record<string, unknown>) => {
         const before = view.peek().figures[s.id] ?? "";
         const after = zoomText(changes, before);
@@ -85,7 +97,7 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
       live = false;
       window.clearTimeout(timer);
     };
-  }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden]);
+  }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden, drag]);
 
   return (
     <>
@@ -101,41 +113,17 @@ export function Figure({ s, table, main }: FigureProps): JSX.Element {
       )}
       <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
-        {table && selected && width >= 560 && <Pinned table={table} selected={selected} />}
-        {zoom && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, "")}>Whole figure</button>}
+        {table && selected && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
+        {withAreas(zoom, []) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, withAreas("", areasOf(zoom)))}>Whole figure</button>}
       </div>
     </>
-  );
-}
-
-const PINNED = 7;
-
-/** The selected row beside its point: name, its first numbers, where it leads. */
-function Pinned({ table, selected }: { table: TableSection; selected: string }): JSX.Element | null {
-  const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
-  if (index < 0) return null;
-  const shown = table.columns.filter((c) => (c.rank ?? 1) < 3);
-  const name = shown.find(textual);
-  const numbers = shown.filter((c) => !textual(c) && typeof cell(table, c.name, index) === "number").slice(0, PINNED);
-  const link = table.row_links?.[String(index)];
-  const member = String((name?.color_by && cell(table, name.color_by, index)) || "");
-  return (
-    <div class="pinned" role="status" aria-label="Selected">
-      <div class="pinned-head">
-        {MARKS[member] && <Shape shape={MARKS[member]!} color={paint(member)} />}
-        <span class="mono"><Middle text={String(name ? cell(table, name.name, index) : selected)} /></span>
-        <button type="button" class="ghost" aria-label="Clear the selection" onClick={() => changeTable(table.id, { row: "" }, "quiet")}><Icon name="close" size={12} /></button>
-      </div>
-      <dl>{numbers.map((c) => <div><dt>{c.label}</dt><dd><Value value={cell(table, c.name, index)} unit={c.unit ?? ""} mark={table.marks?.[c.name]?.[String(index)]} doc={c.doc} /></dd></div>)}</dl>
-      {link && <ReportLink link={link} fallback="Open" />}
-    </div>
   );
 }
 
 /** The figure as a picture file, in the theme it is seen in. */
 export async function saveFigure(s: FigureSection, format: "png" | "svg", title: string): Promise<void> {
   const width = 1100;
-  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "" });
+  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "", areas: [], inside: null, drag: "zoom" });
   const url = await picture(data, { ...layout, autosize: false }, format, token("surface"), width, s.height ?? 320);
   const a = document.createElement("a");
   a.href = url;

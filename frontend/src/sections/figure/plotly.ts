@@ -9,11 +9,18 @@ export interface PlotPoint {
 
 export interface PlotEvent {
   points: PlotPoint[];
+  range?: unknown;
   nextLevel?: string;
 }
 
 export interface PlotElement extends HTMLElement {
   on: (name: string, handler: (event: never) => void) => void;
+}
+
+interface Axis {
+  _offset: number;
+  l2p: (value: number) => number;
+  d2l: (value: unknown) => number;
 }
 
 interface PlotlyModule {
@@ -58,6 +65,15 @@ export async function resize(el: HTMLElement): Promise<void> {
 
 export async function purge(el: HTMLElement): Promise<void> {
   if (loading) (await load()).purge(el);
+}
+
+/** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
+export function placeOf(el: HTMLElement, axes: string, x: unknown, y: unknown): { x: number; y: number } | null {
+  const layout = (el as unknown as { _fullLayout?: Record<string, Axis | undefined> })._fullLayout;
+  const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
+  if (!across || !up) return null;
+  const [left, top] = [across._offset + across.l2p(across.d2l(x)), up._offset + up.l2p(up.d2l(y))];
+  return Number.isFinite(left) && Number.isFinite(top) ? { x: left, y: top } : null;
 }
 
 /** The figure as a picture, on a ground of `background`. */

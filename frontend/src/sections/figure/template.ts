@@ -1,5 +1,6 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
-import type { FigureSection } from "../../api/types";
+import type { FigureSection, PointNote } from "../../api/types";
+import type { Area } from "./area";
 
 type Plain = Record<string, unknown>;
 
@@ -15,6 +16,10 @@ export interface Look {
   /** keys of the rows that pass the table's filters; null when nothing is filtered */
   keep: ReadonlySet<string> | null;
   zoom: string;
+  /** selected areas, and the keys inside them: the other points step back; null when nothing is selected */
+  areas: readonly Area[];
+  inside: ReadonlySet<string> | null;
+  drag: "zoom" | "select";
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -42,7 +47,15 @@ export function pointKey(custom: unknown): string | null {
   return first === null || first === undefined || first === "" ? null : String(first);
 }
 
-export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Plain } {
+/** Where the selected point stands: its axes ("" or "2"), its place in data units, the px its ring reaches. */
+export interface Point {
+  axes: string;
+  x: unknown;
+  y: unknown;
+  radius: number;
+}
+
+export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Plain; point: Point | null } {
   const raw = (s.figure.layout ?? {}) as Plain;
   const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
   for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
@@ -53,7 +66,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const base: Plain = {
     font: { family: FONT, size: 12, color: look.token("ink-2") },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 58, r: 14, t: 10, b: 46 }, showlegend: false, separators: ".\u202f",
-    hovermode: "closest", dragmode: "zoom", autosize: true, bargap: 0.3,
+    hovermode: "closest", dragmode: look.drag, selections: [], autosize: true, bargap: 0.3,
     hoverlabel: { bgcolor: look.token("raised"), bordercolor: look.token("line-strong"), font: { family: FONT, color: look.token("ink"), size: 12 }, align: "left", namelength: 0 },
     ...Object.fromEntries(axes.map((k) => [k, axis])),
   };
@@ -75,8 +88,11 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   if (data.some((t) => ["icicle", "treemap", "sunburst"].includes(t["type"] as string))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
   applyZoom(layout, drawn, look.zoom);
+  if (look.inside) for (const trace of drawn) stepBack(trace, look.inside);
+  if (look.areas.length) layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), ...look.areas.flatMap((area) => frame(area, layout, look))];
+  const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected]! : null;
   const ring = look.selected ? selection(drawn, look) : [];
-  return { data: [...drawn, ...ring], layout };
+  return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]) };
 }
 
 /** Black or white, whichever reads better on a `#rrggbb` colour. */
@@ -121,6 +137,72 @@ function filtered(trace: Plain, keep: ReadonlySet<string>): Plain {
   return Array.isArray(values) ? { ...trace, [side]: values.map((v: unknown, i) => (gone[i] ? null : v)) } : trace;
 }
 
+function pointOf(ring: Plain | undefined): Point | null {
+  if (!ring) return null;
+  const first = (name: string): unknown => (ring[name] as unknown[])[0];
+  return { axes: String(ring["xaxis"] ?? "x").slice(1), x: first("x"), y: first("y"), radius: Number(((ring["marker"] as Plain)["size"] as number[])[0]) / 2 };
+}
+
+/** Points outside a selected area, faded in their place. */
+function stepBack(trace: Plain, inside: ReadonlySet<string>): void {
+  const custom = trace["customdata"];
+  if (!Array.isArray(custom) || !["scatter", "scattergl", "bar", undefined].includes(trace["type"] as string | undefined)) return;
+  trace["selectedpoints"] = custom.flatMap((c, i) => (inside.has(pointKey(c) ?? "") ? [i] : []));
+  trace["unselected"] = { marker: { opacity: 0.14 } };
+}
+
+/** The box of an area; an open end reaches to the edge of its axis. Nothing where the edge is not known. */
+function frame(area: Area, layout: Plain, look: Look): Plain[] {
+  const ends = (["x", "y"] as const).flatMap((letter) => {
+    const axis = layout[`${letter}axis${area.axes}`];
+    const range = isPlain(axis) && Array.isArray(axis["range"]) ? (axis["range"] as number[]) : [];
+    const edge = (i: number): number => (isPlain(axis) && axis["type"] === "log" ? 10 ** range[i]! : range[i]!);
+    return area[letter].map((end, i) => end ?? edge(i));
+  });
+  if (!ends.every(Number.isFinite)) return [];
+  const [x0, x1, y0, y1] = ends;
+  return [{ type: "rect", xref: `x${area.axes}`, yref: `y${area.axes}`, x0, x1, y0, y1, layer: "below", fillcolor: `${look.token("accent")}1A`, line: { color: look.token("accent"), width: 1.2 } }];
+}
+
+/** Where a value lies on an axis that has a range, 0 to 1; null elsewhere. */
+function fraction(axis: unknown, value: number): number | null {
+  const range = isPlain(axis) ? (axis["range"] as unknown) : null;
+  if (!Array.isArray(range) || typeof range[0] !== "number" || typeof range[1] !== "number" || range[0] === range[1]) return null;
+  return ((isPlain(axis) && axis["type"] === "log" ? Math.log10(value) : value) - range[0]) / (range[1] - range[0]);
+}
+
+const NEAR_END = 0.66;
+const escaped = (text: string): string => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+/** A dotted line from the selected point to its limit, with the words at its side. The words go into the layout. */
+function toLimit(note: PointNote, layout: Plain, ring: Plain[], look: Look): Plain[] {
+  const end = note.limit;
+  const axes = note.axis === "x2" ? "2" : "";
+  const [xaxis, yaxis] = [layout[`xaxis${axes}`], layout[`yaxis${axes}`]] as [Plain | undefined, Plain | undefined];
+  if (!xaxis || !yaxis || typeof end !== "number") return [];
+  const across = axes === "2";
+  const stop: [number, number] = across ? [end, note.y] : [note.x, end];
+  const at = (axis: Plain, value: number): number => (axis["type"] === "log" ? Math.log10(value) : value);
+  const middle = (axis: Plain, a: number, b: number): number => (at(axis, a) + at(axis, b)) / 2;
+  const sizes = ring.map((r) => Number(([(r["marker"] as Plain)["size"]].flat() as unknown[])[0]) || 0);
+  const radius = Math.max(8, ...sizes) / 2;
+  const [from, to] = [fraction(yaxis, note.y), fraction(yaxis, end)];
+  const reach = from === null || to === null || across ? Infinity : Math.abs(to - from) * Number(layout["height"]) * 0.6;
+  const right = (fraction(xaxis, across ? Math.max(note.x, end) : note.x) ?? 0) > NEAR_END;
+  const aside = reach < radius + 14 ? radius + 5 : 7;
+  if (note.text) {
+    layout["annotations"] = [...((layout["annotations"] as Plain[] | undefined) ?? []), {
+      xref: `x${axes}`, yref: `y${axes}`, x: across ? middle(xaxis, note.x, end) : at(xaxis, note.x), y: across ? at(yaxis, note.y) : middle(yaxis, note.y, end),
+      text: `<b>${escaped(note.text)}</b>`, showarrow: false, font: { size: 12, color: look.token("accent") }, bgcolor: look.token("surface"), borderpad: 1,
+      ...(across ? { yanchor: "bottom", yshift: radius + 2 } : { xanchor: right ? "right" : "left", xshift: right ? -aside : aside, yanchor: "middle", yshift: reach < radius + 14 ? radius + 6 : 0 }),
+    }];
+  }
+  return [{
+    type: "scatter", mode: "lines", x: [note.x, stop[0]], y: [note.y, stop[1]], hoverinfo: "skip", showlegend: false, cliponaxis: false,
+    ...(axes ? { xaxis: "x2", yaxis: "y2" } : {}), line: { color: look.token("accent"), width: 1.6, dash: "2px,3px" },
+  }];
+}
+
 /** An accent ring around the selected points of scatter traces; other bars step back. */
 function selection(data: Plain[], look: Look): Plain[] {
   const out: Plain[] = [];
@@ -130,6 +212,7 @@ function selection(data: Plain[], look: Look): Plain[] {
     const hits = custom.flatMap((c, i) => (pointKey(c) === look.selected ? [i] : []));
     if (!hits.length) continue;
     if (trace["type"] === "bar") {
+      if (look.inside) continue;
       trace["selectedpoints"] = hits;
       trace["unselected"] = { marker: { opacity: 0.45 } };
     } else if (trace["type"] === undefined || trace["type"] === "scatter" || trace["type"] === "scattergl") {

@@ -4,7 +4,7 @@ import {
   type ColumnDef, type Row as EngineRow, type Table,
 } from "@tanstack/table-core";
 import type { Column, Scalar, TableSection } from "../../api/types";
-import type { TableState } from "../../state/codec";
+import type { Range, TableState } from "../../state/codec";
 
 /** A row to draw: `index` into the section's data, `key` in links and figures, `id` in the tree. */
 export interface Row {
@@ -53,26 +53,65 @@ export function sortOf(s: TableSection, state: TableState): { column: string; de
   return s.sort ? { column: s.sort.column, descending: s.sort.descending ?? true } : null;
 }
 
-/** The rows to draw, in order, for a state and the text that filters. */
-export function shownRows(s: TableSection, state: TableState, find: string): Shown {
+/** What lets a row pass: the text, kept values, bounds of numbers, and keys picked elsewhere (null: all). */
+interface Filter {
+  needle: string;
+  keep: [string, string[]][];
+  ranges: [string, Range][];
+  picked: ReadonlySet<string> | null;
+}
+
+function filterOf(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): Filter {
+  return {
+    needle: find.trim().toLowerCase(),
+    keep: Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]),
+    ranges: Object.entries(state.ranges).filter(([column]) => s.data[column]),
+    picked,
+  };
+}
+
+const active = (f: Filter): boolean => f.needle !== "" || f.keep.length > 0 || f.ranges.length > 0 || f.picked !== null;
+
+/** Is the number inside? An unknown one never is. */
+const within = (value: Scalar, { above, below }: Range): boolean => typeof value === "number" && (above === null || value > above) && (below === null || value < below);
+
+const passesAll = (s: TableSection, engine: Engine, index: number, f: Filter): boolean =>
+  matches(s, engine, index, f.needle) && f.keep.every(([c, values]) => values.includes(String(cell(s, c, index)))) &&
+  f.ranges.every(([c, range]) => within(cell(s, c, index), range)) && (f.picked === null || f.picked.has(keyOf(s, index)));
+
+/** Keys of the rows that pass the table's own filters; null when nothing is filtered. */
+export function passingKeys(s: TableSection, state: TableState, find: string): Set<string> | null {
+  const f = filterOf(s, state, find, null);
+  if (!active(f)) return null;
   const engine = engineOf(s);
-  const needle = find.trim().toLowerCase();
-  const keep = Object.entries(state.keep).filter(([column, values]) => values.length && s.data[column]);
-  const filtered = needle !== "" || keep.length > 0;
+  const out = new Set<string>();
+  for (let i = 0; i < engine.size; i++) if (passesAll(s, engine, i, f)) out.add(keyOf(s, i));
+  return out;
+}
+
+const PICKED = "\u0001picked";
+
+/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. */
+export function shownRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null = null): Shown {
+  const engine = engineOf(s);
+  const f = filterOf(s, state, find, picked);
+  const filtered = active(f);
   const sort = sortOf(s, state);
+  const columns = new Set([...f.keep, ...f.ranges].map(([column]) => column));
+  const tests = [...columns].map((id) => ({ id, value: { keep: f.keep.find(([c]) => c === id)?.[1] ?? null, range: f.ranges.find(([c]) => c === id)?.[1] ?? null } }));
   engine.table.setOptions((before) => ({
     ...before,
     state: {
       ...before.state,
       sorting: sort ? [{ id: sort.column, desc: sort.descending }] : [],
-      globalFilter: needle,
-      columnFilters: keep.map(([id, value]) => ({ id, value })),
+      globalFilter: f.needle,
+      columnFilters: f.picked ? [...tests, { id: PICKED, value: f.picked }] : tests,
       expanded: filtered && s.tree ? true : openedIds(s, engine, state),
     },
   }));
   const model = engine.table.getExpandedRowModel().rows;
   const rows = model.map((row) => drawn(s, row, false));
-  const passes = engine.last.filter((index) => matches(s, engine, index, needle) && keep.every(([c, values]) => values.includes(String(cell(s, c, index)))));
+  const passes = engine.last.filter((index) => passesAll(s, engine, index, f));
   for (const index of passes) rows.push({ index, key: keyOf(s, index), id: idOf(s, index), depth: 0, branch: false, open: false, last: true });
   const count = engine.table.getFilteredRowModel().flatRows.length + passes.length;
   return { rows, count: Math.min(count, engine.size), of: engine.size + (s.truncated ?? 0), filtered };
@@ -122,10 +161,11 @@ export function parentText(s: TableSection, column: string, index: number): stri
   return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }
 
-/** The values of a column with how often each stands there, most frequent first. */
+/** The values of a column with how often each stands there, most frequent first; rows outside the sum do not count. */
 export function valueCounts(s: TableSection, column: string): [string, number][] {
   const counts = new Map<string, number>();
-  for (const value of s.data[column] ?? []) if (value !== null) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
+  const outside = new Set(s.last ?? []);
+  for (const [i, value] of (s.data[column] ?? []).entries()) if (value !== null && !(outside.size && outside.has(keyOf(s, i)))) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
 }
 
@@ -170,8 +210,10 @@ function engineOf(s: TableSection): Engine {
     accessorFn: (index: number) => cell(s, c.name, index) ?? undefined,
     sortUndefined: "last",
     sortingFn: textual(c) ? "alphanumeric" : "basic",
-    filterFn: (row, id, values: string[]) => values.includes(String(cell(s, id, row.original))),
+    filterFn: (row, id, { keep, range }: { keep: string[] | null; range: Range | null }) =>
+      (!keep || keep.includes(String(cell(s, id, row.original)))) && (!range || within(cell(s, id, row.original), range)),
   }));
+  columns.push({ id: PICKED, accessorFn: (index: number) => keyOf(s, index), filterFn: (row, _id, keys: ReadonlySet<string>) => keys.has(keyOf(s, row.original)) });
   engine.table = createTable<number>({
     data: inside,
     columns,

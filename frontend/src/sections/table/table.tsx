@@ -7,14 +7,19 @@ import { change, changeTable, go, linkView, tableOf, view } from "../../state/vi
 import { number } from "../../units";
 import { copyText } from "../../ui/copy";
 import { Icon } from "../../ui/icons";
+import { Popover } from "../../ui/popover";
 import { Text } from "../../ui/text";
+import { clearPicked, pickedOf, selectRow } from "../linked";
 import { Cell, TotalCell } from "./cells";
 import { columnsFor, fit, hasBar, laid, type Laid } from "./columns";
 import { rowText } from "./csv";
+import { HeadMenu } from "./filters";
 import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
+import { isRanked, RankedRow } from "./ranked";
 import { useRows } from "./virtual";
 
 const ROW = 30;
+const RANKED_ROW = 49;
 const SCROLL_FROM = 60;
 
 /** The filter text of a table: the page's `find` belongs to its main table. */
@@ -25,23 +30,18 @@ export function setFind(s: TableSection, main: boolean, text: string): void {
   else changeTable(s.id, { find: text }, "replace");
 }
 
+/** Takes every filter of a table away. */
+function clearFilters(s: TableSection, main: boolean): void {
+  clearPicked(s);
+  changeTable(s.id, { keep: {}, ranges: {}, find: "" }, "quiet");
+  if (main) setFind(s, main, "");
+}
+
 /** The columns a table shows now, and the room it has, by section id: the column chooser and CSV ask for them. */
 const rooms = signal<Record<string, number>>({});
 export const shownColumns = (s: TableSection): Laid[] => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1000);
 
-export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main));
-
-/** Selects a row in every table that has one of that key; "" clears the selection. */
-function selectRow(tables: TableSection[], key: string): void {
-  const next = { ...view.peek().tables };
-  for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = { ...tableOf(t.id), row: key };
-  change({ tables: next }, "quiet");
-}
-
-/** `32 of 74`, or the plain count. */
-export function countText(shown: Shown): string {
-  return shown.filtered || shown.count !== shown.of ? `${number(shown.count, 0)} of ${number(shown.of, 0)}` : number(shown.of, 0);
-}
+export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main), pickedOf(s));
 
 interface TableProps {
   s: TableSection;
@@ -60,7 +60,8 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   const chosenElsewhere = useRef(false);
   const tree = !!s.tree;
   const windowed = shown.rows.length > SCROLL_FROM;
-  const rows = useRows(shown.rows.length, ROW, windowed, scroller);
+  const ranked = isRanked(s);
+  const rows = useRows(shown.rows.length, ranked ? RANKED_ROW : ROW, windowed, scroller);
   const sort = sortOf(s, state);
   const at = Math.min(cursor, shown.rows.length - 1);
 
@@ -146,19 +147,22 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
         class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="group" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
         onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
       >
-        <table class="table" role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={{ minWidth: `${Math.floor(least)}px` }}>
-          <colgroup>{widths.map((w) => <col style={{ width: `${Math.floor(w)}px` }} />)}</colgroup>
-          <thead>
+        <table class={`table ${ranked ? "as-list" : ""}`} role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={ranked ? undefined : { minWidth: `${Math.floor(least)}px` }}>
+          {!ranked && <colgroup>{widths.map((w) => <col style={{ width: `${Math.floor(w)}px` }} />)}</colgroup>}
+          <thead hidden={ranked}>
             <tr>
-              {columns.map((c) => (
+              {columns.map((c, i) => (
                 <th
-                  scope="col" class={`${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`}
+                  key={c.column.name} scope="col" class={`${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`}
                   aria-sort={sort?.column === c.column.name ? (sort.descending ? "descending" : "ascending") : "none"}
                 >
                   <button type="button" onClick={() => order(c.column.name)} data-tip={c.column.doc || undefined}>
                     {c.heading}
                     {sort?.column === c.column.name && <span class="arrow" aria-hidden="true">{sort.descending ? "↓" : "↑"}</span>}
                   </button>
+                  <Popover class="head-caret" label={`${c.column.label}: order, filter, hide`} fixed button={<Icon name="down" size={12} />}>
+                    {(close) => <HeadMenu s={s} l={c} lead={i === 0} close={close} />}
+                  </Popover>
                 </th>
               ))}
             </tr>
@@ -179,7 +183,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
                   onClick={() => { if (!window.getSelection()?.toString()) { setCursor(index); select(row); } }}
                   onDblClick={() => { const link = s.row_links?.[String(row.index)]; if (link) go(linkView(link), "push"); }}
                 >
-                  {columns.map((c) => <td class={cellClass(c)}><Cell s={s} laid={c} row={row} onToggle={toggle} /></td>)}
+                  {ranked ? <td><RankedRow s={s} index={row.index} /></td> : columns.map((c) => <td class={cellClass(c)}><Cell s={s} laid={c} row={row} onToggle={toggle} /></td>)}
                 </tr>
               );
             })}
@@ -188,11 +192,11 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
         </table>
         {!shown.rows.length && (
           <p class="section-empty">
-            {shown.filtered ? <>Nothing passes the filters. <button type="button" class="link" onClick={() => { setFind(s, main, ""); changeTable(s.id, { keep: {} }, "quiet"); }}>Clear them</button></> : <Text text={s.empty || "No rows."} />}
+            {shown.filtered ? <>Nothing passes the filters. <button type="button" class="link" onClick={() => { clearFilters(s, main); }}>Clear them</button></> : <Text text={s.empty || "No rows."} />}
           </p>
         )}
       </div>
-      {(s.footer || tree || s.row_links || shown.rows.length > 8) && (
+      {!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && (
         <div class="table-foot">
           <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? "→ open, ← close, * open all below, C copies the row" : `↑ ↓ move, Enter ${s.row_links ? "opens" : "selects"}, C copies the row`}</span>
           {s.footer && <span class="definition"><Text text={s.footer} /></span>}
