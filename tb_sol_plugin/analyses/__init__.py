@@ -29,6 +29,7 @@ class Analysis:
 
     group: heading in the page list ("", "Time", "Speed of light", "Run", "foot"). order: place in its group.
     needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: one sentence per fact.
+    count: how many things the page has to tell of a capture, where its entry in the page list says so.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Analysis:
     facts: Mapping[str, str]
     run: Callable[[Capture, Query], Report]
     help: str = field(default="")
+    count: Callable[[Capture], int] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -63,6 +65,7 @@ def analysis(
     tables: Mapping[str, tuple[Column, ...]] | None = None,
     facts: Mapping[str, str] | None = None,
     icon: str = "",
+    count: Callable[[Capture], int] | None = None,
 ) -> Callable[[Callable[[Capture, Q], Report]], Callable[[Capture, Q], Report]]:
     """Register a function as the analysis named after its module (`analyses/kernels.py` is `kernels`)."""
 
@@ -81,6 +84,7 @@ def analysis(
             facts or {},
             function,  # type: ignore[arg-type]
             (importlib.import_module(function.__module__).__doc__ or "").strip(),
+            count,
         )
         return function
 

@@ -72,6 +72,7 @@ QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nano
     query=Query,
     tables={"issues": ISSUE_COLUMNS, "recorded": RECORDED_COLUMNS, "categories": CATEGORY_COLUMNS, "log": LOG_COLUMNS},
     facts=FACTS,
+    count=lambda capture: len(capture.tables["issues"]),
 )
 def health(capture: Capture, query: Query) -> Report:
     """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""

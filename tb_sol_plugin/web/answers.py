@@ -81,9 +81,10 @@ def _infos(capture: Capture | None) -> list[wire.AnalysisInfo]:
     for item in registry().values():
         lack = availability(item, capture) if capture is not None else None
         because, record, argument = lack or ("", "", "")
+        count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page) for f in item.fields]
         out.append(wire.AnalysisInfo(
-            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields
+            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count
         ))  # fmt: skip
     return out
 

@@ -138,7 +138,10 @@ class QueryField(msgspec.Struct):
 
 
 class AnalysisInfo(msgspec.Struct):
-    """available: the recording holds what it needs; if not: because, record_it_with and the argument to add."""
+    """available: the recording holds what it needs; if not: because, record_it_with and the argument to add.
+
+    count: how many things the page has to tell (kinds of oddities), 0 where it does not count.
+    """
 
     name: str
     title: str
@@ -151,6 +154,7 @@ class AnalysisInfo(msgspec.Struct):
     record_it_with: str
     argument: str
     fields: list[QueryField]
+    count: int = 0
 
 
 class Step(msgspec.Struct):
