@@ -1660,6 +1660,34 @@ var stale = O(() => {
 	const span = chosen$1.value?.span;
 	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
+var OTHERS = 6;
+/** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
+async function runsWith(name) {
+	const shown = where.peek();
+	const ask = (runs.peek().value?.runs ?? []).flatMap((r) => r.workers.slice(0, 1).flatMap((w) => w.spans.slice(-1).map((s) => ({
+		run: r.name,
+		worker: w.name,
+		span: s.name,
+		ready: s.state === "ready"
+	})))).filter((r) => r.ready && r.run !== shown?.run).slice(0, OTHERS);
+	return (await Promise.all(ask.map(async ({ run, worker, span }) => {
+		try {
+			const { analyses } = await getAnalyses({
+				run,
+				worker,
+				span
+			});
+			return analyses.some((a) => a.name === name && a.available !== false) ? [{
+				run,
+				worker,
+				span
+			}] : [];
+		} catch (error) {
+			if (error instanceof ApiError) return [];
+			throw error;
+		}
+	}))).flat();
+}
 /** Asks for everything about the shown recording again. */
 function readAgain() {
 	remembered.clear();
@@ -2703,6 +2731,116 @@ function readQuantity(text) {
 	const value = Number(digitsOf) * (SI.find(([, p]) => p === prefix)?.[0] ?? 1);
 	return Number.isFinite(value) ? value : null;
 }
+// src/ui/select.tsx
+var SEARCH_FROM = 8;
+var MOST = 400;
+function List({ options, value, label, onPick, marked, head, foot, free }) {
+	const [text, setText] = d$2("");
+	const list = T(null);
+	const found = w$2(() => {
+		const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+		return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""}`.toLowerCase().includes(w)));
+	}, [options, text]);
+	const move = (event) => {
+		const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+		if (!step) return;
+		event.preventDefault();
+		const items = [...list.current?.querySelectorAll("button.option") ?? []];
+		const at = items.indexOf(document.activeElement);
+		items[at < 0 ? step > 0 ? 0 : items.length - 1 : (at + step + items.length) % items.length]?.focus();
+	};
+	const long = options.length >= SEARCH_FROM || !!free;
+	const typed = text.trim();
+	const ask = free?.ask ?? `Search ${label.toLowerCase()}`;
+	const enter = () => {
+		if (found[0] && (typed || !free)) onPick(found[0].value, { shift: false });
+		else if (free && typed) free.take(typed);
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "list",
+		onKeyDown: move,
+		children: [
+			long && /* @__PURE__ */ a("label", {
+				class: "search",
+				children: [/* @__PURE__ */ a(Icon, {
+					name: "search",
+					size: 14
+				}), /* @__PURE__ */ a("input", {
+					"data-first": true,
+					type: "text",
+					placeholder: ask,
+					"aria-label": ask,
+					value: text,
+					onInput: (e) => setText(e.currentTarget.value),
+					onKeyDown: (e) => {
+						if (e.key === "Enter") enter();
+					}
+				})]
+			}),
+			head,
+			/* @__PURE__ */ a("div", {
+				class: "options",
+				ref: list,
+				role: "listbox",
+				"aria-label": label,
+				children: [
+					found.slice(0, MOST).map((o) => {
+						const on = marked ? marked(o.value) : o.value === value;
+						return /* @__PURE__ */ a("button", {
+							type: "button",
+							class: `option ${on ? "on" : ""}`,
+							role: "option",
+							"aria-selected": on,
+							disabled: o.disabled,
+							"data-first": !long && on ? true : void 0,
+							onClick: (e) => onPick(o.value, { shift: e.shiftKey }),
+							children: [/* @__PURE__ */ a(Middle, { text: o.text }), o.note && /* @__PURE__ */ a("span", {
+								class: "note",
+								children: o.note
+							})]
+						});
+					}),
+					free && typed && !options.some((o) => o.value === typed) && /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "option",
+						role: "option",
+						"aria-selected": false,
+						onClick: () => free.take(typed),
+						children: [
+							"Use “",
+							typed,
+							"”"
+						]
+					}),
+					!found.length && !free && /* @__PURE__ */ a("div", {
+						class: "none",
+						children: [
+							"Nothing matches “",
+							text,
+							"”."
+						]
+					}),
+					found.length > MOST && /* @__PURE__ */ a("div", {
+						class: "none",
+						children: [found.length - MOST, " more; type to narrow."]
+					})
+				]
+			}),
+			foot
+		]
+	});
+}
+// src/ui/download.ts
+function download(name, text, type) {
+	const url = URL.createObjectURL(new Blob([text], { type }));
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
+	document.body.append(a);
+	a.click();
+	a.remove();
+	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
 // src/ui/popover.tsx
 function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, fixed, children }) {
 	const [open, setOpen] = d$2(false);
@@ -2781,98 +2919,6 @@ function Popover({ button, class: cls, label, tip, align = "left", disabled, wid
 			children: children(close)
 		})]
 	});
-}
-// src/ui/select.tsx
-var SEARCH_FROM = 8;
-var MOST = 400;
-function List({ options, value, label, onPick, marked, head, foot }) {
-	const [text, setText] = d$2("");
-	const list = T(null);
-	const found = w$2(() => {
-		const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-		return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""}`.toLowerCase().includes(w)));
-	}, [options, text]);
-	const move = (event) => {
-		const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-		if (!step) return;
-		event.preventDefault();
-		const items = [...list.current?.querySelectorAll("button.option") ?? []];
-		const at = items.indexOf(document.activeElement);
-		items[at < 0 ? step > 0 ? 0 : items.length - 1 : (at + step + items.length) % items.length]?.focus();
-	};
-	const long = options.length >= SEARCH_FROM;
-	return /* @__PURE__ */ a("div", {
-		class: "list",
-		onKeyDown: move,
-		children: [
-			long && /* @__PURE__ */ a("label", {
-				class: "search",
-				children: [/* @__PURE__ */ a(Icon, {
-					name: "search",
-					size: 14
-				}), /* @__PURE__ */ a("input", {
-					"data-first": true,
-					type: "text",
-					placeholder: `Search ${label.toLowerCase()}`,
-					"aria-label": `Search ${label.toLowerCase()}`,
-					value: text,
-					onInput: (e) => setText(e.currentTarget.value),
-					onKeyDown: (e) => {
-						if (e.key === "Enter" && found[0]) onPick(found[0].value, { shift: false });
-					}
-				})]
-			}),
-			head,
-			/* @__PURE__ */ a("div", {
-				class: "options",
-				ref: list,
-				role: "listbox",
-				"aria-label": label,
-				children: [
-					found.slice(0, MOST).map((o) => {
-						const on = marked ? marked(o.value) : o.value === value;
-						return /* @__PURE__ */ a("button", {
-							type: "button",
-							class: `option ${on ? "on" : ""}`,
-							role: "option",
-							"aria-selected": on,
-							disabled: o.disabled,
-							"data-first": !long && on ? true : void 0,
-							onClick: (e) => onPick(o.value, { shift: e.shiftKey }),
-							children: [/* @__PURE__ */ a(Middle, { text: o.text }), o.note && /* @__PURE__ */ a("span", {
-								class: "note",
-								children: o.note
-							})]
-						});
-					}),
-					!found.length && /* @__PURE__ */ a("div", {
-						class: "none",
-						children: [
-							"Nothing matches “",
-							text,
-							"”."
-						]
-					}),
-					found.length > MOST && /* @__PURE__ */ a("div", {
-						class: "none",
-						children: [found.length - MOST, " more; type to narrow."]
-					})
-				]
-			}),
-			foot
-		]
-	});
-}
-// src/ui/download.ts
-function download(name, text, type) {
-	const url = URL.createObjectURL(new Blob([text], { type }));
-	const a = document.createElement("a");
-	a.href = url;
-	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
-	document.body.append(a);
-	a.click();
-	a.remove();
-	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
 }
 // src/sections/value.tsx
 var SIGN = {
@@ -10123,6 +10169,238 @@ function Export() {
 		})
 	});
 }
+// src/state/limits.ts
+/** The parts of an expression. What is not understood stays in the key: the server says what is wrong with it. */
+function splitLimits(text) {
+	const found = /^([^@+]*?)\s*(?:@\s*(\d+(?:\.\d+)?)\s*MHz)?\s*(\+\s*sparse)?$/i.exec(text.trim());
+	return found ? {
+		key: found[1],
+		clock: found[2] ?? "",
+		sparse: found[3] !== void 0
+	} : {
+		key: text.trim(),
+		clock: "",
+		sparse: false
+	};
+}
+/** The expression of the parts; a clock that is no number is left for the server to refuse. */
+var joinLimits = ({ key, clock, sparse }) => key + (clock ? `@${clock}${/[a-z]$/i.test(clock) ? "" : "MHz"}` : "") + (sparse ? "+sparse" : "");
+// src/pages/pick.tsx
+var Pick = ({ label, value, unsure, tip, disabled, class: cls, children }) => /* @__PURE__ */ a(Popover, {
+	class: `pick ${cls ?? ""}`,
+	label: `${label}: ${value}`,
+	wide: true,
+	...tip && { tip },
+	...disabled && { disabled },
+	button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+		class: "pick-label",
+		children: label
+	}), /* @__PURE__ */ a("span", {
+		class: "pick-value",
+		children: [
+			/* @__PURE__ */ a("span", {
+				class: `ellipsis ${unsure ? "marked unverified" : ""}`,
+				children: value
+			}),
+			unsure && /* @__PURE__ */ a("sup", {
+				class: "unsure",
+				children: "?"
+			}),
+			/* @__PURE__ */ a(Icon, {
+				name: "down",
+				size: 12
+			})
+		]
+	})] }),
+	children
+});
+// src/pages/limits.tsx
+var FORM = "H100_SXM@1410MHz+sparse";
+var ORIGIN = {
+	datasheet: "from the maker's data sheet",
+	derived: "derived: units × FLOP per clock × clock",
+	third_party: "published by others than the maker",
+	unverified: "from the table; no source confirms it",
+	measured: "measured on this machine",
+	file: "from your device file"
+};
+var METHOD = {
+	exact: "by its whole name",
+	token: "by the words of its name",
+	memory: "by its memory size",
+	units: "by its number of units",
+	derived: "derived from its compute capability",
+	override: "chosen, not as recorded",
+	measured: "measured on this machine"
+};
+/** What a figure's origin does to its look: plain where somebody stands for it. */
+function markOf(figure, unverified) {
+	return figure.provenance === "unverified" || unverified.includes(figure.name) ? {
+		state: "unverified",
+		why: ORIGIN["unverified"]
+	} : void 0;
+}
+function Limits() {
+	const analyses = pages.value.value;
+	const device = analyses?.device ?? null;
+	const now = view.value.device;
+	const unsure = device?.unverified?.length ? device.unverified.join(", ") : "";
+	const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
+	return /* @__PURE__ */ a(Pick, {
+		label: "Device limits",
+		value: device?.name || device?.key || now || "unknown",
+		unsure: !!unsure,
+		class: "divided",
+		tip,
+		disabled: !analyses,
+		children: (close) => /* @__PURE__ */ a(Card, {
+			device,
+			note: analyses?.device_note ?? "",
+			keys: analyses?.devices ?? [],
+			close
+		})
+	});
+}
+function Card({ device, note, keys, close }) {
+	const now = splitLimits(view.value.device);
+	const [asking, setAsking] = d$2(false);
+	const [wrong, setWrong] = d$2(null);
+	const [clock, setClock] = d$2(now.clock);
+	/** Asks the server whether it understands the text before the page changes. */
+	const take = async (text) => {
+		const w = where.peek();
+		if (!w || asking) return;
+		setAsking(true);
+		setWrong(null);
+		try {
+			const answer = await getAnalyses(w, text);
+			if (text && !answer.device) {
+				setWrong({
+					message: answer.device_note || `No limits are known for ${text}.`,
+					hint: ""
+				});
+				return;
+			}
+			change({ device: text }, "push");
+			close();
+		} catch (error) {
+			if (!(error instanceof ApiError)) throw error;
+			setWrong({
+				message: error.body.message,
+				hint: error.body.hint ?? ""
+			});
+		} finally {
+			setAsking(false);
+		}
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "limits",
+		"aria-busy": asking,
+		children: [
+			device ? /* @__PURE__ */ a(Figures, { device }) : /* @__PURE__ */ a("p", {
+				class: "limits-note",
+				children: note || "No limits are known for this device."
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "limits-tools",
+				children: [/* @__PURE__ */ a(Chip, {
+					on: now.sparse,
+					tip: "Matrix peaks with 2:4 structured sparsity, which only pruned weights reach",
+					onToggle: () => void take(joinLimits({
+						...now,
+						sparse: !now.sparse
+					})),
+					children: "2:4 sparse peaks"
+				}), /* @__PURE__ */ a("form", {
+					class: "form-line",
+					onSubmit: (e) => {
+						e.preventDefault();
+						take(joinLimits({
+							...now,
+							clock: clock.trim()
+						}));
+					},
+					children: [/* @__PURE__ */ a("label", {
+						class: "field",
+						children: [/* @__PURE__ */ a("span", {
+							class: "field-label",
+							children: "Clock"
+						}), /* @__PURE__ */ a("input", {
+							class: "typed bound",
+							type: "text",
+							inputMode: "decimal",
+							size: 6,
+							placeholder: "table",
+							value: clock,
+							onInput: (e) => setClock(e.currentTarget.value)
+						})]
+					}), /* @__PURE__ */ a("span", {
+						class: "quiet",
+						children: "MHz"
+					})]
+				})]
+			}),
+			wrong && /* @__PURE__ */ a("p", {
+				class: "limits-wrong",
+				role: "alert",
+				children: [/* @__PURE__ */ a(Text, { text: wrong.message }), wrong.hint && /* @__PURE__ */ a("span", {
+					class: "limits-hint",
+					children: wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint
+				})]
+			}),
+			/* @__PURE__ */ a(List, {
+				label: "Devices",
+				value: view.value.device,
+				onPick: (key) => void take(key),
+				free: {
+					ask: `A device, or ${FORM}`,
+					take: (text) => void take(text)
+				},
+				options: [{
+					value: "",
+					text: "As recorded"
+				}, ...keys.map((key) => ({
+					value: key,
+					text: key
+				}))]
+			})
+		]
+	});
+}
+function Figures({ device }) {
+	const unverified = device.unverified ?? [];
+	const figures = device.figures ?? [];
+	return /* @__PURE__ */ a($, { children: [
+		/* @__PURE__ */ a("div", {
+			class: "limits-head",
+			children: [/* @__PURE__ */ a("strong", { children: device.name || device.key }), /* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: device.method ? METHOD[device.method] ?? device.method : ""
+			})]
+		}),
+		figures.length > 0 && /* @__PURE__ */ a("dl", {
+			class: "limits-figures",
+			children: figures.map((f) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: f.label }), /* @__PURE__ */ a("dd", { children: /* @__PURE__ */ a(Value, {
+				value: f.value,
+				unit: f.unit ?? "",
+				mark: markOf(f, unverified),
+				doc: ORIGIN[f.provenance ?? ""] ?? f.provenance
+			}) })] }))
+		}),
+		!figures.length && unverified.length > 0 && /* @__PURE__ */ a("p", {
+			class: "limits-note",
+			children: [
+				"Not verified: ",
+				unverified.join(", "),
+				"."
+			]
+		}),
+		device.notes && /* @__PURE__ */ a("p", {
+			class: "limits-note",
+			children: /* @__PURE__ */ a(Text, { text: device.notes })
+		})
+	] });
+}
 // src/pages/help.tsx
 var helpOpen = y$1(false);
 /** The letter after `g` for each page. */
@@ -10314,42 +10592,28 @@ function Item({ a: a$7, rail }) {
 		view: pageView(a$7.name),
 		class: `nav-item ${page.value === a$7.name ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
-		label: off ? `${a$7.title}, not available: ${a$7.because ?? ""}` : a$7.title,
+		label: off ? `${a$7.title}, not available: ${a$7.because ?? ""}` : a$7.count ? `${a$7.title}, ${a$7.count}` : a$7.title,
 		current: page.value === a$7.name,
 		onGo: () => {
 			menuOpen.value = false;
 		},
-		children: [/* @__PURE__ */ a(Icon, { name: a$7.icon ?? a$7.name }), /* @__PURE__ */ a("span", {
-			class: "nav-text",
-			children: [a$7.title, reason && /* @__PURE__ */ a("span", {
-				class: "nav-reason",
-				children: reason
-			})]
-		})]
+		children: [
+			/* @__PURE__ */ a(Icon, { name: a$7.icon ?? a$7.name }),
+			/* @__PURE__ */ a("span", {
+				class: "nav-text",
+				children: [a$7.title, reason && /* @__PURE__ */ a("span", {
+					class: "nav-reason",
+					children: reason
+				})]
+			}),
+			!!a$7.count && /* @__PURE__ */ a("span", {
+				class: "nav-count",
+				children: a$7.count
+			})
+		]
 	});
 }
 // src/pages/bar.tsx
-var Pick = ({ label, value, tip, disabled, class: cls, children }) => /* @__PURE__ */ a(Popover, {
-	class: `pick ${cls ?? ""}`,
-	label: `${label}: ${value}`,
-	wide: true,
-	...tip && { tip },
-	...disabled && { disabled },
-	button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
-		class: "pick-label",
-		children: label
-	}), /* @__PURE__ */ a("span", {
-		class: "pick-value",
-		children: [/* @__PURE__ */ a("span", {
-			class: "ellipsis",
-			children: value
-		}), /* @__PURE__ */ a(Icon, {
-			name: "down",
-			size: 12
-		})]
-	})] }),
-	children
-});
 function Bar() {
 	const c = chosen$1.value;
 	const list = runs.value.value;
@@ -10540,40 +10804,6 @@ function Steps({ steps, loading }) {
 		})
 	});
 }
-function Limits() {
-	const analyses = pages.value.value;
-	const device = analyses?.device;
-	const now = view.value.device;
-	const value = now || (device ? device.name || device.key || "unknown" : "unknown");
-	const unsure = !now && device?.unverified?.length ? device.unverified.join(", ") : "";
-	return /* @__PURE__ */ a(Pick, {
-		label: "Device limits",
-		value: unsure ? `${value} ?` : value,
-		class: "divided",
-		tip: [
-			analyses?.device_note,
-			unsure && `Not verified: ${unsure}`,
-			device?.method && `Found by: ${device.method}`
-		].filter(Boolean).join("\n"),
-		disabled: !analyses,
-		children: (close) => /* @__PURE__ */ a(List, {
-			label: "Devices",
-			value: now,
-			onPick: (key) => {
-				change({ device: key }, "push");
-				close();
-			},
-			options: [{
-				value: "",
-				text: "As recorded",
-				note: device?.name ?? device?.key ?? "not recognised"
-			}, ...(analyses?.devices ?? []).map((key) => ({
-				value: key,
-				text: key
-			}))]
-		})
-	});
-}
 /** The step before or after the present one; from all steps to the first or last. */
 function stepBy(by) {
 	const steps = pages.peek().value?.steps ?? [];
@@ -10642,6 +10872,7 @@ var StaleNotice = () => /* @__PURE__ */ a(Notice, {
 		children: "Read again"
 	})
 });
+var SWITCH = 7;
 var NAMES = {
 	op: "operator",
 	flop: "FLOP",
@@ -10666,6 +10897,8 @@ function FieldControl({ f }) {
 		if (value === opens) delete query[f.name];
 		change({ query }, how);
 	};
+	const free = f.type === "text";
+	const shown = (choice) => free ? choice : words(choice);
 	if (f.type === "flag") {
 		const on = /^(true|1|yes|on)$/i.test(now);
 		return /* @__PURE__ */ a(Chip, {
@@ -10675,7 +10908,7 @@ function FieldControl({ f }) {
 			children: label
 		});
 	}
-	if (f.choices?.length && f.choices.length <= 7) return /* @__PURE__ */ a("div", {
+	if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text") return /* @__PURE__ */ a("div", {
 		class: "field",
 		children: [/* @__PURE__ */ a("span", {
 			class: "field-label",
@@ -10697,25 +10930,35 @@ function FieldControl({ f }) {
 			class: "field-label",
 			children: label
 		}), /* @__PURE__ */ a(Popover, {
-			label,
+			label: `${label}: ${now || "any"}`,
 			class: "button",
 			tip: f.doc ?? "",
-			button: /* @__PURE__ */ a($, { children: [words(now), /* @__PURE__ */ a(Icon, {
+			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+				class: "ellipsis field-value",
+				children: now ? shown(now) : "Any"
+			}), /* @__PURE__ */ a(Icon, {
 				name: "down",
 				size: 12
 			})] }),
-			children: (close) => /* @__PURE__ */ a(List, {
-				label,
-				value: now,
-				options: f.choices.map((c) => ({
-					value: c,
-					text: words(c)
-				})),
-				onPick: (v) => {
-					set(v);
+			children: (close) => {
+				const pick = (v) => {
+					set(v, "push");
 					close();
-				}
-			})
+				};
+				return /* @__PURE__ */ a(List, {
+					label,
+					value: now,
+					options: f.choices.map((c) => ({
+						value: c,
+						text: c ? shown(c) : "Any"
+					})),
+					onPick: pick,
+					...free && { free: {
+						ask: `${label}, or what you type`,
+						take: pick
+					} }
+				});
+			}
 		})]
 	});
 	return /* @__PURE__ */ a(Typed, {
@@ -11143,23 +11386,62 @@ function NotAvailable({ r }) {
 				]
 			}), /* @__PURE__ */ a("div", {
 				class: "split-side",
-				children: [/* @__PURE__ */ a("h2", { children: "What this recording does answer" }), /* @__PURE__ */ a("ul", {
-					class: "side-list",
-					children: can.map((a$4) => /* @__PURE__ */ a("li", { children: [
-						/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
-						/* @__PURE__ */ a(To, {
-							view: pageView(a$4.name),
-							class: "link",
-							children: a$4.title
-						}),
-						/* @__PURE__ */ a("span", {
-							class: "note",
-							children: a$4.question
-						})
-					] }))
-				})]
+				children: [
+					/* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
+					/* @__PURE__ */ a("ul", {
+						class: "side-list",
+						children: can.map((a$4) => /* @__PURE__ */ a("li", { children: [
+							/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
+							/* @__PURE__ */ a(To, {
+								view: pageView(a$4.name),
+								class: "link",
+								children: a$4.title
+							}),
+							/* @__PURE__ */ a("span", {
+								class: "note",
+								children: a$4.question
+							})
+						] }))
+					}),
+					/* @__PURE__ */ a(Others, { name: r.analysis })
+				]
 			})]
 		})
+	})] });
+}
+/** Other runs that have been read and have this page. */
+function Others({ name }) {
+	const [found, setFound] = d$2([]);
+	A$1(() => {
+		let live = true;
+		runsWith(name).then((others) => {
+			if (live) setFound(others);
+		});
+		return () => {
+			live = false;
+		};
+	}, [name]);
+	if (!found.length) return null;
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Runs that have this page" }), /* @__PURE__ */ a("ul", {
+		class: "side-list",
+		children: found.map((w) => /* @__PURE__ */ a("li", { children: [
+			/* @__PURE__ */ a(Icon, { name: "folder" }),
+			/* @__PURE__ */ a(To, {
+				view: {
+					...pageView(name),
+					run: w.run,
+					worker: w.worker ?? "",
+					span: w.span ?? "",
+					step: ""
+				},
+				class: "link",
+				children: w.run || "."
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "note",
+				children: w.worker
+			})
+		] }))
 	})] });
 }
 function NotHere({ absent }) {

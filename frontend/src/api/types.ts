@@ -228,6 +228,7 @@ export interface AnalysisInfo {
   record_it_with?: string;
   argument?: string;
   fields?: QueryField[];
+  count?: number;
 }
 
 export interface Step {
@@ -238,11 +239,22 @@ export interface Step {
   complete?: boolean;
 }
 
+/** One ceiling of a device: base units, and where the figure comes from. */
+export interface DeviceFigure {
+  name: string;
+  label: string;
+  value: Scalar;
+  unit?: string;
+  provenance?: string;
+}
+
 export interface DeviceInfo {
   key?: string;
   name?: string;
   method?: string;
   unverified?: string[];
+  notes?: string;
+  figures?: DeviceFigure[];
 }
 
 export interface Analyses {

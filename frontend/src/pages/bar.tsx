@@ -1,5 +1,5 @@
 // The selection bar: what is looked at, one button each; then the link of this view and its export.
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import type { Step } from "../api/types";
 import { chosen, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
@@ -9,30 +9,13 @@ import { change, go, here, view } from "../state/view";
 import { human } from "../units";
 import { Copy } from "../ui/copy";
 import { Icon } from "../ui/icons";
-import { Popover } from "../ui/popover";
 import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { Export } from "./export";
+import { Limits } from "./limits";
 import { menuOpen } from "./nav";
-
-interface PickProps {
-  label: string;
-  value: string;
-  tip?: string;
-  disabled?: boolean;
-  class?: string;
-  children: (close: () => void) => ComponentChildren;
-}
-
-const Pick = ({ label, value, tip, disabled, class: cls, children }: PickProps): JSX.Element => (
-  <Popover
-    class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide {...(tip && { tip })} {...(disabled && { disabled })}
-    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class="ellipsis">{value}</span><Icon name="down" size={12} /></span></>}
-  >
-    {children}
-  </Popover>
-);
+import { Pick } from "./pick";
 
 export function Bar(): JSX.Element {
   const c = chosen.value;
@@ -110,24 +93,6 @@ function Steps({ steps, loading }: { steps: Step[]; loading: boolean }): JSX.Ele
           options={[{ value: "", text: "All steps", note: `${steps.length}` }, ...steps.map((s) => ({ value: String(s.number), text: `Step ${s.number}`, note: `${human(s.duration_ns ?? null, "ns")}${s.complete === false ? ", incomplete" : ""}` }))]}
           onPick={(value, { shift }) => { pick(value, shift); if (!shift) close(); }}
           foot={<div class="none">Shift and click ends a range.</div>}
-        />
-      )}
-    </Pick>
-  );
-}
-
-function Limits(): JSX.Element | null {
-  const analyses = pages.value.value;
-  const device = analyses?.device;
-  const now = view.value.device;
-  const value = now || (device ? device.name || device.key || "unknown" : "unknown");
-  const unsure = !now && device?.unverified?.length ? device.unverified.join(", ") : "";
-  return (
-    <Pick label="Device limits" value={unsure ? `${value} ?` : value} class="divided" tip={[analyses?.device_note, unsure && `Not verified: ${unsure}`, device?.method && `Found by: ${device.method}`].filter(Boolean).join("\n")} disabled={!analyses}>
-      {(close) => (
-        <List
-          label="Devices" value={now} onPick={(key) => { change({ device: key }, "push"); close(); }}
-          options={[{ value: "", text: "As recorded", note: device?.name ?? device?.key ?? "not recognised" }, ...(analyses?.devices ?? []).map((key) => ({ value: key, text: key }))]}
         />
       )}
     </Pick>

@@ -56,9 +56,10 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
   const reason = off ? shortReason(a.because) : "";
   const tip = rail ? (reason ? `${a.title}: ${reason}` : a.title) : off ? a.because : a.question;
   return (
-    <To view={pageView(a.name)} class={`nav-item ${page.value === a.name ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.title} current={page.value === a.name} onGo={() => { menuOpen.value = false; }}>
+    <To view={pageView(a.name)} class={`nav-item ${page.value === a.name ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={page.value === a.name} onGo={() => { menuOpen.value = false; }}>
       <Icon name={a.icon ?? a.name} />
       <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
+      {!!a.count && <span class="nav-count">{a.count}</span>}
     </To>
   );
 }

@@ -43,6 +43,7 @@ const StaleNotice = (): JSX.Element => (
   </Notice>
 );
 
+const SWITCH = 7;
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
@@ -61,11 +62,13 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     if (value === opens) delete query[f.name];
     change({ query }, how);
   };
+  const free = f.type === "text";
+  const shown = (choice: string): string => (free ? choice : words(choice)); // what may be typed is shown as it is typed
   if (f.type === "flag") {
     const on = /^(true|1|yes|on)$/i.test(now);
     return <Chip on={on} tip={f.doc ?? ""} onToggle={() => set(on ? "false" : "true")}>{label}</Chip>;
   }
-  if (f.choices?.length && f.choices.length <= 7) {
+  if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text") {
     return (
       <div class="field">
         <span class="field-label">{label}</span>
@@ -77,8 +80,11 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     return (
       <div class="field">
         <span class="field-label">{label}</span>
-        <Popover label={label} class="button" tip={f.doc ?? ""} button={<>{words(now)}<Icon name="down" size={12} /></>}>
-          {(close) => <List label={label} value={now} options={f.choices!.map((c) => ({ value: c, text: words(c) }))} onPick={(v) => { set(v); close(); }} />}
+        <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : "Any"}</span><Icon name="down" size={12} /></>}>
+          {(close) => {
+            const pick = (v: string): void => { set(v, "push"); close(); };
+            return <List label={label} value={now} options={f.choices!.map((c) => ({ value: c, text: c ? shown(c) : "Any" }))} onPick={pick} {...(free && { free: { ask: `${label}, or what you type`, take: pick } })} />;
+          }}
         </Popover>
       </div>
     );

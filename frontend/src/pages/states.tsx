@@ -1,9 +1,9 @@
 // What stands in the place of a page: nothing recorded yet, reading, not available, not found here, failed.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ApiError } from "../api/client";
+import type { ApiError, Where } from "../api/client";
 import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
-import { cancel, catalogue, chosen, pages, readAgain, rescan } from "../state/data";
+import { cancel, catalogue, chosen, pages, readAgain, rescan, runsWith } from "../state/data";
 import type { Choice } from "../state/select";
 import { emptyView } from "../state/codec";
 import { pageView, view } from "../state/view";
@@ -147,9 +147,27 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
           <div class="split-side">
             <h2>What this recording does answer</h2>
             <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
+            <Others name={r.analysis} />
           </div>
         </div>
       </div>
+    </>
+  );
+}
+
+/** Other runs that have been read and have this page. */
+function Others({ name }: { name: string }): JSX.Element | null {
+  const [found, setFound] = useState<Where[]>([]);
+  useEffect(() => {
+    let live = true;
+    void runsWith(name).then((others) => { if (live) setFound(others); });
+    return () => { live = false; };
+  }, [name]);
+  if (!found.length) return null;
+  return (
+    <>
+      <h2>Runs that have this page</h2>
+      <ul class="side-list">{found.map((w) => <li><Icon name="folder" /><To view={{ ...pageView(name), run: w.run, worker: w.worker ?? "", span: w.span ?? "", step: "" }} class="link">{w.run || "."}</To><span class="note">{w.worker}</span></li>)}</ul>
     </>
   );
 }

@@ -51,6 +51,25 @@ export const stale = computed(() => {
   return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
 
+const OTHERS = 6;
+
+/** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
+export async function runsWith(name: string): Promise<api.Where[]> {
+  const shown = where.peek();
+  const read = (runs.peek().value?.runs ?? []).flatMap((r) => r.workers.slice(0, 1).flatMap((w) => w.spans.slice(-1).map((s) => ({ run: r.name, worker: w.name, span: s.name, ready: s.state === "ready" }))));
+  const ask = read.filter((r) => r.ready && r.run !== shown?.run).slice(0, OTHERS);
+  const found = await Promise.all(ask.map(async ({ run, worker, span }) => {
+    try {
+      const { analyses } = await api.getAnalyses({ run, worker, span });
+      return analyses.some((a) => a.name === name && a.available !== false) ? [{ run, worker, span }] : [];
+    } catch (error) {
+      if (error instanceof api.ApiError) return []; // what cannot be asked is not offered
+      throw error;
+    }
+  }));
+  return found.flat();
+}
+
 /** Asks for everything about the shown recording again. */
 export function readAgain(): void {
   remembered.clear();

@@ -19,12 +19,14 @@ interface ListProps {
   marked?: (value: string) => boolean;
   head?: ComponentChildren;
   foot?: ComponentChildren;
+  /** any text may be chosen, not only what is listed: what the search field asks for, and who takes it */
+  free?: { ask: string; take: (text: string) => void };
 }
 
 const SEARCH_FROM = 8;
 const MOST = 400;
 
-export function List({ options, value, label, onPick, marked, head, foot }: ListProps): JSX.Element {
+export function List({ options, value, label, onPick, marked, head, foot, free }: ListProps): JSX.Element {
   const [text, setText] = useState("");
   const list = useRef<HTMLDivElement>(null);
   const found = useMemo(() => {
@@ -39,15 +41,21 @@ export function List({ options, value, label, onPick, marked, head, foot }: List
     const at = items.indexOf(document.activeElement as HTMLElement);
     items[at < 0 ? (step > 0 ? 0 : items.length - 1) : (at + step + items.length) % items.length]?.focus();
   };
-  const long = options.length >= SEARCH_FROM;
+  const long = options.length >= SEARCH_FROM || !!free;
+  const typed = text.trim();
+  const ask = free?.ask ?? `Search ${label.toLowerCase()}`;
+  const enter = (): void => {
+    if (found[0] && (typed || !free)) onPick(found[0].value, { shift: false });
+    else if (free && typed) free.take(typed);
+  };
   return (
     <div class="list" onKeyDown={move}>
       {long && (
         <label class="search">
           <Icon name="search" size={14} />
           <input
-            data-first type="text" placeholder={`Search ${label.toLowerCase()}`} aria-label={`Search ${label.toLowerCase()}`} value={text} onInput={(e) => setText(e.currentTarget.value)}
-            onKeyDown={(e) => { if (e.key === "Enter" && found[0]) onPick(found[0].value, { shift: false }); }}
+            data-first type="text" placeholder={ask} aria-label={ask} value={text} onInput={(e) => setText(e.currentTarget.value)}
+            onKeyDown={(e) => { if (e.key === "Enter") enter(); }}
           />
         </label>
       )}
@@ -62,7 +70,8 @@ export function List({ options, value, label, onPick, marked, head, foot }: List
             </button>
           );
         })}
-        {!found.length && <div class="none">Nothing matches “{text}”.</div>}
+        {free && typed && !options.some((o) => o.value === typed) && <button type="button" class="option" role="option" aria-selected={false} onClick={() => free.take(typed)}>Use “{typed}”</button>}
+        {!found.length && !free && <div class="none">Nothing matches “{text}”.</div>}
         {found.length > MOST && <div class="none">{found.length - MOST} more; type to narrow.</div>}
       </div>
       {foot}

@@ -1,0 +1,121 @@
+// Device limits: every figure with its unit and where it comes from, another device, another clock, sparse peaks.
+import { useState } from "preact/hooks";
+import type { JSX } from "preact";
+import * as api from "../api/client";
+import type { DeviceFigure, DeviceInfo, Mark } from "../api/types";
+import { pages, where } from "../state/data";
+import { joinLimits, splitLimits } from "../state/limits";
+import { change, view } from "../state/view";
+import { Chip } from "../ui/controls";
+import { List } from "../ui/select";
+import { Text } from "../ui/text";
+import { Value } from "../sections/value";
+import { Pick } from "./pick";
+
+const FORM = "H100_SXM@1410MHz+sparse";
+
+const ORIGIN: Record<string, string> = {
+  datasheet: "from the maker's data sheet",
+  derived: "derived: units × FLOP per clock × clock",
+  third_party: "published by others than the maker",
+  unverified: "from the table; no source confirms it",
+  measured: "measured on this machine",
+  file: "from your device file",
+};
+
+const METHOD: Record<string, string> = {
+  exact: "by its whole name",
+  token: "by the words of its name",
+  memory: "by its memory size",
+  units: "by its number of units",
+  derived: "derived from its compute capability",
+  override: "chosen, not as recorded",
+  measured: "measured on this machine",
+};
+
+/** What a figure's origin does to its look: plain where somebody stands for it. */
+export function markOf(figure: DeviceFigure, unverified: readonly string[]): Mark | undefined {
+  return figure.provenance === "unverified" || unverified.includes(figure.name) ? { state: "unverified", why: ORIGIN["unverified"]! } : undefined;
+}
+
+export function Limits(): JSX.Element {
+  const analyses = pages.value.value;
+  const device = analyses?.device ?? null;
+  const now = view.value.device;
+  const unsure = device?.unverified?.length ? device.unverified.join(", ") : "";
+  const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
+  return (
+    <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided" tip={tip} disabled={!analyses}>
+      {(close) => <Card device={device} note={analyses?.device_note ?? ""} keys={analyses?.devices ?? []} close={close} />}
+    </Pick>
+  );
+}
+
+function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: string; keys: readonly string[]; close: () => void }): JSX.Element {
+  const now = splitLimits(view.value.device);
+  const [asking, setAsking] = useState(false);
+  const [wrong, setWrong] = useState<{ message: string; hint: string } | null>(null);
+  const [clock, setClock] = useState(now.clock);
+
+  /** Asks the server whether it understands the text before the page changes. */
+  const take = async (text: string): Promise<void> => {
+    const w = where.peek();
+    if (!w || asking) return;
+    setAsking(true);
+    setWrong(null);
+    try {
+      const answer = await api.getAnalyses(w, text);
+      if (text && !answer.device) {
+        setWrong({ message: answer.device_note || `No limits are known for ${text}.`, hint: "" });
+        return;
+      }
+      change({ device: text }, "push");
+      close();
+    } catch (error) {
+      if (!(error instanceof api.ApiError)) throw error;
+      setWrong({ message: error.body.message, hint: error.body.hint ?? "" });
+    } finally {
+      setAsking(false);
+    }
+  };
+
+  return (
+    <div class="limits" aria-busy={asking}>
+      {device ? <Figures device={device} /> : <p class="limits-note">{note || "No limits are known for this device."}</p>}
+      <div class="limits-tools">
+        <Chip on={now.sparse} tip="Matrix peaks with 2:4 structured sparsity, which only pruned weights reach" onToggle={() => void take(joinLimits({ ...now, sparse: !now.sparse }))}>2:4 sparse peaks</Chip>
+        <form class="form-line" onSubmit={(e) => { e.preventDefault(); void take(joinLimits({ ...now, clock: clock.trim() })); }}>
+          <label class="field"><span class="field-label">Clock</span><input class="typed bound" type="text" inputMode="decimal" size={6} placeholder="table" value={clock} onInput={(e) => setClock(e.currentTarget.value)} /></label>
+          <span class="quiet">MHz</span>
+        </form>
+      </div>
+      {wrong && <p class="limits-wrong" role="alert"><Text text={wrong.message} />{wrong.hint && <span class="limits-hint">{wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint}</span>}</p>}
+      <List
+        label="Devices" value={view.value.device} onPick={(key) => void take(key)} free={{ ask: `A device, or ${FORM}`, take: (text) => void take(text) }}
+        options={[{ value: "", text: "As recorded" }, ...keys.map((key) => ({ value: key, text: key }))]}
+      />
+    </div>
+  );
+}
+
+function Figures({ device }: { device: DeviceInfo }): JSX.Element {
+  const unverified = device.unverified ?? [];
+  const figures = device.figures ?? [];
+  return (
+    <>
+      <div class="limits-head"><strong>{device.name || device.key}</strong><span class="quiet">{device.method ? (METHOD[device.method] ?? device.method) : ""}</span></div>
+      {figures.length > 0 && (
+        <dl class="limits-figures">
+          {figures.map((f) => (
+            <div>
+              <dt>{f.label}</dt>
+              <dd><Value value={f.value} unit={f.unit ?? ""} mark={markOf(f, unverified)} doc={ORIGIN[f.provenance ?? ""] ?? f.provenance} /></dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      {!figures.length && unverified.length > 0 && <p class="limits-note">Not verified: {unverified.join(", ")}.</p>}
+      {device.notes && <p class="limits-note"><Text text={device.notes} /></p>}
+    </>
+  );
+}
