@@ -6,7 +6,8 @@ Convention `tbsol-1`: one multiply-add is 2 FLOP; bias adds are bytes, not FLOP;
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
@@ -55,35 +56,53 @@ Formula: TypeAlias = Callable[[Inputs], "Cost | None"]
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A formula. wrapper: the operator only calls others; it owns work just where these explain less of its time."""
+    """A formula. wrapper: the operator only calls others; it owns work just where these explain less of its time.
+
+    plugin: name of the entry point that brought it, "" for a built-in one.
+    """
 
     formula: Formula
     kind: Kind
     wrapper: bool = False
+    plugin: str = ""
 
 
 _MODELS: Final[dict[str, Model]] = {}
 _PATTERNS: Final[list[tuple[re.Pattern[str], Model]]] = []
+_OVERRIDES: Final[list[tuple[re.Pattern[str], Model]]] = []
+"""Patterns that stand before the names, because they replace."""
 
 
-def model(*names: str, kind: Kind, wrapper: bool = False) -> Callable[[Formula], Formula]:
-    """Register a formula for operator names (exactly as recorded)."""
+def model(*names: str, kind: Kind, wrapper: bool = False, replace: bool = False) -> Callable[[Formula], Formula]:
+    """Register a formula for operator names (exactly as recorded).
+
+    replace: take the place of a model that the name has. Without it such a name raises ValueError.
+    """
 
     def register(formula: Formula) -> Formula:
         for name in names:
-            if name in _MODELS:
-                raise ValueError(f"two cost models for {name}")
-            _MODELS[name] = Model(formula, kind, wrapper)
+            if not replace and (name in _MODELS or (_loading and find(name) is not None)):
+                raise ValueError(f"two cost models for {name}: replace=True takes the place of the other")
+            _MODELS[name] = Model(formula, kind, wrapper, _loading)
+        find.cache_clear()
         return formula
 
     return register
 
 
-def pattern(regex: str, *, kind: Kind, wrapper: bool = False) -> Callable[[Formula], Formula]:
-    """Register a formula for names that match a regular expression as a whole."""
+def pattern(regex: str, *, kind: Kind, wrapper: bool = False, replace: bool = False) -> Callable[[Formula], Formula]:
+    """Register a formula for names that match a regular expression as a whole.
+
+    A name with a model of its own and a pattern registered earlier come first, unless `replace`.
+    """
 
     def register(formula: Formula) -> Formula:
-        _PATTERNS.append((re.compile(regex), Model(formula, kind, wrapper)))
+        entry = (re.compile(regex), Model(formula, kind, wrapper, _loading))
+        if replace:
+            _OVERRIDES.insert(0, entry)
+        else:
+            _PATTERNS.append(entry)
+        find.cache_clear()
         return formula
 
     return register
@@ -92,6 +111,9 @@ def pattern(regex: str, *, kind: Kind, wrapper: bool = False) -> Callable[[Formu
 @cache
 def find(name: str) -> Model | None:
     """The model of an operator name; None where there is none."""
+    for regex, found in _OVERRIDES:
+        if regex.fullmatch(name):
+            return found
     if name in _MODELS:
         return _MODELS[name]
     return next((m for regex, m in _PATTERNS if regex.fullmatch(name)), None)
@@ -100,3 +122,31 @@ def find(name: str) -> Model | None:
 def registered() -> tuple[str, ...]:
     """Every registered name, sorted; patterns are left out."""
     return tuple(sorted(_MODELS))
+
+
+def everything() -> tuple[tuple[str, bool, Model], ...]:
+    """(name or regular expression, whether it is a name, model) of the whole registry, in the order it is searched."""
+    rows = [(regex.pattern, False, found) for regex, found in _OVERRIDES]
+    rows += [(name, True, found) for name, found in _MODELS.items()]
+    return (*rows, *((regex.pattern, False, found) for regex, found in _PATTERNS))
+
+
+_loading = ""
+
+
+@contextmanager
+def registering(plugin: str) -> Iterator[None]:
+    """Models registered inside belong to `plugin`. If it raises, none of them stay."""
+    global _loading
+    before = dict(_MODELS), list(_PATTERNS), list(_OVERRIDES)
+    _loading = plugin
+    try:
+        yield
+    except BaseException:
+        _MODELS.clear()
+        _MODELS.update(before[0])
+        _PATTERNS[:], _OVERRIDES[:] = before[1], before[2]
+        raise
+    finally:
+        _loading = ""
+        find.cache_clear()
