@@ -6,49 +6,43 @@ is that of backward operators linked to forward operators inside its calls. A mo
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar, Literal
 
-import msgspec
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.analyses import _modules_rows as rows_of
 from tb_sol_plugin.analyses import analysis
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
+from tb_sol_plugin.analyses._modules_figure import icicle
+from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, unmerged, work_of
 from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.metrics.work_columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work_sums import calls_of, marks_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.palette import efficiency_colour, light
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
-    FigureSection,
     Link,
-    Mark,
     Notice,
     Report,
-    Scalar,
     Sort,
     TableSection,
     TreeSpec,
     make_table,
 )
 from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.tables import tree
 from tb_sol_plugin.units import human
-
-OUTSIDE = "(outside every module)"
-ACCUMULATION = "(gradient accumulation)"
-CHART_PIXELS = 1150.0
-"""Width of the icicle on a usual screen, to choose what its boxes say."""
-NO_MODEL = "no cost model, no shapes, or an unknown device"
 
 _NUMBERS = (
     Column("calls", "Calls", "count", "How often it was called."),
-    Column("time_ns", "Device time", "ns", "Device time in the chosen direction: forward, backward or both.", "bar", color="compute"),
+    Column(
+        "time_ns",
+        "Device time",
+        "ns",
+        "Device time in the chosen direction: forward (with forward work that runs again), backward or both.",
+        "bar",
+        color="compute",
+    ),
     Column("share", "Share", "ratio", "Device time over all device work of the selection.", "share", rank=2),
     Column("device_total_ns", "Forward", "ns", "Sum of the durations of device events whose launch starts inside a call.", rank=2),
     Column("device_self_ns", "Self", "ns", "Forward device time launched outside every module inside it.", rank=2),
@@ -56,19 +50,18 @@ _NUMBERS = (
         "backward_device_ns",
         "Backward",
         "ns",
-        "Device time of backward operators linked to forward operators inside a call, less what the call itself launched.",
+        "Device time of backward operators linked to forward operators inside a call, less what the call itself launched "
+        "and forward work that runs again.",
         rank=2,
     ),
     Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
-    Column(
-        "flop", "FLOP", "FLOP", "Floating point operations of the modelled operators in the chosen direction.", missing=NO_MODEL, rank=2
-    ),
-    Column("bytes", "Bytes", "B", "Least memory traffic of the modelled operators in the chosen direction.", missing=NO_MODEL, rank=3),
-    Column("sol_ns", "Limit", "ns", "Least time of the modelled operators on this device.", missing=NO_MODEL),
-    Column("measured_ns", "Modelled time", "ns", "Device time of the modelled operators.", missing=NO_MODEL, rank=3),
-    Column("wasted_ns", "Above limit", "ns", "Modelled time less the limit.", missing=NO_MODEL),
+    ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
+    ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
+    SOL,
+    ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
+    WASTED,
     Column(
         "modelled_share",
         "Modelled",
@@ -76,9 +69,12 @@ _NUMBERS = (
         "Part of the device time that a cost model covers.",
         "share",
         missing="no device time",
-        rank=3,
+        rank=2,
     ),
-    Column("efficiency", "Efficiency", "ratio", "Limit over modelled time.", "efficiency", missing=NO_MODEL),
+    EFFICIENCY,
+    BOUND,
+    RECOMPUTE,
+    FLAGS,
 )
 
 COLUMNS = (
@@ -103,6 +99,7 @@ FACTS = {
     "device_ns": "Sum of the durations of all device events in the selection.",
     "in_modules_ns": "Device time launched inside some module call.",
     "backward_ns": "Device time of backward work credited to some module.",
+    "recompute_ns": "Device time of forward work that runs again inside the backward pass.",
     "outside_ns": "Device time of neither kind: outside every module, before the window, or without a launch record.",
 }
 
@@ -143,11 +140,11 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     keys = _keys(nodes, rows)
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
-    facts = _facts(capture, part, nodes)
+    facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=_headline(table, query, whole))
     report.notices = _notices(capture, table, query, facts)
     report.sections = [
-        _icicle(nodes, rows, keys, query, whole),
+        icicle(nodes, _time(nodes, query.direction), rows, keys, query.width, whole),
         _table(capture, part, nodes, table, rows, query, facts),
         _classes(capture, nodes, query, facts),
         _facts_section(facts),
@@ -156,26 +153,16 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
 
 
 def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
+    forward = frame["device_total_ns"] + frame["again_device_ns"]
     if direction == "forward":
-        return frame["device_total_ns"]
-    return frame["backward_device_ns"] if direction == "backward" else frame["device_total_ns"] + frame["backward_device_ns"]
+        return forward
+    return frame["backward_device_ns"] if direction == "backward" else forward + frame["backward_device_ns"]
 
 
 def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: bool) -> pd.DataFrame:
     """Shares and ratios, sums before ratios; without device activity the device columns are unknown."""
-    sol, measured = frame["sol_ns"].to_numpy(float), frame["measured_ns"].to_numpy(float)
     time = _time(frame, query.direction).to_numpy()
-    both = np.isfinite(sol) & (measured > 0)
-    positive = np.maximum(time, 1)
-    out = frame.assign(
-        time_ns=time,
-        share=time / whole if whole else np.nan,
-        wasted_ns=np.where(both, measured - sol, np.nan),
-        efficiency=np.where(both, sol / np.where(both, measured, 1.0), np.nan),
-        modelled_share=np.where(time > 0, np.nan_to_num(frame["modelled_sum_ns"].to_numpy(float)) / positive, np.nan),
-    )
-    for name in ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns"):
-        out[name] = [None if v != v else round(v) for v in out[name].tolist()]
+    out = rows_of.with_ratios(frame.assign(time_ns=time, share=time / whole if whole else np.nan))
     if not has_device:
         for name in ("time_ns", "device_total_ns", "device_self_ns", "backward_device_ns", "device_events", "share", "modelled_share"):
             out[name] = None
@@ -197,7 +184,7 @@ def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
 # -- words ----------------------------------------------------------------------------------------------------
 
 
-def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame) -> dict[str, int | None]:
+def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> dict[str, int | None]:
     device = capture.device["duration_ns"].to_numpy()
     module = capture.device["module"].to_numpy()
     roots = nodes["parent"].to_numpy() < 0
@@ -205,6 +192,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame) -> dict[str, int 
     whole = int(device[part.device].sum())
     inside = int(device[part.device & (module >= 0)].sum())
     backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
+    again = int(nodes["again_device_ns"].to_numpy()[roots].sum())
     facts: dict[str, int | None] = {
         "instances": int(nodes["name"].nunique()),
         "calls": int(nodes["calls"].sum()),
@@ -213,10 +201,11 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame) -> dict[str, int 
         "device_ns": whole,
         "in_modules_ns": inside,
         "backward_ns": backward,
-        "outside_ns": max(whole - inside - backward, 0),
+        "recompute_ns": round(float(calls_of(capture, part, limits).values["recompute_ns"].sum())),
+        "outside_ns": max(whole - inside - backward - again, 0),
     }
     if not len(capture.device):
-        facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "outside_ns"))
+        facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "recompute_ns", "outside_ns"))
     return facts
 
 
@@ -255,95 +244,6 @@ def _notices(capture: Capture, table: pd.DataFrame, query: ModulesQuery, facts: 
 # -- sections -------------------------------------------------------------------------------------------------
 
 
-def _icicle(
-    nodes: pd.DataFrame, rows: list[MergedRow], keys: list[str], query: ModulesQuery, whole: int, limit: int = 1500
-) -> FigureSection:
-    """Boxes for every node, the widest `limit` of them. With merged rows a box carries the key of its merged row."""
-    row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
-    path: list[str] = []
-    position = {int(n): i for i, n in enumerate(nodes["node"].tolist())}
-    for i, (up, name) in enumerate(zip(nodes["parent"].tolist(), nodes["name"].tolist(), strict=True)):
-        above = position.get(int(up), -1)
-        path.append((path[above] + "/" if above >= 0 else "") + f"{name}#{i}")
-    has_time = bool(_time(nodes, query.direction).sum())
-    width = query.width if query.width != "device" or has_time else "host"
-    values = {"device": _time(nodes, query.direction), "host": nodes["host_total_ns"], "flop": nodes["flop"]}[width]
-    value = np.nan_to_num(values.to_numpy(dtype=np.float64))
-    value = _bounded(nodes, position, value)
-    shown = set(np.argsort(-value, kind="stable")[:limit][value[np.argsort(-value, kind="stable")[:limit]] > 0].tolist())
-    sol, measured = nodes["sol_ns"].to_numpy(float), nodes["measured_ns"].to_numpy(float)
-    unit = "FLOP" if width == "flop" else "ns"
-    pixels = value / max(float(value[nodes["parent"].to_numpy() < 0].sum()), 1.0) * CHART_PIXELS
-    boxes: dict[str, list[Scalar]] = {k: [] for k in ("ids", "labels", "parents", "values", "text", "hovertext", "customdata")}
-    colours: list[str] = []
-    for i in sorted(shown):
-        efficiency = float(sol[i] / measured[i]) if measured[i] > 0 and np.isfinite(sol[i]) else None
-        above = position.get(int(nodes["parent"].iloc[i]), -1)
-        name = str(nodes["name"].iloc[i])
-        share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
-        said = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
-        boxes["ids"].append(path[i])
-        boxes["parents"].append(path[above] if above in shown else "")
-        boxes["labels"].append(name)
-        boxes["values"].append(float(value[i]))
-        boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
-        boxes["hovertext"].append(f"<b>{name}</b><br>{human(float(value[i]), unit)}{share}<br>{said}")
-        boxes["customdata"].append(keys[row_of[i]])
-        colours.append(efficiency_colour(efficiency))
-    trace: fig.Plain = {
-        "type": "icicle",
-        **boxes,
-        "branchvalues": "total",
-        "marker": {"colors": colours, "line": {"width": 0.8, "color": light("surface")}},
-        "textinfo": "text",
-        "textfont": {"size": 11.5},
-        "hoverinfo": "text",
-        "tiling": {"orientation": "v", "pad": 0},
-        "pathbar": {"visible": False},
-        "root": {"color": "rgba(0,0,0,0)"},
-        "sort": False,
-    }
-    words = {"device": "device time", "host": "host time", "flop": "FLOP"}[width]
-    wide = [i for i in shown if pixels[i] >= 3]
-    depth = int(nodes["depth"].to_numpy()[wide].max()) + 1 if wide else 1
-    trace["maxdepth"] = depth
-    left_out = int((value > 0).sum()) - len(shown)
-    more = f"; {left_out} narrow boxes left out" if left_out > 0 else ""
-    return FigureSection(
-        id="icicle",
-        title="Device time by module" if width == "device" else f"{words.capitalize()} by module",
-        subtitle=f"width is {words}, colour is efficiency: orange far below its limit, blue at it, grey without a cost model{more}",
-        figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
-        summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",
-        table="modules",
-        height=min(60 + 38 * depth, 620),
-    )
-
-
-def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
-    """What fits into a box: name and efficiency, the name, or its initial and number (`EncoderLayer_12` is L12), or nothing."""
-    percent = human(efficiency, "ratio") if efficiency is not None else ""
-    words = re.findall(r"[A-Z][a-z]*", name)
-    number = name.rpartition("_")[2] if "_" in name else ""
-    short = f"{words[-1][0]}{number}" if words else ""
-    for text in (f"{name}  {percent}".strip(), name, f"{short} {percent}".strip(), short):
-        if text and len(text) * 6.6 + 8 < pixels:
-            return text
-    return ""
-
-
-def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -> np.ndarray:
-    """Widths in which children never outgrow their parent, as a drawing of totals wants it: parents are raised to the sum."""
-    below = np.zeros(len(value))
-    out = value.copy()
-    for i in reversed(range(len(value))):
-        out[i] = max(out[i], below[i])
-        up = position.get(int(nodes["parent"].iloc[i]), -1)
-        if up >= 0:
-            below[up] += out[i]
-    return out
-
-
 def _table(
     capture: Capture,
     part: Scope,
@@ -354,25 +254,26 @@ def _table(
     facts: dict[str, int | None],
 ) -> TableSection:
     frame = table
-    outside = _outside_rows(capture, part, query, facts)
+    whole = facts["device_ns"]
+    work = work_of(capture, part, query.direction, query.device_limits)
+    outside = rows_of.outside_rows(capture, part, work, query.direction, whole or 0)
     if query.merge == "on":
-        frame = _with_self_rows(capture, part, nodes, rows, frame)
-    if outside:
-        frame = pd.concat([frame.astype(object), pd.DataFrame(outside).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+        frame = rows_of.with_self_rows(capture, work, nodes, rows, frame, whole or 0)
+    if len(outside):
+        frame = pd.concat([frame.astype(object), outside.reindex(columns=frame.columns).astype(object)], ignore_index=True)
     merged = sum(len(r.nodes) for r in rows if r.merged)
     how = f", {merged} equal modules merged" if merged else ""
-    whole = facts["device_ns"]
     of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
     section = make_table(
         "modules",
         "Modules",
         frame,
-        _columns(COLUMNS, facts),
+        _columns(COLUMNS, facts, table),
         subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
         key="id",
         tree=TreeSpec(),
         sort=Sort("time_ns" if whole else "host_total_ns"),
-        last=[str(r["id"]) for r in outside],
+        last=outside["id"].tolist() if len(outside) else [],
         filters=["name", "class_name"],
         footer="A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
     )
@@ -380,121 +281,24 @@ def _table(
     return section
 
 
-def _columns(columns: tuple[Column, ...], facts: dict[str, int | None]) -> list[Column]:
-    """Without a backward pass its column, and forward beside the device time, are shown only when a reader asks for them."""
-    if facts["backward_ns"]:
-        return list(columns)
-    return [msgspec.structs.replace(c, rank=3) if c.name in ("device_total_ns", "backward_device_ns") else c for c in columns]
+def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
+    """Columns that have nothing to say here are shown only when a reader asks: backward without a backward pass, limits without any."""
+    quiet: set[str] = set()
+    if not facts["backward_ns"]:
+        quiet |= {"device_total_ns", "backward_device_ns"}
+    if not table["efficiency"].notna().any():
+        quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
+    if facts["device_ns"] is None:
+        quiet |= {"time_ns", "share", "device_self_ns"}
+    raised = {"host_total_ns"} if facts["device_ns"] is None else set()
+    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in columns]
 
 
 def _mark(section: TableSection) -> None:
     """Efficiency of a partly modelled row is marked, and one above the limit flagged."""
-    shares, efficiency = section.data["modelled_share"], section.data["efficiency"]
-    for row, (share, value) in enumerate(zip(shares, efficiency, strict=True)):
-        if not isinstance(value, int | float):
-            continue
-        if value > 1.02:
-            section.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", "faster than the limit: the limit or the work is wrong")
-        elif isinstance(share, int | float) and share < 0.95:
-            section.marks.setdefault("efficiency", {})[str(row)] = Mark("partial", f"covers {human(share, 'ratio')} of the device time")
-
-
-def _with_self_rows(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame) -> pd.DataFrame:
-    """After each row with modules inside, a row `self: bmm, softmax` for the work that the module launches itself."""
-    has_children = frame["id"].isin(set(frame["parent"].dropna())).to_numpy()
-    own = pd.to_numeric(frame["device_self_ns"]).to_numpy(dtype=np.float64)
-    named = _self_names(capture, part, nodes, rows)
-    whole = pd.to_numeric(frame["time_ns"]).to_numpy(dtype=np.float64)
-    share = pd.to_numeric(frame["share"]).to_numpy(dtype=np.float64)
-    records = []
-    for i in np.flatnonzero(has_children & (own > 0)).tolist():
-        row = frame.iloc[i]
-        record = {c: row[c] for c in ("class_name", "instances", "calls")}
-        times = dict.fromkeys(("time_ns", "device_total_ns", "device_self_ns"), int(own[i]))
-        label = f"self: {named.get(i, 'launched by the module itself')}"
-        records.append(
-            {
-                **record,
-                **times,
-                "id": f"{row['id']}/self",
-                "parent": row["id"],
-                "name": label,
-                "share": share[i] * own[i] / whole[i],
-                "_at": i + 0.5,
-            }
-        )
-    if not records:
-        return frame
-    out = pd.concat([frame.astype(object).assign(_at=range(len(frame))), pd.DataFrame(records).astype(object)], ignore_index=True)
-    return out.sort_values("_at", kind="stable", ignore_index=True).drop(columns="_at")
-
-
-def _self_names(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
-    """Per row the operators that launch most of its own device time, `aten::` left out."""
-    place = {int(n): i for i, n in enumerate(nodes["node"].tolist())}
-    row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
-    device = capture.device
-    use = np.flatnonzero(part.device & (device["module"].to_numpy() >= 0) & (device["operator"].to_numpy() >= 0))
-    node = module_tree(capture).node[device["module"].to_numpy()[use]]
-    names = texts.pick(capture.host["name"], device["operator"].to_numpy()[use])
-    time = pd.Series(device["duration_ns"].to_numpy()[use]).groupby([node, names]).sum()
-    by_row: dict[int, dict[str, int]] = {}
-    for (n, name), value in zip(time.index.to_list(), time.to_list(), strict=True):
-        if int(n) in place:
-            sums = by_row.setdefault(row_of[place[int(n)]], {})
-            short = str(name).rpartition("::")[2].lstrip("_")
-            sums[short] = sums.get(short, 0) + int(value)
-    return {i: ", ".join(sorted(sums, key=lambda s: -sums[s])[:most]) for i, sums in by_row.items()}
-
-
-def _outside_rows(capture: Capture, part: Scope, query: ModulesQuery, facts: dict[str, int | None]) -> list[dict[str, object]]:
-    """Device work of no module by reason; with backward counted, work credited to a module through its backward is left out."""
-    if not len(capture.device):
-        return []
-    launch = at.launches(capture)
-    owner = np.where(part.device, capture.device["module"].to_numpy(), 0)
-    if query.direction != "forward":
-        forward, _ = at.forward_rows(capture, launch.call, launch.time)
-        credited = at.nearest(capture, S.MODULE, forward)
-        owner = np.where(owner >= 0, owner, credited)
-    duration = capture.device["duration_ns"].to_numpy()
-    whole = facts["device_ns"] or 0
-    out: list[dict[str, object]] = []
-    reasons = at.unowned(capture, owner, OUTSIDE)
-    if query.direction != "forward":
-        reasons = _accumulation_apart(capture, reasons)
-    for name, mask in reasons:
-        time = int(duration[mask].sum())
-        out.append(
-            {
-                "id": name,
-                "parent": None,
-                "name": name,
-                "class_name": "",
-                "time_ns": time,
-                "device_total_ns": time,
-                "device_self_ns": time,
-                "device_events": int(mask.sum()),
-                "share": time / whole if whole else None,
-            }
-        )
-    return out
-
-
-def _accumulation_apart(capture: Capture, reasons: list[tuple[str, at.Mask]]) -> list[tuple[str, at.Mask]]:
-    """Gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
-    h = at.host(capture)
-    wraps = texts.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
-    if not wraps.any():
-        return reasons
-    launch = at.launches(capture)
-    inside = tree.nearest(wraps, h.parent, h.stop, launch.call, launch.time) >= 0
-    inside &= ~capture.device["communication"].to_numpy()
-    out: list[tuple[str, at.Mask]] = []
-    for name, mask in reasons:
-        parts = ((ACCUMULATION, mask & inside), (name, mask & ~inside)) if name == OUTSIDE else ((name, mask),)
-        out += [(label, part) for label, part in parts if part.any()]
-    return out
+    marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])
+    if marks:
+        section.marks["efficiency"] = marks
 
 
 def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
@@ -504,7 +308,7 @@ def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: 
         "classes",
         "Classes",
         frame,
-        _columns(CLASS_COLUMNS, facts),
+        _columns(CLASS_COLUMNS, facts, frame),
         subtitle="summed over all instances; a class inside itself counts twice",
         key="class_name",
         sort=Sort("time_ns" if whole else "host_total_ns"),
@@ -525,6 +329,7 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
         "device_ns": "Device work, sum",
         "in_modules_ns": "Launched inside a module",
         "backward_ns": "Backward of a module",
+        "recompute_ns": "Forward run again",
         "outside_ns": "Of no module",
     }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}

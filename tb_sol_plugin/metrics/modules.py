@@ -8,7 +8,7 @@ Nodes stand in preorder, children by the time of their first call; `end` is one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,17 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.modelled import modelled
+from tb_sol_plugin.metrics.module_work import Direction, ModuleWork, module_work
 from tb_sol_plugin.metrics.names import module_class_name, module_instance
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work_direction import recomputed
+from tb_sol_plugin.metrics.work_sums import VALUES
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
-Direction = Literal["forward", "backward", "both"]
-WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "modelled_sum_ns")
+OWN: Final = "own_"
+"""Prefix of the columns that hold a node's own work, without that of the modules inside."""
+WORK: Final = (*VALUES, *(OWN + name for name in VALUES))
 SUMS: Final = (
     "calls",
     "host_total_ns",
@@ -33,6 +36,7 @@ SUMS: Final = (
     "device_events",
     "backward_device_ns",
     "backward_self_ns",
+    "again_device_ns",
 )
 """Columns of a node that add up over merged nodes."""
 
@@ -133,14 +137,20 @@ def _preorder(parent: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
     return np.array(order, np.int64), np.array(depths, np.int32), end
 
 
+def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> ModuleWork:
+    """Work per node of `module_tree`, see `module_work`."""
+    tree = module_tree(capture)
+    return module_work(capture, part, tree.node, tree.end, direction, limits)
+
+
 def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
     """One row per node called in the selection, in preorder.
 
     Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
     inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
     device_events, backward_device_ns (device events of backward operators linked to forward operators inside a call, launched
-    outside it), backward_self_ns, and of the modelled operators in `direction`: flop, bytes, sol_ns, measured_ns, and
-    modelled_sum_ns, the plain sum of their device time (NaN unknown).
+    outside it), backward_self_ns, again_device_ns (device events of recomputed forward work that is linked to the call, where no
+    module call was recorded around it), and the sums of VALUES in `direction`, with those of the node's own calls under `own_`.
     """
     tree = module_tree(capture)
     h = at.host(capture)
@@ -166,11 +176,16 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     # A module call nested in the backward root is a recomputed forward: that work is the call's own, not backward of the outer one.
     forward = np.where((forward >= 0) & (module[use] > root), -1, forward).astype(np.int32)
     when = np.where(forward >= 0, h.start[np.maximum(forward, 0)], 0) if len(h.start) else launch.time[use]
+    operator = device["operator"].to_numpy()[use]
+    again = (forward >= 0) & (operator >= 0) & recomputed(capture)[np.maximum(operator, 0)] if len(h.start) else forward >= 0
     owner = at.nearest(capture, S.MODULE, forward)
-    backward = around(forward, when, duration[use])
-    backward = backward - _counted_twice(
-        tree, np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, innermost, duration[use]
-    )
+    owner_node = np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner
+
+    def linked(chosen: at.Mask) -> at.Ints:
+        values = np.where(chosen, duration[use], 0)
+        twice: at.Ints = _counted_twice(tree, owner_node, innermost, values)
+        return around(forward, when, values) - twice
+
     frame = pd.DataFrame(
         {
             "node": np.arange(size),
@@ -184,15 +199,16 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
             "device_total_ns": around(launch.call[use], launch.time[use], duration[use]),
             "device_self_ns": at.sum_by(innermost, duration[use], size),
             "device_events": around(launch.call[use], launch.time[use], ones),
-            "backward_device_ns": backward,
-            "backward_self_ns": at.sum_by(
-                np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner, duration[use], size
-            ),
+            "backward_device_ns": linked(~again),
+            "backward_self_ns": at.sum_by(owner_node, np.where(again, 0, duration[use]), size),
+            "again_device_ns": linked(again),
         }
     )
-    work = _work(capture, part, tree, direction, limits)
-    frame = frame.assign(**work)
-    return frame[(frame["calls"] > 0) | (frame["backward_device_ns"] > 0) | (frame["device_total_ns"] > 0)].reset_index(drop=True)
+    work = work_of(capture, part, direction, limits)
+    frame = pd.concat([frame, work.inclusive, work.own.add_prefix(OWN)], axis=1)
+    seen = frame[["calls", "backward_device_ns", "device_total_ns", "again_device_ns"]].to_numpy().max(axis=1, initial=0) > 0
+    kept: pd.DataFrame = frame[seen].reset_index(drop=True)
+    return kept
 
 
 def _counted_twice(tree: ModuleTree, forward: npt.NDArray[np.integer], launched: npt.NDArray[np.integer], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
@@ -209,35 +225,6 @@ def _counted_twice(tree: ModuleTree, forward: npt.NDArray[np.integer], launched:
         up_b = np.where(~deeper, tree.parent[b], b)
         keep = (up_a >= 0) & (up_b >= 0)
         a, b, value = up_a[keep], up_b[keep], value[keep]
-    return out
-
-
-def _work(capture: Capture, part: Scope, tree: ModuleTree, direction: Direction, limits: str) -> dict[str, npt.NDArray[np.float64]]:
-    """FLOP, bytes, limit and measured time per node, of the forward operators, the linked backward ones, or both."""
-    h = at.host(capture)
-    size = len(tree.name)
-    done = modelled(capture, limits)
-    rows = done.host.astype(np.int32)
-    empty = {name: np.full(size, np.nan) for name in WORK}
-    if not len(rows) or not size:
-        return empty
-    chosen = part.host[rows]
-    forward, _ = at.forward_rows(capture, rows)
-    is_backward = forward >= 0
-    if direction != "both":
-        chosen &= is_backward if direction == "backward" else ~is_backward
-    credit = np.where(is_backward, forward, rows).astype(np.int32)[chosen]
-    when = h.start[credit]
-    out = {}
-    for name in WORK:
-        values = done.column(name)[chosen]
-        known = np.isfinite(values)
-        total = np.zeros(size)
-        count = np.zeros(size)
-        found = at.inclusive(capture, credit, when, np.where(known, values, 0.0), tree.node)
-        times = at.inclusive(capture, credit, when, known.astype(np.float64), tree.node)
-        total[: len(found)], count[: len(times)] = found, times
-        out[name] = np.where(count > 0, total, np.nan)
     return out
 
 

@@ -1,0 +1,93 @@
+"""Work of operator calls credited to module nodes: forward work by containment, backward work through its forward operator.
+
+Every call counts at one node, the innermost; a node holds its own calls and those of the nodes below it. Forward work that runs again
+inside the backward pass is forward work: of the module call around it, or where none was recorded there, of its forward operator's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work_sums import Calls, calls_of, sums
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+Direction = Literal["forward", "backward", "both"]
+Nodes = npt.NDArray[np.int32]
+
+OUTSIDE: Final = -1
+LEFT_OUT: Final = -2
+
+
+@dataclass(frozen=True)
+class ModuleWork:
+    """node: per call its node, OUTSIDE every module, or LEFT_OUT by the direction. own, inclusive: sums of VALUES per node."""
+
+    calls: Calls
+    node: Nodes
+    own: pd.DataFrame
+    inclusive: pd.DataFrame
+
+
+def module_work(capture: Capture, part: Scope, of_host: Nodes, end: Nodes, direction: Direction = "both", limits: str = "") -> ModuleWork:
+    """Work per node. of_host: node per host row that is a module call, -1 for others. end: one past the subtree, per node in preorder.
+
+    forward: backward work counts outside; backward: forward work inside modules is left out.
+    """
+    calls = calls_of(capture, part, limits)
+    node, backward = _credited(capture, calls, of_host)
+    if direction == "forward":
+        node = np.where(backward, OUTSIDE, node)
+    elif direction == "backward":
+        node = np.where(~backward & (node >= 0), LEFT_OUT, node)
+    own = sums(calls.values, node, len(end))
+    return ModuleWork(calls, node.astype(np.int32), own, _below(own, end))
+
+
+def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, npt.NDArray[np.bool_]]:
+    """(node per call, whether it is backward work of that node)."""
+    h = at.host(capture)
+    if not len(h.start) or not len(of_host):
+        return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
+    around = at.nearest(capture, S.MODULE, calls.host)
+    forward, root = at.forward_rows(capture, calls.host)
+    linked = at.nearest(capture, S.MODULE, forward)
+    again = calls.ops["recompute"].to_numpy() | (around > root)
+    backward = (forward >= 0) & ~again
+    row = np.where((linked >= 0) & (backward | (around < 0)), linked, around)
+    device = _device_module(capture, calls)
+    row = np.where(row >= 0, row, device)
+    return np.where(row >= 0, of_host[np.maximum(row, 0)], OUTSIDE).astype(np.int32), backward
+
+
+def _device_module(capture: Capture, calls: Calls) -> Nodes:
+    """Per call the module call around the launch of its first device event, -1 where there is none."""
+
+    def make() -> Nodes:
+        owner = calls.done.owner
+        out = np.full(len(calls.done.ops), -1, np.int32)
+        rows = np.flatnonzero(owner >= 0)[::-1]
+        out[owner[rows]] = capture.device["module"].to_numpy()[rows] if len(rows) else -1
+        return out
+
+    return memo(capture, ("module_work.device",), make)[calls.rows]
+
+
+def _below(own: pd.DataFrame, end: Nodes) -> pd.DataFrame:
+    """Sums over each node's subtree; NaN where no call in it has a value."""
+    out = {}
+    for name in own.columns:
+        values = own[name].to_numpy(dtype=np.float64)
+        known = np.isfinite(values)
+        total, count = (np.concatenate(([0.0], np.cumsum(v))) for v in (np.where(known, values, 0.0), known.astype(np.float64)))
+        some = (count[end] - count[:-1]) > 0
+        out[name] = np.where(some, np.maximum(total[end] - total[:-1], 0.0), np.nan)
+    return pd.DataFrame(out)
