@@ -1,0 +1,83 @@
+"""What could make a step shorter: each lever with its evidence in numbers and the time that it could save, at most.
+
+Savings are per step. Rules run from the most specific to the most general over one ledger of time (`case.Case`), so two levers never
+claim the same nanosecond: their savings add up to at most the step. A lever with less than `LEAST` of the step is not worth a
+reader's time and is left out. `docs/findings.md` describes every rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from tb_sol_plugin.metrics.levers.above_limit import above_limit
+from tb_sol_plugin.metrics.levers.attention import unfused_attention
+from tb_sol_plugin.metrics.levers.case import Case, case
+from tb_sol_plugin.metrics.levers.chains import fusable_chains
+from tb_sol_plugin.metrics.levers.layout import layout_kernels, permuting_copies
+from tb_sol_plugin.metrics.levers.lever import Lever, device_word
+from tb_sol_plugin.metrics.levers.moving import communication, copies
+from tb_sol_plugin.metrics.levers.optimizer import unfused_optimizer
+from tb_sol_plugin.metrics.levers.precision import fp32_matrix, plain_units
+from tb_sol_plugin.metrics.levers.product_sizes import misaligned_products, unfilled_tiles
+from tb_sol_plugin.metrics.levers.recompute import recompute
+from tb_sol_plugin.metrics.levers.same_product import slower_kernel
+from tb_sol_plugin.metrics.levers.waiting import host_sync, host_wait, input_wait, launch_bound, warm_up
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.waterfall import Waterfall
+from tb_sol_plugin.model.capture import Capture
+
+__all__ = ["LEAST", "RULES", "Lever", "combined_ns", "device_word", "levers"]
+
+LEAST: Final = 0.005
+"""Smallest saving shown, as a part of the step."""
+
+Rule = Callable[[Case], "Lever | list[Lever] | None"]
+_WORK: Final[tuple[Rule, ...]] = (
+    recompute,
+    unfused_attention,
+    unfused_optimizer,
+    layout_kernels,
+    fusable_chains,
+    permuting_copies,
+    fp32_matrix,
+    plain_units,
+    slower_kernel,
+    misaligned_products,
+    unfilled_tiles,
+    above_limit,
+)
+"""Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
+_IDLE: Final[tuple[Rule, ...]] = (warm_up, host_sync, launch_bound, host_wait)
+"""Rules over the device's idle time, after the input pipeline has taken its part."""
+
+RULES: Final = (
+    "input_wait", "warm_up", "host_sync", "launch_bound", "host_wait", "exposed_communication", "pageable_copies", "exposed_copies",
+    "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "fusable_chains", "permuting_copies", "fp32_matrix",
+    "plain_units", "slower_kernel", "misaligned_products", "small_products", "unfilled_tiles", "gemm_above_limit",
+    "attention_above_limit", "conv_above_limit", "norm_above_limit", "elementwise_above_limit", "other_above_limit",
+)  # fmt: skip
+"""Every rule by its stable id, as in `Lever.rule`."""
+
+
+def levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
+    """All levers worth showing, the largest saving first."""
+    if not fall.total_ns:
+        return []
+    at = case(capture, part, fall)
+    rules: tuple[Rule, ...] = (input_wait, *_WORK) if at.on_host else (input_wait, *_WORK, *_IDLE, communication, copies)
+    found: list[Lever] = []
+    for rule in rules:
+        answer = rule(at)
+        found += answer if isinstance(answer, list) else [answer] if answer is not None else []
+    least = LEAST * fall.total_ns / fall.steps
+    kept = [f for f in found if f.saving_ns > 0 and f.saving_ns >= least]
+    if fall.steps > 1:
+        kept = [replace(f, evidence=f"In {fall.steps} steps: {f.evidence}") for f in kept]
+    return sorted(kept, key=lambda f: -f.saving_ns)
+
+
+def combined_ns(found: list[Lever]) -> int:
+    """What all of `found` could save together, per step and at most: no nanosecond stands in two of them."""
+    return sum(f.saving_ns for f in found)

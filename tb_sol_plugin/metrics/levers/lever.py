@@ -1,0 +1,64 @@
+"""What a finding is before it is shown, and the words that rules share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.units import human
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lever:
+    """One cause. saving_ns: per step, at most. color: palette member of the time it removes. analysis, find: where the proof is.
+
+    query: further query fields of the proof. label: words of the link. candidate: the cause is likely, not proven.
+    rows, claimed: operator calls (rows of `Work.ops`) whose time it removes and how much of each in ns over all steps; empty for
+    idle time, communication and copies.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    saving_ns: int
+    fix: str
+    color: str
+    analysis: str
+    label: str
+    find: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+    candidate: bool = False
+    rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
+    claimed: Floats = field(default_factory=lambda: np.zeros(0, np.float64), compare=False, repr=False)
+
+
+def device_word(capture: Capture) -> str:
+    """What a reader calls the device."""
+    return "GPU" if capture.facts.vendor in ("nvidia", "amd", "xpu") else "device"
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """`one call`, `12 calls`."""
+    return f"one {one}" if n == 1 else f"{human(n, 'count')} {many or one + 's'}"
+
+
+def running(n: int, one: str, many: str = "") -> str:
+    """`One call runs`, `12 calls run`."""
+    text = counted(n, one, many)
+    return f"{text[0].upper()}{text[1:]} {'runs' if n == 1 else 'run'}"
+
+
+def took(ns: float) -> str:
+    """A time as a person reads it."""
+    return human(round(ns), "ns")
+
+
+def over(name: str, shapes: str) -> str:
+    """`` `aten::mm` over 512×512 512×512 ``; the sizes only where they are known."""
+    return f"`{name}`{f' over {shapes}' if shapes else ''}"

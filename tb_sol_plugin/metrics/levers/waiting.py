@@ -1,0 +1,257 @@
+"""Time in which the device has no work: batches, host syncs, first use of code, launches that come too slowly, the rest.
+
+The idle time of the waterfall is given out in this order; each rule takes what it can prove and leaves the rest to the next.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.levers.case import Case
+from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, took
+from tb_sol_plugin.metrics.names import phase_name
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import human
+
+SYNC: Final = re.compile(r"^(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$")
+"""Calls in which the host stands still until the device has caught up."""
+LAUNCH: Final = re.compile(r"Launch|^(cuda|hip)(Free|Malloc|Module|GetDevice|DeviceGet|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
+"""Calls that load code or create state the first time they run."""
+FIRST_USE_NS: Final = 1_000_000
+"""A launch takes 2 to 20 µs; one of over 1 ms loads code or waits for the driver."""
+LAUNCH_GAP_NS: Final = 200_000
+"""An eager operator takes 5 to 50 µs on the host, under a profiler with stacks some times that; a longer gap is other work."""
+STRETCH: Final = 8
+"""Fewer kernels in a row than this are not worth a graph."""
+
+
+def input_wait(case: Case) -> Lever | None:
+    """Idle while a batch is being fetched; on a recording of the host the loading itself."""
+    fall = case.fall
+    spans = iv.intersect(fall.loading, fall.windows)
+    ns = iv.length(spans) if case.on_host else case.claim_idle(spans)
+    if not ns:
+        return None
+    rows, own = _loads(case)
+    count = len(rows)
+    unit = device_word(case.capture)
+    batches = "One batch loads" if count == 1 else f"{human(count, 'count')} batches load"
+    if case.on_host:
+        title, evidence = "The step waits for the input pipeline", f"{batches} {own} for {took(ns)}."
+    else:
+        mean = took(float(at.host(case.capture).duration[rows].mean())) if count else "—"
+        title = f"The {unit} waits for the input pipeline"
+        evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {took(ns)} of that time."
+    fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
+    return Lever(
+        "input_wait", title, evidence, case.each(ns), fix, "host", "phases", "The loads among the phases", find="DataLoader"
+    )  # fmt: skip
+
+
+def _loads(case: Case) -> tuple[npt.NDArray[np.intp], str]:
+    """Host rows that fetch a batch inside the windows, and where the loading happens in words."""
+    h = at.host(case.capture)
+    name = case.capture.host["name"]
+    loads = texts.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
+    rows = np.flatnonzero(loads & (h.kind != S.FRAME))
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.fall.windows) > 0]
+    single = bool(texts.where(name, lambda n: "SingleProcess" in n)[rows].any())
+    return rows, "in the training process" if single else "too slowly in the workers"
+
+
+# -- gaps and what ends them ----------------------------------------------------------------------------------
+
+
+def _gaps(case: Case) -> tuple[Ints, Ints, Ints]:
+    """(start, stop, device row that ends it) of the unclaimed idle spans that end with device work."""
+    start, stop = case.idle
+    first = case.capture.device["start_ns"].to_numpy()
+    order = np.argsort(first, kind="stable")
+    slot = np.minimum(np.searchsorted(first[order], stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
+    ends = first[order][slot] == stop if len(first) else np.zeros(len(stop), bool)
+    return start[ends], stop[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64)
+
+
+def _calls(case: Case, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
+    h = at.host(case.capture)
+    return np.flatnonzero((h.kind == S.CALL) & texts.where(case.capture.host["name"], lambda n: pattern.search(n) is not None))
+
+
+def warm_up(case: Case) -> Lever | None:
+    """Idle inside launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
+    h = at.host(case.capture)
+    rows = _calls(case, LAUNCH)
+    rows = rows[h.duration[rows] >= FIRST_USE_NS]
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.idle) > 0]
+    if not len(rows):
+        return None
+    inside = iv.overlap_with(h.start[rows], h.stop[rows], case.idle)
+    (name,), _ = texts.largest([case.capture.host["name"]], rows, inside)
+    ns = case.claim_idle(iv.union(h.start[rows], h.stop[rows]))
+    unit = device_word(case.capture)
+    return Lever(
+        "warm_up",
+        "The recording begins before the program is warm",
+        f"The {unit} idles {took(ns)} while {counted(len(rows), 'call')} of over 1 ms load code or set up the {unit}, "
+        f"most of it in `{name}`: first use, not a cost of every step.",
+        case.each(ns),
+        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
+        "host",
+        "gpu_breakdown",
+        "Idle causes",
+    )
+
+
+def host_sync(case: Case) -> Lever | None:
+    """Gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
+    start, stop, ended = _gaps(case)
+    h = at.host(case.capture)
+    calls = _calls(case, SYNC)
+    if not len(start) or not len(calls):
+        return None
+    calls = calls[np.argsort(h.stop[calls], kind="stable")]
+    slot = np.searchsorted(h.stop[calls], stop, side="right") - 1  # the last wait to return inside or before the gap
+    call = calls[np.maximum(slot, 0)]
+    hit = (slot >= 0) & (h.stop[call] >= start) & (h.start[call] <= start)
+    launch = at.launches(case.capture)
+    hit &= (launch.call[ended] < 0) | (launch.time[ended] >= h.stop[call])
+    if not hit.any():
+        return None
+    lost = np.minimum(stop[hit] - start[hit], h.duration[call[hit]])
+    ns = case.claim_idle(iv.union(stop[hit] - lost, stop[hit]))
+    operator = at.nearest(case.capture, S.OPERATOR, call[hit])
+    name = case.capture.host["name"]
+    (who,), most = texts.largest([name], operator[operator >= 0], lost[operator >= 0].astype(np.float64))
+    (api,), _ = texts.largest([name], call[hit], lost.astype(np.float64))
+    inside = 2 * most > ns
+    unit = device_word(case.capture)
+    where = f"in `{who}`" if inside else f"in `{api}`"
+    return Lever(
+        "host_sync",
+        f"The host stops for the {unit}, and the {unit} then waits for the host",
+        f"{human(int(hit.sum()), 'count')} times the host waits until all work is done, most of it {where}, and launches the next kernel "
+        f"only then: {took(ns)} without work.",
+        case.each(ns),
+        next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
+        "host",
+        "operators" if inside else "gpu_breakdown",
+        f"`{who}` among the operators" if inside else "Idle causes",
+        find=who if inside else "",
+    )
+
+
+_SYNC_FIXES: Final = {
+    r"item|_local_scalar_dense|is_nonzero|equal": "total += loss.detach()  # on the device; .item() once in many steps",
+    r"nonzero|masked_select|unique|index|repeat_interleave": "torch.where(mask, x, 0)  # a fixed size needs no answer from the device",
+    r"copy_|to$|_to_copy|cpu": "x.to(device, non_blocking=True)  # from pinned memory; read results a step later",
+    r"DeviceSynchronize": "# take torch.cuda.synchronize() out of the step; measure with torch.cuda.Event",
+    "": "torch.cuda.set_sync_debug_mode('warn')  # names the lines that wait",
+}
+"""Ways out of a wait by the operator (else the call) that waits; the last fits any."""
+
+
+def launch_bound(case: Case) -> Lever | None:
+    """Stretches of kernels that are each shorter than the gap until the host has launched the next."""
+    start, stop, ended = _gaps(case)
+    if len(start) < STRETCH:
+        return None
+    launch = at.launches(case.capture)
+    before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
+    work = start - before
+    slow = (stop - start <= LAUNCH_GAP_NS) & (work < stop - start) & (launch.call[ended] >= 0) & (launch.time[ended] > start - LATENCY_NS)
+    edge = np.flatnonzero(np.diff(np.concatenate(([False], slow, [False])).astype(np.int8)))
+    first, last = edge[::2], edge[1::2]
+    keep = last - first >= STRETCH
+    if not keep.any():
+        return None
+    member = np.zeros(len(start) + 1, np.int64)
+    np.add.at(member, first[keep], 1)
+    np.add.at(member, last[keep], -1)
+    inside = np.cumsum(member[:-1]) > 0
+    every = int((case.capture.device["kind"].to_numpy()[case.fall.own > 0] == S.KERNEL).sum())
+    gap = float(np.median((stop - start)[inside]))
+    ns = case.claim_idle((start[inside], stop[inside]))
+    count = int(inside.sum())
+    on_amd = case.capture.facts.vendor == "amd"
+    return Lever(
+        "launch_bound",
+        "The host launches more slowly than the kernels run",
+        f"{human(count, 'count')} of {human(every, 'count')} kernels, in {counted(int(keep.sum()), 'stretch', 'stretches')}, end before the "
+        f"host has launched the next (median gap {took(gap)}); {took(ns)} pass without work between them.",
+        case.each(ns),
+        f'torch.compile(model, mode="reduce-overhead")  # {"HIP" if on_amd else "CUDA"} graphs: one launch for many kernels',
+        "host",
+        "gpu_breakdown",
+        "Idle causes",
+    )
+
+
+LATENCY_NS: Final = 10_000
+"""A kernel whose launch began less than 10 µs before the device ran dry could not have started earlier."""
+
+
+def host_wait(case: Case) -> Lever | None:
+    """The idle time that no other rule explains, with the phase or the call in which most of it passes."""
+    idle = case.idle
+    ns = iv.length(idle)
+    if not ns:
+        return None
+    unit = device_word(case.capture)
+    longest, inside = _phase_of(case, idle)
+    rest = ns < iv.length(case.fall.idle)
+    evidence = f"{'Besides, the' if rest else 'The'} {unit} idles {took(ns)} with {counted(len(idle[0]), 'gap')}"
+    call, blocked = _call_of(case, idle)
+    if 4 * blocked > ns:
+        evidence += f"; {took(blocked)} pass in `{call}`"
+    if longest and 2 * inside > ns:
+        evidence += f"; for {took(inside)} of it the host is in `{longest}`"
+        title = f"The {unit} waits while the host is in {longest}"
+        fix = f'with record_function("{longest}/…"):  # mark its parts, to see which one blocks'
+    else:
+        title = f"The {unit} waits for the host"
+        fix = "profile(with_stack=True)  # shows which Python runs in the gaps"
+    case.claim_idle(idle)
+    return Lever("host_wait", title, evidence + ".", case.each(ns), fix, "host", "gpu_breakdown", "Idle causes")
+
+
+def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+    """The top phase below the step (or without steps, the top phase) in which the device idles longest, and for how long.
+
+    Only a phase that says something: one that is a part of the whole and in which the device idles most of the time.
+    """
+    capture, fall = case.capture, case.fall
+    h = at.host(capture)
+    rows = np.flatnonzero(h.kind == S.ANNOTATION)
+    if not len(rows):
+        return "", 0
+    above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
+    steps = np.zeros(len(h.start), bool)
+    own = capture.steps["host"].to_numpy()
+    steps[own[own >= 0]] = True
+    top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
+    rows = rows[top]
+    names = [phase_name(n) for n in texts.pick(capture.host["name"], rows).tolist()]
+    spans = {"idle": iv.overlap_with(h.start[rows], h.stop[rows], idle), "all": iv.overlap_with(h.start[rows], h.stop[rows], fall.windows)}
+    time = pd.DataFrame(spans).groupby(names).sum()
+    time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
+    return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
+
+
+def _call_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+    """The runtime or driver call during which the device idles longest, and for how long (union over threads)."""
+    h = at.host(case.capture)
+    rows = np.flatnonzero(h.kind == S.CALL)
+    if not len(rows):
+        return "", 0
+    column = case.capture.host["name"]
+    (name,), _ = texts.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    same = rows[texts.where(column, lambda n: n == name)[rows]]
+    return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
