@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FigureSection } from "../src/api/types";
+import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
+import { boxScale, ownParts } from "../src/sections/figure/boxes";
 import { legendOf, pointKey, ready, recolour, zoomText, type Look } from "../src/sections/figure/template";
 
 const figure = (): FigureSection => ({
@@ -12,7 +14,7 @@ const figure = (): FigureSection => ({
     layout: { showlegend: true, xaxis: { type: "log", title: { text: "FLOP per byte" } } },
   },
 });
-const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", ...part });
+const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", paint: "given", ...part });
 
 describe("figure", () => {
   test("GIVEN light colours WHEN themed THEN each palette colour is its partner; keys of rows are untouched", () => {
@@ -55,5 +57,84 @@ describe("figure", () => {
 
   test("GIVEN a point's customdata WHEN read THEN the row key, or none", () => {
     expect([pointKey("a"), pointKey([7, "x"]), pointKey({ key: "k" }), pointKey(null), pointKey("")]).toEqual(["a", "7", "k", null, null]);
+  });
+});
+
+describe("boxes", () => {
+  const icicle = (): FigureSection => ({
+    kind: "figure", id: "icicle", title: "Modules",
+    figure: { data: [{ type: "icicle", ids: ["a", "b", "c"], parents: ["", "a", "a"], values: [10, 6, 3], branchvalues: "total", marker: { colors: ["#E08E4F", "#B8471A", "#E2E6EA"] } }] },
+  });
+
+  test("GIVEN totals in boxes WHEN asked for the self part THEN what no child holds: 10-6-3, 6 and 3", () => {
+    expect(ownParts(icicle().figure.data![0]!)).toEqual([1, 6, 3]);
+    expect(ownParts({ ...icicle().figure.data![0]!, branchvalues: "remainder" })).toBeNull();
+  });
+
+  test("GIVEN a box without a model WHEN drawn THEN it alone is hatched, and the legend says so", () => {
+    expect(boxScale(icicle().figure.data!)).toEqual({ efficiency: true, unknown: true, own: true });
+    const drawn = ready(icicle(), look({ token: (name) => (name === "idle" ? "#E2E6EA" : `<${name}>`) })).data[0]!;
+    expect(drawn["marker"]).toMatchObject({ pattern: { shape: ["", "", "/"] } });
+  });
+
+  test("GIVEN colour by self WHEN drawn THEN the largest self part has the full colour and no hatch", () => {
+    const token = (name: string): string => ({ compute: "#0000FF", sunken: "#FFFFFF", idle: "#E2E6EA" })[name] ?? `<${name}>`;
+    const marker = ready(icicle(), look({ paint: "own", token })).data[0]!["marker"] as Record<string, unknown>;
+    expect((marker["colors"] as string[])[1]).toBe("#0000ff");
+    expect(marker["pattern"]).toBeUndefined();
+  });
+});
+
+describe("areas", () => {
+  test("GIVEN areas WHEN written and read THEN the same, beside a zoom; an open end stays open", () => {
+    const areas = [{ axes: "", x: [0.5, 1.5] as [number, number], y: [null, 15] as [null, number] }, { axes: "2", x: [1e9, 3e12] as [number, number], y: [0, 1] as [number, number] }];
+    const text = withAreas("x:1~2;b:9~9~9~9", areas);
+    expect(text).toBe("x:1~2;b:0.5~1.5~~15;b2:1000000000~3000000000000~0~1");
+    expect(areasOf(text)).toEqual(areas);
+    expect(withAreas(text, [])).toBe("x:1~2");
+    expect(areasOf("b:1~2~3;b:a~1~2~3;b:~~~;b2:1~Infinity~0~1")).toEqual([]);
+  });
+
+  test("GIVEN a chart of two points WHEN an area holds one THEN its key alone is inside; a bar is no place to choose from", () => {
+    expect(keysInside(figure(), "b:0~1.5~0~15")).toEqual(new Set(["a"]));
+    expect(keysInside(figure(), "b:1.5~~~")).toEqual(new Set(["b"]));
+    expect(keysInside(figure(), "b2:0~9~0~99")).toEqual(new Set());
+    expect(keysInside(figure(), "x:1~2")).toBeNull();
+    expect(brushable({ ...figure(), table: "" })).toBe(false);
+  });
+
+  test("GIVEN Plotly's range of a box, drawn from right to left WHEN read THEN ordered ends on its axes", () => {
+    expect(areasOfRange({ x: [5, 1], y: [2, 3] })).toEqual([{ axes: "", x: [1, 5], y: [2, 3] }]);
+    expect(areasOfRange({ x2: [1, 5], y2: [2, 3] })).toEqual([{ axes: "2", x: [1, 5], y: [2, 3] }]);
+    expect(areasOfRange(undefined)).toEqual([]);
+  });
+
+  test("GIVEN an area WHEN drawn THEN the points outside it step back in their place, and a box shows it", () => {
+    const { data, layout } = ready(figure(), look({ areas: areasOf("b:0~1.5~0~15"), inside: new Set(["a"]) }));
+    expect(data[0]).toMatchObject({ y: [10, 20], selectedpoints: [0] });
+    expect(layout["shapes"]).toMatchObject([{ type: "rect", x0: 0, x1: 1.5, y0: 0, y1: 15 }]);
+  });
+});
+
+describe("notes", () => {
+  const noted = (): FigureSection => {
+    const s = figure();
+    s.figure.layout = { xaxis: { type: "log", range: [0, 1] }, yaxis: { type: "log", range: [0, 3] } };
+    return { ...s, notes: { b: { x: 2, y: 20, limit: 200, text: "10.0× below its <limit>" }, c: { x: 2, y: 20 } } };
+  };
+
+  test("GIVEN a selected row with a note WHEN drawn THEN a dotted line to its limit, and the words escaped, on axes of powers of ten", () => {
+    const { data, layout, point } = ready(noted(), look({ selected: "b" }));
+    expect(data[2]).toMatchObject({ mode: "lines", x: [2, 2], y: [20, 200] });
+    const [note] = layout["annotations"] as Record<string, unknown>[];
+    expect(note).toMatchObject({ text: "<b>10.0× below its &lt;limit&gt;</b>" });
+    expect(note!["x"]).toBeCloseTo(Math.log10(2));
+    expect(note!["y"]).toBeCloseTo(Math.log10(63.2456), 4);
+    expect(point).toEqual({ axes: "", x: 2, y: 20, radius: 10.5 });
+  });
+
+  test("GIVEN no note for the row, or none selected WHEN drawn THEN no line and no words", () => {
+    expect(ready(noted(), look({ selected: "a" })).layout["annotations"]).toBeUndefined();
+    expect(ready(noted(), look()).data.length).toBe(2);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { TableSection } from "../src/api/types";
 import { csvField, csvOf, rowText } from "../src/sections/table/csv";
-import { below, pathTo, shownRows, sortOf, valueCounts, withOpen } from "../src/sections/table/model";
+import { below, passingKeys, pathTo, shownRows, sortOf, valueCounts, withOpen } from "../src/sections/table/model";
 import { emptyTable } from "../src/state/codec";
 
 const flat = (): TableSection => ({
@@ -38,6 +38,23 @@ describe("table model", () => {
     const shown = shownRows(s, { ...emptyTable(), keep: { kind: ["gemm"] } }, "BM");
     expect(names(s, shown.rows)).toEqual(["bmm"]);
     expect([shown.count, shown.of, shown.filtered]).toEqual([1, 4, true]);
+    expect(valueCounts(s, "kind")).toEqual([["gemm", 2], ["elementwise", 1]]);
+  });
+
+  test("GIVEN bounds of a number WHEN filtered THEN those inside, never an unknown one; rows picked elsewhere pass alone", () => {
+    const s = flat();
+    const above = { ...emptyTable(), ranges: { time_ns: { above: 10, below: null } } };
+    expect(names(s, shownRows(s, above, "").rows)).toEqual(["mm", "outside"]);
+    expect(names(s, shownRows(s, { ...above, ranges: { time_ns: { above: 5, below: 30 } } }, "").rows)).toEqual(["add"]);
+    expect(names(s, shownRows(s, { ...above, keep: { kind: ["gemm"] } }, "").rows)).toEqual(["mm"]);
+    expect(names(s, shownRows(s, emptyTable(), "", new Set(["bmm", "add"])).rows)).toEqual(["add", "bmm"]);
+    expect(passingKeys(s, above, "")).toEqual(new Set(["mm", "outside"]));
+    expect(passingKeys(s, emptyTable(), "")).toBeNull();
+  });
+
+  test("GIVEN a row outside the sum WHEN values are counted THEN it does not count", () => {
+    const s = flat();
+    s.data["kind"] = ["gemm", "elementwise", "gemm", ""];
     expect(valueCounts(s, "kind")).toEqual([["gemm", 2], ["elementwise", 1]]);
   });
 

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { columnScale, exact, human, inColumn, NARROW } from "../src/units";
+import { columnScale, exact, human, inColumn, NARROW, readQuantity } from "../src/units";
 
 const vector = JSON.parse(readFileSync(new URL("../../tests/golden/units.json", import.meta.url), "utf8")) as [number | null, string, string][];
 
@@ -46,5 +46,10 @@ describe("units", () => {
 
   test("GIVEN a value WHEN shown exactly THEN all digits in base units", () => {
     expect(exact(1_211_200_001, "ns")).toBe(`1${NARROW}211${NARROW}200${NARROW}001${NARROW}ns`);
+  });
+
+  test("GIVEN a typed number WHEN read THEN its value, prefixes and blanks understood; a word is none", () => {
+    expect(["0.1", "1 000", "1e12", "10 T", "3.35 TB/s", "0,5", "\u22122", "5k"].map(readQuantity)).toEqual([0.1, 1000, 1e12, 1e13, 3.35e12, 0.5, -2, 5000]);
+    expect(["", "x", "1.2.3", "T", "-"].map(readQuantity)).toEqual([null, null, null, null, null]);
   });
 });

@@ -1948,7 +1948,7 @@ var palette_default = {
 	}
 };
 // src/ui/theme.ts
-var TOKENS = palette_default.tokens;
+var TOKENS$1 = palette_default.tokens;
 var MARKS = palette_default.marks;
 /** Surfaces and shadows that only the page needs; figures never use them. */
 var MORE = {
@@ -1970,9 +1970,9 @@ function toggleTheme() {
 	own.value = dark.value ? "light" : "dark";
 	localStorage.setItem(STORE, own.value);
 }
-var token = (name) => (TOKENS[name] ?? MORE[name] ?? TOKENS["other"])[dark.value ? 1 : 0];
+var token = (name) => (TOKENS$1[name] ?? MORE[name] ?? TOKENS$1["other"])[dark.value ? 1 : 0];
 /** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */
-var paint = (name) => `var(--${name && Object.hasOwn(TOKENS, name) ? name : "other"})`;
+var paint = (name) => `var(--${name && Object.hasOwn(TOKENS$1, name) ? name : "other"})`;
 /** Fills too light for a 3:1 edge on a light surface; they get an outline. */
 var PALE = /* @__PURE__ */ new Set([
 	"memset",
@@ -1982,11 +1982,11 @@ var PALE = /* @__PURE__ */ new Set([
 	"idle"
 ]);
 var partner = /* @__PURE__ */ new Map();
-for (const [light, darkHex] of Object.values(TOKENS)) if (!partner.has(light.toUpperCase())) partner.set(light.toUpperCase(), darkHex);
+for (const [light, darkHex] of Object.values(TOKENS$1)) if (!partner.has(light.toUpperCase())) partner.set(light.toUpperCase(), darkHex);
 /** The colour to draw for a light hex of the palette in the present theme; anything else stays. */
 var themed = (value) => dark.value ? partner.get(value.toUpperCase()) ?? value : value;
 function rules(which) {
-	return [...Object.entries(TOKENS), ...Object.entries(MORE)].map(([name, pair]) => `--${name}:${pair[which]}`).join(";");
+	return [...Object.entries(TOKENS$1), ...Object.entries(MORE)].map(([name, pair]) => `--${name}:${pair[which]}`).join(";");
 }
 /** Writes the variables and keeps the theme attribute right. */
 function startTheme() {
@@ -3389,6 +3389,96 @@ function One({ f, largest }) {
 		})]
 	});
 }
+// src/sections/figure/boxes.ts
+var TOKENS = palette_default.tokens;
+var light = (name) => TOKENS[name][0].toUpperCase();
+/** The steps of the scale of efficiency, 0 to 100 %. */
+var SCALE = [
+	"eff-0",
+	"eff-25",
+	"eff-50",
+	"eff-75",
+	"eff-100"
+];
+var NESTED = /* @__PURE__ */ new Set([
+	"icicle",
+	"treemap",
+	"sunburst"
+]);
+var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
+/** Black or white, whichever reads better on a `#rrggbb` colour. */
+function onColour(hex) {
+	const [r, g, b] = [
+		1,
+		3,
+		5
+	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
+}
+/** `part` of `over` mixed into `under`, both `#rrggbb`. */
+function mixed(over, under, part) {
+	const channel = (hex, i) => Number.parseInt(hex.slice(i, i + 2), 16);
+	return "#" + [
+		1,
+		3,
+		5
+	].map((i) => Math.round(channel(over, i) * part + channel(under, i) * (1 - part)).toString(16).padStart(2, "0")).join("");
+}
+var coloursOf = (trace) => {
+	const colors = trace["marker"]?.["colors"];
+	return Array.isArray(colors) ? colors : [];
+};
+/** What the colours of a figure's boxes say, in the light colours it comes with; null where it has no such boxes. */
+function boxScale(data) {
+	const nested = data.filter((t) => NESTED.has(t["type"]));
+	if (!nested.length) return null;
+	const seen = new Set(nested.flatMap((t) => coloursOf(t).map((c) => String(c).toUpperCase())));
+	return {
+		efficiency: SCALE.some((name) => seen.has(light(name))),
+		unknown: seen.has(light("idle")),
+		own: nested.some((t) => ownParts(t) !== null)
+	};
+}
+/** For each box, the part of its value that none of its children holds; null where values are not totals. */
+function ownParts(trace) {
+	const [ids, parents, values] = [
+		trace["ids"] ?? trace["labels"],
+		trace["parents"],
+		trace["values"]
+	];
+	if (trace["branchvalues"] !== "total" || !Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return null;
+	const inner = /* @__PURE__ */ new Map();
+	parents.forEach((p, i) => inner.set(p, (inner.get(p) ?? 0) + Number(values[i])));
+	return values.map((v, i) => Math.max(0, Number(v) - (inner.get(ids[i]) ?? 0)));
+}
+/** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
+function ownColours(trace, full, none) {
+	const own = ownParts(trace);
+	if (!own) return null;
+	const most = Math.max(...own, 0);
+	return own.map((v) => mixed(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
+}
+/** Paints one trace of boxes in place. `idle` is the themed colour of what is not known. */
+function paintBoxes(trace, paint, token) {
+	const marker = trace["marker"] ?? {};
+	const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
+	if (!colors.length || !colors.every(isHex)) return;
+	const idle = token("idle").toUpperCase();
+	const hatched = colors.map((c) => c.toUpperCase() === idle);
+	trace["marker"] = {
+		...marker,
+		colors,
+		...paint === "given" && hatched.some(Boolean) ? { pattern: {
+			shape: hatched.map((h) => h ? "/" : ""),
+			fgcolor: token("idle-hatch"),
+			fillmode: "overlay",
+			size: 7,
+			solidity: .3
+		} } : {}
+	};
+	trace["insidetextfont"] = { color: colors.map(onColour) };
+	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+}
 // src/sections/figure/template.ts
 var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
 var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
@@ -3482,13 +3572,9 @@ function ready(s, look) {
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
 	for (const trace of data) {
 		contrast(trace);
-		if (trace["type"] === "icicle") boxFonts(trace);
+		if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token);
 	}
-	if (data.some((t) => [
-		"icicle",
-		"treemap",
-		"sunburst"
-	].includes(t["type"]))) layout["uniformtext"] = {
+	if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = {
 		minsize: 10,
 		mode: "hide"
 	};
@@ -3507,23 +3593,6 @@ function ready(s, look) {
 		layout,
 		point: pointOf(ring[0])
 	};
-}
-/** Black or white, whichever reads better on a `#rrggbb` colour. */
-function onColour(hex) {
-	const [r, g, b] = [
-		1,
-		3,
-		5
-	].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
-	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
-}
-var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
-/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
-function boxFonts(trace) {
-	const colors = trace["marker"]?.["colors"];
-	if (!Array.isArray(colors) || !colors.every(isHex)) return;
-	trace["insidetextfont"] = { color: colors.map(onColour) };
-	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
 }
 /** Text inside a bar reads on the bar, text outside on the card. */
 function contrast(trace) {
@@ -3749,11 +3818,7 @@ function applyZoom(layout, data, zoom) {
 				autorange: false
 			};
 		} else if (part.startsWith("l:")) {
-			for (const trace of data) if ([
-				"icicle",
-				"treemap",
-				"sunburst"
-			].includes(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
+			for (const trace of data) if (NESTED.has(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
 		}
 	}
 }
@@ -9475,7 +9540,59 @@ async function picture(data, layout, format, background, width, height) {
 		scale: format === "png" ? 2 : 1
 	});
 }
+// src/sections/figure/scale.tsx
+/** How the boxes are coloured, kept in the figure's text as `c:own`. */
+var paintOf = (text) => text.split(";").includes("c:own") ? "own" : "given";
+var withPaint = (text, how) => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...how === "own" ? ["c:own"] : []].join(";");
+function BoxScale({ s }) {
+	const scale = boxScale(s.figure.data ?? []);
+	if (!scale?.efficiency) return null;
+	const text = view.value.figures[s.id] ?? "";
+	const now = paintOf(text);
+	return /* @__PURE__ */ a("div", {
+		class: "scale",
+		children: [now === "given" ? /* @__PURE__ */ a("span", {
+			class: "scale-key",
+			role: "img",
+			"aria-label": "Colour: efficiency from 0 to 100 % of the limit",
+			children: [
+				"0 %",
+				/* @__PURE__ */ a("span", {
+					class: "ramp",
+					style: { background: `linear-gradient(to right, ${SCALE.map(paint).join(", ")})` }
+				}),
+				"100 % of its limit",
+				scale.unknown && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { class: "swatch idle" }), "no cost model"] })
+			]
+		}) : /* @__PURE__ */ a("span", {
+			class: "scale-key",
+			role: "img",
+			"aria-label": "Colour: self part, from none to the largest",
+			children: [
+				"all below it",
+				/* @__PURE__ */ a("span", {
+					class: "ramp",
+					style: { background: "linear-gradient(to right, var(--sunken), var(--compute))" }
+				}),
+				"largest self part"
+			]
+		}), scale.own && /* @__PURE__ */ a(Switch, {
+			label: "Colour",
+			value: now,
+			onPick: (how) => changeFigure(s.id, withPaint(text, how), "quiet"),
+			choices: [{
+				value: "given",
+				text: "Efficiency"
+			}, {
+				value: "own",
+				text: "Self"
+			}]
+		})]
+	});
+}
 // src/sections/figure/figure.tsx
+/** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
+var ZOOMED = /(^|;)([xy]\d*|l):/;
 /** Narrower than this there is no room for a card beside a point: the row stands in the table. */
 var CARD_FROM = 560;
 function Figure({ s, table, twins, main }) {
@@ -9533,7 +9650,8 @@ function Figure({ s, table, twins, main }) {
 				zoom,
 				areas: areasOf(zoom),
 				inside,
-				drag
+				drag,
+				paint: paintOf(zoom)
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
 			draw(el, shown, layout).then((el) => {
@@ -9590,56 +9708,60 @@ function Figure({ s, table, twins, main }) {
 		hidden,
 		drag
 	]);
-	return /* @__PURE__ */ a($, { children: [legend.length > 0 && /* @__PURE__ */ a("div", {
-		class: "legend row",
-		role: "group",
-		"aria-label": "Series",
-		children: legend.map((item) => /* @__PURE__ */ a("button", {
-			type: "button",
-			class: `legend-item toggle ${hidden.includes(item.name) ? "off" : ""}`,
-			"aria-pressed": !hidden.includes(item.name),
-			onClick: () => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name]),
-			children: [item.symbol ? /* @__PURE__ */ a(Mark, {
-				shape: item.symbol,
-				color: themed(item.color)
-			}) : /* @__PURE__ */ a("span", {
-				class: `swatch ${item.hatched ? "idle" : ""}`,
-				style: item.hatched ? void 0 : { background: themed(item.color) }
-			}), item.name]
-		}))
-	}), /* @__PURE__ */ a("div", {
-		class: `figure ${drawn || failed ? "" : "undrawn"}`,
-		ref: holder,
-		style: { minHeight: `${s.height ?? 320}px` },
-		role: "img",
-		"aria-label": s.summary || s.title,
-		children: [
-			failed ? /* @__PURE__ */ a("p", {
-				class: "section-empty",
-				children: failed
-			}) : /* @__PURE__ */ a("div", {
-				ref: plot,
-				class: "plot",
-				"data-figure": s.id
-			}),
-			table && selected && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
-				table,
-				selected,
-				spot,
-				room: {
-					width,
-					height
-				},
-				onClose: () => selectRow([table, ...twins], "")
-			}, selected),
-			withAreas(zoom, []) && /* @__PURE__ */ a("button", {
+	return /* @__PURE__ */ a($, { children: [
+		legend.length > 0 && /* @__PURE__ */ a("div", {
+			class: "legend row",
+			role: "group",
+			"aria-label": "Series",
+			children: legend.map((item) => /* @__PURE__ */ a("button", {
 				type: "button",
-				class: "figure-reset text-button",
-				onClick: () => changeFigure(s.id, withAreas("", areasOf(zoom))),
-				children: "Whole figure"
-			})
-		]
-	})] });
+				class: `legend-item toggle ${hidden.includes(item.name) ? "off" : ""}`,
+				"aria-pressed": !hidden.includes(item.name),
+				onClick: () => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name]),
+				children: [item.symbol ? /* @__PURE__ */ a(Mark, {
+					shape: item.symbol,
+					color: themed(item.color)
+				}) : /* @__PURE__ */ a("span", {
+					class: `swatch ${item.hatched ? "idle" : ""}`,
+					style: item.hatched ? void 0 : { background: themed(item.color) }
+				}), item.name]
+			}))
+		}),
+		/* @__PURE__ */ a(BoxScale, { s }),
+		/* @__PURE__ */ a("div", {
+			class: `figure ${drawn || failed ? "" : "undrawn"}`,
+			ref: holder,
+			style: { minHeight: `${s.height ?? 320}px` },
+			role: "img",
+			"aria-label": s.summary || s.title,
+			children: [
+				failed ? /* @__PURE__ */ a("p", {
+					class: "section-empty",
+					children: failed
+				}) : /* @__PURE__ */ a("div", {
+					ref: plot,
+					class: "plot",
+					"data-figure": s.id
+				}),
+				table && selected && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
+					table,
+					selected,
+					spot,
+					room: {
+						width,
+						height
+					},
+					onClose: () => selectRow([table, ...twins], "")
+				}, selected),
+				ZOOMED.test(zoom) && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "figure-reset text-button",
+					onClick: () => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";")),
+					children: "Whole figure"
+				})
+			]
+		})
+	] });
 }
 /** The figure as a picture file, in the theme it is seen in. */
 async function saveFigure(s, format, title) {
@@ -9654,7 +9776,8 @@ async function saveFigure(s, format, title) {
 		zoom: view.peek().figures[s.id] ?? "",
 		areas: [],
 		inside: null,
-		drag: "zoom"
+		drag: "zoom",
+		paint: paintOf(view.peek().figures[s.id] ?? "")
 	});
 	const url = await picture(data, {
 		...layout,

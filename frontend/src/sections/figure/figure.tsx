@@ -12,6 +12,7 @@ import { areasOf, areasOfRange, brushable, withAreas } from "./area";
 import { dragOf } from "./drag";
 import { Pinned, type Spot } from "./pinned";
 import { draw, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
+import { BoxScale, paintOf } from "./scale";
 import { legendOf, pointKey, ready, zoomText } from "./template";
 
 interface FigureProps {
@@ -21,6 +22,9 @@ interface FigureProps {
   twins: TableSection[];
   main: boolean;
 }
+
+/** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
+const ZOOMED = /(^|;)([xy]\d*|l):/;
 
 /** Narrower than this there is no room for a card beside a point: the row stands in the table. */
 const CARD_FROM = 560;
@@ -64,7 +68,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout, point } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag });
+      const { data, layout, point } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom) });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
       draw(el, shown, layout).then((el) => { if (live) listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
@@ -111,10 +115,11 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
           ))}
         </div>
       )}
+      <BoxScale s={s} />
       <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
         {table && selected && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
-        {withAreas(zoom, []) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, withAreas("", areasOf(zoom)))}>Whole figure</button>}
+        {ZOOMED.test(zoom) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";"))}>Whole figure</button>}
       </div>
     </>
   );
@@ -123,7 +128,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
 /** The figure as a picture file, in the theme it is seen in. */
 export async function saveFigure(s: FigureSection, format: "png" | "svg", title: string): Promise<void> {
   const width = 1100;
-  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "", areas: [], inside: null, drag: "zoom" });
+  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "", areas: [], inside: null, drag: "zoom", paint: paintOf(view.peek().figures[s.id] ?? "") });
   const url = await picture(data, { ...layout, autosize: false }, format, token("surface"), width, s.height ?? 320);
   const a = document.createElement("a");
   a.href = url;

@@ -1,6 +1,7 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
 import type { FigureSection, PointNote } from "../../api/types";
 import type { Area } from "./area";
+import { isHex, NESTED, onColour, paintBoxes } from "./boxes";
 
 type Plain = Record<string, unknown>;
 
@@ -20,6 +21,8 @@ export interface Look {
   areas: readonly Area[];
   inside: ReadonlySet<string> | null;
   drag: "zoom" | "select";
+  /** how boxes inside boxes are coloured: as given, or by their own part */
+  paint: "given" | "own";
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -83,9 +86,9 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
   for (const trace of data) {
     contrast(trace);
-    if (trace["type"] === "icicle") boxFonts(trace);
+    if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token);
   }
-  if (data.some((t) => ["icicle", "treemap", "sunburst"].includes(t["type"] as string))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
+  if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));
   applyZoom(layout, drawn, look.zoom);
   if (look.inside) for (const trace of drawn) stepBack(trace, look.inside);
@@ -93,22 +96,6 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected]! : null;
   const ring = look.selected ? selection(drawn, look) : [];
   return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]) };
-}
-
-/** Black or white, whichever reads better on a `#rrggbb` colour. */
-function onColour(hex: string): string {
-  const [r, g, b] = [1, 3, 5].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
-  return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.2 ? "#111418" : "#FFFFFF";
-}
-
-const isHex = (value: unknown): value is string => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
-
-/** Text in the boxes of an icicle reads on the colour of its box; the root's takes the font of text outside. */
-function boxFonts(trace: Plain): void {
-  const colors = (trace["marker"] as Plain | undefined)?.["colors"];
-  if (!Array.isArray(colors) || !colors.every(isHex)) return;
-  trace["insidetextfont"] = { color: colors.map(onColour) };
-  if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
 }
 
 /** Text inside a bar reads on the bar, text outside on the card. */
@@ -258,7 +245,7 @@ function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
       const ends = [range[3], range[4]].map((t) => (Number.isFinite(Number(t)) ? Number(t) : t));
       if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = { ...axis, range: ends, autorange: false };
     } else if (part.startsWith("l:")) {
-      for (const trace of data) if (["icicle", "treemap", "sunburst"].includes(trace["type"] as string)) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
+      for (const trace of data) if (NESTED.has(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
     }
   }
 }

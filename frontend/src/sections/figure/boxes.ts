@@ -1,0 +1,69 @@
+// Boxes inside boxes (icicle, treemap, sunburst): text that reads on its box, hatched boxes where nothing is known, colour by own size. Pure.
+import palette from "../../palette.json";
+
+type Plain = Record<string, unknown>;
+
+const TOKENS = palette.tokens as unknown as Record<string, [string, string]>;
+const light = (name: string): string => TOKENS[name]![0].toUpperCase();
+/** The steps of the scale of efficiency, 0 to 100 %. */
+export const SCALE = ["eff-0", "eff-25", "eff-50", "eff-75", "eff-100"];
+
+export const NESTED: ReadonlySet<unknown> = new Set(["icicle", "treemap", "sunburst"]);
+export const isHex = (value: unknown): value is string => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
+
+/** Black or white, whichever reads better on a `#rrggbb` colour. */
+export function onColour(hex: string): string {
+  const [r, g, b] = [1, 3, 5].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.2 ? "#111418" : "#FFFFFF";
+}
+
+/** `part` of `over` mixed into `under`, both `#rrggbb`. */
+export function mixed(over: string, under: string, part: number): string {
+  const channel = (hex: string, i: number): number => Number.parseInt(hex.slice(i, i + 2), 16);
+  return "#" + [1, 3, 5].map((i) => Math.round(channel(over, i) * part + channel(under, i) * (1 - part)).toString(16).padStart(2, "0")).join("");
+}
+
+const coloursOf = (trace: Plain): unknown[] => {
+  const colors = (trace["marker"] as Plain | undefined)?.["colors"];
+  return Array.isArray(colors) ? colors : [];
+};
+
+/** What the colours of a figure's boxes say, in the light colours it comes with; null where it has no such boxes. */
+export function boxScale(data: readonly Plain[]): { efficiency: boolean; unknown: boolean; own: boolean } | null {
+  const nested = data.filter((t) => NESTED.has(t["type"]));
+  if (!nested.length) return null;
+  const seen = new Set(nested.flatMap((t) => coloursOf(t).map((c) => String(c).toUpperCase())));
+  return { efficiency: SCALE.some((name) => seen.has(light(name))), unknown: seen.has(light("idle")), own: nested.some((t) => ownParts(t) !== null) };
+}
+
+/** For each box, the part of its value that none of its children holds; null where values are not totals. */
+export function ownParts(trace: Plain): number[] | null {
+  const [ids, parents, values] = [trace["ids"] ?? trace["labels"], trace["parents"], trace["values"]];
+  if (trace["branchvalues"] !== "total" || !Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return null;
+  const inner = new Map<unknown, number>();
+  parents.forEach((p, i) => inner.set(p, (inner.get(p) ?? 0) + Number(values[i])));
+  return values.map((v, i) => Math.max(0, Number(v) - (inner.get(ids[i]) ?? 0)));
+}
+
+/** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
+function ownColours(trace: Plain, full: string, none: string): string[] | null {
+  const own = ownParts(trace);
+  if (!own) return null;
+  const most = Math.max(...own, 0);
+  return own.map((v) => mixed(full, none, most > 0 ? 0.08 + 0.92 * (v / most) : 0));
+}
+
+/** Paints one trace of boxes in place. `idle` is the themed colour of what is not known. */
+export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string): void {
+  const marker = (trace["marker"] ?? {}) as Plain;
+  const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
+  if (!colors.length || !colors.every(isHex)) return;
+  const idle = token("idle").toUpperCase();
+  const hatched = colors.map((c) => c.toUpperCase() === idle);
+  trace["marker"] = {
+    ...marker, colors,
+    ...(paint === "given" && hatched.some(Boolean) ? { pattern: { shape: hatched.map((h) => (h ? "/" : "")), fgcolor: token("idle-hatch"), fillmode: "overlay", size: 7, solidity: 0.3 } } : {}),
+  };
+  trace["insidetextfont"] = { color: colors.map(onColour) };
+  if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+}
