@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work_sums import Calls, calls_of, sums
+from tb_sol_plugin.metrics.work_sums import Calls, calls_of, subtree_sums, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
@@ -49,7 +49,7 @@ def module_work(capture: Capture, part: Scope, of_host: Nodes, end: Nodes, direc
     elif direction == "backward":
         node = np.where(~backward & (node >= 0), LEFT_OUT, node)
     own = sums(calls.values, node, len(end))
-    return ModuleWork(calls, node.astype(np.int32), own, _below(own, end))
+    return ModuleWork(calls, node.astype(np.int32), own, subtree_sums(own, end))
 
 
 def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, npt.NDArray[np.bool_]]:
@@ -79,15 +79,3 @@ def _device_module(capture: Capture, calls: Calls) -> Nodes:
         return out
 
     return memo(capture, ("module_work.device",), make)[calls.rows]
-
-
-def _below(own: pd.DataFrame, end: Nodes) -> pd.DataFrame:
-    """Sums over each node's subtree; NaN where no call in it has a value."""
-    out = {}
-    for name in own.columns:
-        values = own[name].to_numpy(dtype=np.float64)
-        known = np.isfinite(values)
-        total, count = (np.concatenate(([0.0], np.cumsum(v))) for v in (np.where(known, values, 0.0), known.astype(np.float64)))
-        some = (count[end] - count[:-1]) > 0
-        out[name] = np.where(some, np.maximum(total[end] - total[:-1], 0.0), np.nan)
-    return pd.DataFrame(out)

@@ -1,4 +1,4 @@
-"""The phase tree: user ranges and steps merged by path, with host, device and modelled work per node.
+"""The phase tree: user ranges and steps merged by path, with host and device time per node.
 
 A phase below another is one that runs inside it; `/` in a name makes further levels. `ProfilerStep#7` and `ProfilerStep#8` are one
 node, `ProfilerStep`. Nodes stand in preorder, children by the time of their first range; `end` is one past the subtree.
@@ -18,7 +18,6 @@ import pandas as pd
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
-from tb_sol_plugin.metrics.modelled import modelled
 from tb_sol_plugin.metrics.names import phase_parts
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
@@ -26,7 +25,6 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 
 STEP: Final = "ProfilerStep"
-WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "modelled_sum_ns")
 
 
 @dataclass(frozen=True)
@@ -142,14 +140,13 @@ def _node(tree: PhaseTree, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]
     return np.where(rows >= 0, tree.node[np.maximum(rows, 0)], -1).astype(np.int32)
 
 
-def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame:
+def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     """One row per phase with a range or device work in the selection, in preorder.
 
     Columns: node, parent, depth, end, path, name, count (ranges of that very path), host_ns (sum of their durations; of a level that
     only names make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
     compute_ns (union), exposed_communication_ns (not behind any computation of the device), exposed_memcpy_ns (behind neither),
-    by_time_ns (plain sum of device time found by time), ops (operator calls inside), and of the modelled ones flop, bytes, sol_ns,
-    measured_ns and modelled_sum_ns, the plain sum of their device time (NaN unknown).
+    by_time_ns (plain sum of device time found by time), ops (operator calls inside).
     """
     tree = phase_tree(capture)
     h = at.host(capture)
@@ -172,7 +169,7 @@ def phase_times(capture: Capture, part: Scope, limits: str = "") -> pd.DataFrame
         }
     )
     owners = device_owners(capture)
-    frame = frame.assign(**_device(capture, part, tree, owners), **_work(capture, part, tree, limits))
+    frame = frame.assign(**_device(capture, part, tree, owners))
     ops = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
     around, _ = at.annotation_around(capture, ops)
     frame["ops"] = _subtree(tree, at.sum_by(_node(tree, around), np.ones(len(ops), np.int64), size))
@@ -232,24 +229,6 @@ def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> d
         "by_time_ns": _subtree(tree, at.sum_by(node, np.where(owners.by_time[chosen], duration, 0), size)),
         **out,
     }
-
-
-def _work(capture: Capture, part: Scope, tree: PhaseTree, limits: str) -> dict[str, npt.NDArray[np.float64]]:
-    size = len(tree.name)
-    done = modelled(capture, limits)
-    rows = done.host.astype(np.int32)
-    if not len(rows):
-        return {name: np.full(size, np.nan) for name in WORK}
-    chosen = part.host[rows]
-    around, _ = at.annotation_around(capture, rows[chosen])
-    node = _node(tree, around)
-    out = {}
-    for name in WORK:
-        values = done.column(name)[chosen]
-        known = np.isfinite(values)
-        total = _subtree(tree, at.sum_by(node, np.where(known, values, 0.0), size))
-        out[name] = np.where(_subtree(tree, at.sum_by(node, known.astype(np.int64), size)) > 0, total, np.nan)
-    return out
 
 
 @dataclass(frozen=True)

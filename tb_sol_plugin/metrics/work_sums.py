@@ -107,6 +107,18 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
     return pd.DataFrame(out)
 
 
+def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:
+    """Per node in preorder the sums over its subtree, up to row `end`; NaN where no node in it has a value."""
+    out: dict[str, Floats] = {}
+    for name in own.columns:
+        values = own[name].to_numpy(dtype=np.float64)
+        known = np.isfinite(values)
+        total, count = (np.concatenate(([0.0], np.cumsum(v))) for v in (np.where(known, values, 0.0), known.astype(np.float64)))
+        some = (count[end] - count[:-1]) > 0
+        out[name] = np.where(some, np.maximum(total[end] - total[:-1], 0.0), np.nan)
+    return pd.DataFrame(out)
+
+
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """`frame` with RATIOS made from its sums (VALUES).
 
