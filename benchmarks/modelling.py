@@ -65,7 +65,8 @@ def made_up(path: Path, calls: int, signatures: int) -> Path:
             {"ph": "X", "cat": "kernel", "name": f"kernel_{name[6:]}", "pid": 0, "tid": 7, "ts": 10 * at + 5, "dur": 4,
              "args": {"device": 0, "stream": 7, "correlation": at + 1, "grid": [at % 7 + 1, 1, 1], "block": [256, 1, 1]}},
         ]  # fmt: skip
-    device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+    memory = 85_000_000_000
+    device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": memory, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
     path.write_text(json.dumps({"deviceProperties": [device], "traceEvents": events}))
     return path
 
