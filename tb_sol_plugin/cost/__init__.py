@@ -18,6 +18,9 @@ from tb_sol_plugin.cost import (
     movement,
     norm,
     plugins,
+    quantised,
+    recurrent,
+    serving,
 )
 from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
@@ -28,7 +31,9 @@ __all__ = [
     "registered", "unknown",
 ]  # fmt: skip
 
-FAMILIES = (gemm, conv, attention_aten, attention_engines, norm, elementwise, movement, gathering, lists, custom)
+FAMILIES = (
+    gemm, quantised, serving, conv, recurrent, attention_aten, attention_engines, norm, elementwise, movement, gathering, lists, custom,
+)  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 
 

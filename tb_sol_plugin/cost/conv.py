@@ -1,6 +1,11 @@
 """Convolutions: 2 x multiply-adds forward, the same again for each gradient that the output mask asks for.
 
-Results are not recorded: their sizes follow from stride, padding and dilation. Without concrete inputs they are unknown.
+FLOP: 2 x prod(weight[1:]) per result element forward, per input element when transposed; a depthwise or grouped one reads in / groups
+channels. Bytes: input, weight and bias read, result written. A bias counts as bytes, and is one where argument 2 has sizes.
+Results are not recorded: their sizes follow from stride, padding and dilation; without concrete inputs from the backward call of the
+same sizes, else they are unknown. Source: direct convolution; equal to torch.utils.flop_counter except that the counter takes the
+weight gradient of a grouped convolution for a dense one. Limits: Winograd and FFT need fewer operations, and may pass the limit;
+quantised convolutions (packed weights) have no model.
 """
 
 from __future__ import annotations
@@ -9,12 +14,13 @@ from math import prod
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
-from tb_sol_plugin.cost.model import Cost, model
+from tb_sol_plugin.cost.model import Cost, model, unknown
 
 GRADIENT_PLACES: Final = {
     "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1), "aten::miopen_convolution_backward": (0, 2, 1),
 }  # fmt: skip
 """Where a backward call has its input, weight and the gradient of the result."""
+NO_GEOMETRY: Final = "stride, padding and dilation not recorded"
 FROM_BACKWARD: Final = "stride and padding not recorded: size of the result taken from the backward call of the same sizes"
 
 
@@ -62,12 +68,18 @@ def _forward(
     *,
     transposed: bool = False,
     output_padding: tuple[int, ...] | None = None,
-    groups: int = 1,
+    groups: int | None = None,
     result: tuple[int, ...] | None = None,
 ) -> Cost | None:
     """x[N, C, ...] (batch may be left out) with weight[out, in/groups, ...], or [in, out/groups, ...] when transposed."""
     if x is None or weight is None or len(weight.shape) < 3 or len(x.shape) < len(weight.shape) - 1:
         return None
+    given = x.shape[1 - len(weight.shape)]
+    if groups is None and not transposed and weight.shape[1]:
+        groups = given // weight.shape[1]
+    channels = weight.shape[0] if transposed else weight.shape[1] * (groups or 0)
+    if channels != given:
+        return unknown(f"sizes contradict: {given} input channels, a weight for {channels}")
     dims = len(weight.shape) - 2
     steps, pads, gaps = _spread(stride, dims), _spread(padding, dims), _spread(dilation, dims)
     reason = ""
@@ -77,12 +89,13 @@ def _forward(
     elif result is not None and len(result) == len(x.shape):
         spatial, reason = result[-dims:], FROM_BACKWARD
     else:
-        return None
-    if min(spatial) < 0:
-        return None
+        return unknown(NO_GEOMETRY)
+    if min(spatial) <= 0 and x.numel:
+        return unknown("sizes contradict: the kernel is larger than its input")
+    if transposed and groups is None:
+        return unknown(NO_GEOMETRY)
     batch = prod(x.shape[: -dims - 1])
-    channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    out = batch * channels * prod(spatial)
+    out = batch * (weight.shape[1] * (groups or 1) if transposed else weight.shape[0]) * prod(max(n, 0) for n in spatial)
     macs = x.numel * prod(weight.shape[1:]) if transposed else out * prod(weight.shape[1:])
     read = [x.bytes, weight.bytes, *([bias.bytes] if bias is not None and bias.shape else [])]
     return Cost(
@@ -91,30 +104,32 @@ def _forward(
     )  # fmt: skip
 
 
-def _one(value: tuple[int, ...] | None) -> int:
-    return value[0] if value else 1
+def _one(value: tuple[int, ...] | None) -> int | None:
+    return value[0] if value and value[0] > 0 else None
 
 
 @model("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", kind="conv", wrapper=True)
 def convolution(call: Inputs) -> Cost | None:
-    """convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups). Bias is argument 2, if it has sizes."""
-    if call.has_values and call.flag(6) is None:
-        return None
+    """convolution(x 0, w 1, bias 2, stride 3, padding 4, dilation 5, transposed 6, output_padding 7, groups 8). Owns the work only
+    where no kernel of a backend was recorded below it."""
+    if call.flag(6) is None:
+        return None if call.tensor(0) is None or call.tensor(1) is None else unknown(NO_GEOMETRY)
     return _forward(
         call.tensor(0), call.tensor(1), call.tensor(2), call.ints(3), call.ints(4), call.ints(5), transposed=bool(call.flag(6)),
         output_padding=call.ints(7), groups=_one(call.ints(8)),
     )  # fmt: skip
 
 
-@model("aten::conv1d", "aten::conv2d", "aten::conv3d", kind="conv", wrapper=True)
+@model("aten::conv1d", "aten::conv2d", "aten::conv3d", "mkldnn_prepacked::conv2d_run", kind="conv", wrapper=True)
 def conv_nd(call: Inputs) -> Cost | None:
-    """conv2d(x, w, bias, stride, padding, dilation, groups); padding may be a word (`same`), then it is left to the leaf."""
+    """conv2d(x 0, w 1, bias 2, stride 3, padding 4, dilation 5, groups 6); padding may be a word (`same`), then it is left to the
+    leaf."""
     return _forward(call.tensor(0), call.tensor(1), call.tensor(2), call.ints(3), call.ints(4), call.ints(5), groups=_one(call.ints(6)))
 
 
 @model("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d", kind="conv", wrapper=True)
 def conv_transpose(call: Inputs) -> Cost | None:
-    """conv_transpose2d(x, w, bias, stride, padding, output_padding, groups, dilation)."""
+    """conv_transpose2d(x 0, w 1, bias 2, stride 3, padding 4, output_padding 5, groups 6, dilation 7)."""
     return _forward(
         call.tensor(0), call.tensor(1), call.tensor(2), call.ints(3), call.ints(4), call.ints(7), transposed=True,
         output_padding=call.ints(5), groups=_one(call.ints(6)),
@@ -123,15 +138,18 @@ def conv_transpose(call: Inputs) -> Cost | None:
 
 @model("aten::cudnn_convolution", kind="conv")
 def cudnn(call: Inputs) -> Cost | None:
-    """cudnn_convolution(x, w, padding, stride, dilation, groups, ...)."""
+    """cudnn_convolution(x 0, w 1, padding 2, stride 3, dilation 4, groups 5, ...)."""
     return _forward(
         call.tensor(0), call.tensor(1), None, call.ints(3), call.ints(2), call.ints(4), groups=_one(call.ints(5)), result=call.result
     )
 
 
-@model("aten::miopen_convolution", "aten::mkldnn_convolution", "aten::miopen_depthwise_convolution", kind="conv")
+@model(
+    "aten::miopen_convolution", "aten::mkldnn_convolution", "aten::miopen_depthwise_convolution", "aten::_mps_convolution",
+    "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise_", kind="conv",
+)  # fmt: skip
 def miopen(call: Inputs) -> Cost | None:
-    """miopen_convolution(x, w, bias, padding, stride, dilation, groups, ...)."""
+    """miopen_convolution(x 0, w 1, bias 2, padding 3, stride 4, dilation 5, groups 6, ...)."""
     return _forward(
         call.tensor(0), call.tensor(1), call.tensor(2), call.ints(4), call.ints(3), call.ints(5), groups=_one(call.ints(6)),
         result=call.result,
@@ -140,22 +158,32 @@ def miopen(call: Inputs) -> Cost | None:
 
 @model("aten::cudnn_convolution_relu", "aten::miopen_convolution_relu", kind="conv")
 def with_relu(call: Inputs) -> Cost | None:
-    """cudnn_convolution_relu(x, w, bias, stride, padding, dilation, groups)."""
+    """cudnn_convolution_relu(x 0, w 1, bias 2, stride 3, padding 4, dilation 5, groups 6)."""
     return conv_nd(call)
+
+
+@model("aten::cudnn_convolution_add_relu", "aten::miopen_convolution_add_relu", kind="conv")
+def with_add(call: Inputs) -> Cost | None:
+    """cudnn_convolution_add_relu(x 0, w 1, z 2, alpha 3, bias 4, stride 5, padding 6, dilation 7, groups 8): z is read as well."""
+    found = _forward(call.tensor(0), call.tensor(1), call.tensor(4), call.ints(5), call.ints(6), call.ints(7), groups=_one(call.ints(8)))
+    z = call.tensor(2)
+    if found is None or found.flop is None:
+        return found
+    return Cost(flop=found.flop, bytes=total(found.bytes, None if z is None else z.bytes), dtype=found.dtype, kind="conv")
 
 
 @model("aten::cudnn_convolution_transpose", kind="conv")
 def cudnn_transpose(call: Inputs) -> Cost | None:
-    """cudnn_convolution_transpose(x, w, padding, output_padding, stride, dilation, groups, ...)."""
+    """cudnn_convolution_transpose(x 0, w 1, padding 2, output_padding 3, stride 4, dilation 5, groups 6, ...)."""
     return _forward(
         call.tensor(0), call.tensor(1), None, call.ints(4), call.ints(2), call.ints(5), transposed=True, output_padding=call.ints(3),
         groups=_one(call.ints(6)),
     )  # fmt: skip
 
 
-@model("aten::miopen_convolution_transpose", kind="conv")
+@model("aten::miopen_convolution_transpose", "mkldnn::_convolution_transpose_pointwise", kind="conv")
 def miopen_transpose(call: Inputs) -> Cost | None:
-    """miopen_convolution_transpose(x, w, bias, padding, output_padding, stride, dilation, groups, ...)."""
+    """miopen_convolution_transpose(x 0, w 1, bias 2, padding 3, output_padding 4, stride 5, dilation 6, groups 7, ...)."""
     return _forward(
         call.tensor(0), call.tensor(1), call.tensor(2), call.ints(5), call.ints(3), call.ints(6), transposed=True,
         output_padding=call.ints(4), groups=_one(call.ints(7)),
@@ -164,14 +192,49 @@ def miopen_transpose(call: Inputs) -> Cost | None:
 
 @model("aten::thnn_conv2d", "aten::_slow_conv2d_forward", "aten::slow_conv3d_forward", "aten::slow_conv3d", kind="conv")
 def slow(call: Inputs) -> Cost | None:
-    """_slow_conv2d_forward(x, w, kernel_size, bias, stride, padding)."""
+    """_slow_conv2d_forward(x 0, w 1, kernel_size 2, bias 3, stride 4, padding 5)."""
     return _forward(call.tensor(0), call.tensor(1), call.tensor(3), call.ints(4), call.ints(5), (1,))
 
 
-@model("aten::_conv_depthwise2d", "aten::conv_depthwise3d", kind="conv")
+@model("aten::_nnpack_spatial_convolution", kind="conv")
+def nnpack(call: Inputs) -> Cost | None:
+    """_nnpack_spatial_convolution(x 0, w 1, bias 2, padding 3, stride 4)."""
+    return _forward(call.tensor(0), call.tensor(1), call.tensor(2), call.ints(4), call.ints(3), (1,))
+
+
+@model("aten::_conv_depthwise2d", "aten::conv_depthwise3d", "aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d", kind="conv")
 def depthwise(call: Inputs) -> Cost | None:
-    """_conv_depthwise2d(x, w, kernel_size, bias, stride, padding, dilation)."""
+    """_conv_depthwise2d(x 0, w 1, kernel_size 2, bias 3, stride 4, padding 5, dilation 6)."""
     return _forward(call.tensor(0), call.tensor(1), call.tensor(3), call.ints(4), call.ints(5), call.ints(6))
+
+
+@model("aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d", kind="conv")
+def slow_transpose(call: Inputs) -> Cost | None:
+    """slow_conv_transpose2d(x 0, w 1, kernel_size 2, bias 3, stride 4, padding 5, output_padding 6, dilation 7)."""
+    return _forward(
+        call.tensor(0), call.tensor(1), call.tensor(3), call.ints(4), call.ints(5), call.ints(7), transposed=True,
+        output_padding=call.ints(6), groups=1,
+    )  # fmt: skip
+
+
+@model("aten::conv_tbc", kind="conv")
+def conv_tbc(call: Inputs) -> Cost | None:
+    """conv_tbc(x[T,B,C] 0, w[k,C,out] 1, bias 2, padding 3): 2 B C out k per result in time."""
+    x, weight, bias, pad = call.tensor(0), call.tensor(1), call.tensor(2), call.ints(3)
+    if x is None or weight is None or len(x.shape) != 3 or len(weight.shape) != 3:
+        return None
+    if x.shape[2] != weight.shape[1]:
+        return unknown(f"sizes contradict: {x.shape[2]} input channels, a weight for {weight.shape[1]}")
+    if pad is None or len(pad) != 1:
+        return unknown(NO_GEOMETRY)
+    steps = x.shape[0] + 2 * pad[0] - weight.shape[0] + 1
+    if steps <= 0:
+        return unknown("sizes contradict: the kernel is larger than its input")
+    out = steps * x.shape[1] * weight.shape[2]
+    return Cost(
+        flop=2 * out * weight.shape[0] * weight.shape[1], dtype=compute_dtype(x, weight), kind="conv",
+        bytes=total(x.bytes, weight.bytes, 0 if bias is None else bias.bytes, size_of(out, x.dtype)),
+    )  # fmt: skip
 
 
 def _backward(
@@ -180,6 +243,11 @@ def _backward(
     """dgrad and wgrad each cost what the forward costs; the bias gradient is one vector add per element of the gradient."""
     if grad is None or x is None or weight is None or len(weight.shape) < 3:
         return None
+    place = 1 - len(weight.shape)
+    if len(grad.shape) != len(x.shape) or len(x.shape) < -place or (x if transposed else grad).shape[place] != weight.shape[0]:
+        return unknown("sizes contradict: gradient, input and weight")
+    if grad.shape[: place - 1] != x.shape[: place - 1]:
+        return unknown("sizes contradict: batches of gradient and input")
     wanted = (*mask, False, False, False)[:3] if mask is not None else (True, True, False)
     macs = (x.numel if transposed else grad.numel) * prod(weight.shape[1:])
     traffic: list[int | None] = []
@@ -188,8 +256,7 @@ def _backward(
     if wanted[1]:
         traffic += [grad.bytes, x.bytes, size_of(weight.numel, weight.dtype)]
     if wanted[2]:
-        channels = weight.shape[1] if transposed else weight.shape[0]
-        traffic += [grad.bytes, size_of(channels, weight.dtype)]
+        traffic += [grad.bytes, size_of(grad.shape[place], weight.dtype)]
     return Cost(
         flop=2 * macs * (wanted[0] + wanted[1]), flop_vector=grad.numel if wanted[2] else 0, bytes=total(*traffic),
         dtype=compute_dtype(grad, weight), kind="conv", direction="bwd", estimated=mask is None,
@@ -197,19 +264,56 @@ def _backward(
     )  # fmt: skip
 
 
-@model("aten::convolution_backward", "aten::convolution_backward_overrideable", kind="conv")
+@model("aten::convolution_backward", kind="conv")
 def convolution_backward(call: Inputs) -> Cost | None:
-    """convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)."""
+    """convolution_backward(grad 0, x 1, w 2, bias_sizes 3, stride 4, padding 5, dilation 6, transposed 7, output_padding 8, groups 9,
+    output_mask 10): the forward's FLOP for each of dx and dw that the mask asks for."""
     return _backward(call.tensor(0), call.tensor(1), call.tensor(2), call.flags(10), transposed=bool(call.flag(7)))
 
 
-@model("aten::cudnn_convolution_backward", kind="conv")
+@model("aten::convolution_backward_overrideable", kind="conv")
+def overrideable_backward(call: Inputs) -> Cost | None:
+    """convolution_backward_overrideable(grad 0, x 1, w 2, stride 3, padding 4, dilation 5, transposed 6, output_padding 7, groups 8,
+    output_mask 9)."""
+    return _backward(call.tensor(0), call.tensor(1), call.tensor(2), call.flags(9), transposed=bool(call.flag(6)))
+
+
+@model("aten::_slow_conv2d_backward", kind="conv")
+def slow_backward(call: Inputs) -> Cost | None:
+    """_slow_conv2d_backward(grad 0, x 1, w 2, kernel_size 3, stride 4, padding 5, output_mask 6)."""
+    return _backward(call.tensor(0), call.tensor(1), call.tensor(2), call.flags(6), transposed=False)
+
+
+@model("aten::cudnn_convolution_backward", "aten::mkldnn_convolution_backward", "aten::miopen_convolution_backward", kind="conv")
 def cudnn_backward(call: Inputs) -> Cost | None:
-    """cudnn_convolution_backward(x, grad, w, padding, stride, dilation, groups, benchmark, deterministic, allow_tf32, output_mask)."""
+    """cudnn_convolution_backward(x 0, grad 1, w 2, padding, stride, dilation, groups, ..., output_mask last), PyTorch before 1.11."""
     return _backward(call.tensor(1), call.tensor(0), call.tensor(2), call.flags(len(call.slots) - 1), transposed=False)
 
 
-@model("aten::mkldnn_convolution_backward", "aten::miopen_convolution_backward", kind="conv")
-def miopen_backward(call: Inputs) -> Cost | None:
-    """miopen_convolution_backward(x, grad, w, ..., output_mask)."""
-    return _backward(call.tensor(1), call.tensor(0), call.tensor(2), call.flags(len(call.slots) - 1), transposed=False)
+@model("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input", kind="conv")
+def input_gradient(call: Inputs) -> Cost | None:
+    """cudnn_convolution_backward_input(sizes of x 0, grad 1, w 2, ...), PyTorch before 1.11: the forward's FLOP. Bytes where the sizes
+    of x stand as a value."""
+    sizes, grad, weight = call.ints(0), call.tensor(1), call.tensor(2)
+    if grad is None or weight is None or len(weight.shape) < 3 or len(grad.shape) != len(weight.shape):
+        return None
+    written = size_of(prod(sizes), grad.dtype) if sizes is not None and min(sizes, default=0) >= 0 else None
+    return Cost(
+        flop=2 * grad.numel * prod(weight.shape[1:]), bytes=total(grad.bytes, weight.bytes, written), dtype=compute_dtype(grad, weight),
+        kind="conv", direction="bwd",
+    )  # fmt: skip
+
+
+@model("aten::cudnn_convolution_backward_weight", "aten::miopen_convolution_backward_weight", kind="conv")
+def weight_gradient(call: Inputs) -> Cost | None:
+    """cudnn_convolution_backward_weight(sizes of w 0, grad 1, x 2, ...), PyTorch before 1.11: the forward's FLOP. The sizes of w must
+    stand as a value."""
+    sizes, grad, x = call.ints(0), call.tensor(1), call.tensor(2)
+    if grad is None or x is None:
+        return None
+    if sizes is None or len(sizes) < 3 or min(sizes) < 0:
+        return unknown("sizes of the weight not recorded")
+    return Cost(
+        flop=2 * grad.numel * prod(sizes[1:]), bytes=total(grad.bytes, x.bytes, size_of(prod(sizes), x.dtype)), kind="conv",
+        dtype=compute_dtype(grad, x), direction="bwd",
+    )  # fmt: skip

@@ -53,10 +53,10 @@ def why_not(formula: Formula, call: Inputs) -> str:
     found = next((_unreadable(call, at) for at in missing if _unreadable(call, at)), "")
     if found:
         return found
+    if missing and missing[0] < 2 and not any(call.types[missing[0] : missing[0] + 1]):
+        return f"sizes of argument {missing[0]} not recorded"
     if watched.asked_values and not call.has_values:
         return "values of the arguments not recorded"
-    if missing and missing[0] < 2:
-        return f"sizes of argument {missing[0]} not recorded"
     return f"sizes do not fit the model: {_sizes(call)}"
 
 

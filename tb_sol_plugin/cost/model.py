@@ -40,7 +40,6 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     estimated: bool = False
     reason: str = ""
 
-
     @property
     def usable(self) -> bool:
         """Whether it says enough to place an operation: its traffic, or matrix work."""
