@@ -65,9 +65,7 @@ def with_self_rows(
     extra["device_total_ns"] = extra["device_self_ns"]
     extra["backward_device_ns"] = None
     columns = [*frame.columns, "_at"]
-    out = pd.concat(
-        [frame.astype(object).assign(_at=range(len(frame))), extra.reindex(columns=columns).astype(object)], ignore_index=True
-    )
+    out = pd.concat([frame.astype(object).assign(_at=range(len(frame))), extra.reindex(columns=columns).astype(object)], ignore_index=True)
     return out.sort_values("_at", kind="stable", ignore_index=True).drop(columns="_at")
 
 

@@ -201,6 +201,7 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
 
 # -- table ----------------------------------------------------------------------------------------------------
 
+
 def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, query: PhasesQuery) -> TableSection:
     rows, outside = tree_rows(capture, part, frame, work, part.step_count if query.per == "step" else 1)
     columns: tuple[Column, ...] = COLUMNS

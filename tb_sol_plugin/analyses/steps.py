@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import step_split as P
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.utilisation import utilisation
+from tb_sol_plugin.metrics.work_columns import NO_MODEL, ranked
+from tb_sol_plugin.metrics.work_sums import Calls, calls_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
@@ -43,6 +47,7 @@ PARTS: Final = {
 }
 """Label, colour and definition of each exclusive part, in order of priority."""
 
+MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
     Column("start_ns", "Start", "ns", "since the start of the recording; not before the previous step's end", rank=2),
@@ -53,9 +58,22 @@ COLUMNS: Final = (
         for name, (label, color, doc) in PARTS.items()
     ),
     Column("device_share", "Device busy", "ratio", "kernels, copies, sets and communication over the duration", show="share"),
+    Column("sol_ns", "Limit", "ns", "least time of the modelled work that the step launched, on this device", missing=NO_MODEL),
+    Column("sol_ratio", "Speed of light", "ratio", "limit over the duration", show="efficiency", missing=NO_MODEL),
+    Column("mfu", "MFU", "ratio", "matrix work over duration times dense peak, without recomputed work", show="share", rank=2, missing=MFU),
+    Column("hfu", "HFU", "ratio", "the same with recomputed work", show="share", rank=3, missing=MFU),
+    Column(
+        "bandwidth_utilisation", "Bandwidth", "ratio", "least memory traffic over duration times bandwidth", show="share", rank=3,
+        missing=NO_MODEL,
+    ),
+    Column(
+        "modelled_share", "Modelled", "ratio", "part of the device's own work that a cost model covers, communication and copies over a link set aside",
+        show="share", rank=3,
+        missing="no operator owns work here",
+    ),
     Column("device_events", "Device events", "count", "device events launched inside the step", rank=2),
     Column("host_ns", "Host", "ns", "the step's own length on the host", rank=2),
-)
+)  # fmt: skip
 FACTS: Final = {
     "duration_ns": "average step, over the complete steps",
     **{name: f"{doc}; average of the complete steps" for name, (_, _, doc) in PARTS.items()},
@@ -65,6 +83,11 @@ FACTS: Final = {
     "slowest_ns": "longest complete step",
     "spread": "slowest less fastest, over the average",
     "device_share": "average share of a step in which the device works",
+    "sol_ns": "least time of the modelled work of a step, average of the complete steps",
+    "sol_ratio": "limits over durations of the complete steps",
+    "mfu": "model FLOP utilisation over the complete steps: matrix work over time times dense peak, recomputed work left out",
+    "hfu": "the same with recomputed work",
+    "bandwidth_utilisation": "least memory traffic over time times bandwidth, over the complete steps",
 }
 
 
@@ -84,6 +107,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
         frame = frame.iloc[list(where.rows)].reset_index(drop=True)
     if not len(frame) or int(frame["duration_ns"].sum()) <= 0:
         raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+    frame = frame.assign(**_against(capture, where, frame, query.device_limits))
     over = frame[frame["complete"]] if frame["complete"].any() else frame
     means = P.average(over)
     labels = [WHOLE if n < 0 else n for n in frame["step"].tolist()]
@@ -95,33 +119,77 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     total: dict[str, Scalar] = {c.name: None for c in COLUMNS}
     total |= {"step": f"average of {of}", **means, "device_share": device_share, "device_events": round(over["device_events"].mean())}
     total["host_ns"] = round(over["host_ns"].mean())
+    limits = _average(capture, over, query.device_limits)
+    total |= limits
     marks = {
         str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
     }
     return Report(
         analysis="steps",
         title="Steps",
-        headline=_headline(means, of, where),
+        headline=_headline(means, of, where, limits),
         notices=_notices(capture, frame),
         sections=[
             _split(means, of),
             _figure(frame),
-            _facts(where, over, device_share),
+            _facts(where, over, device_share, limits),
             make_table(
                 "steps",
                 "Steps",
                 frame,
-                COLUMNS,
+                COLUMNS if limits["sol_ns"] is not None else [ranked(c, 3) if c.name in LIMITS else c for c in COLUMNS],
                 key="step",
                 subtitle=f"{where.label}; exclusive parts by priority, left to right",
                 total=total,
                 marks={"step": marks} if marks else {},
                 sort=Sort("start_ns", False),
-                footer="The first row is the average over the complete steps. Kernels outrank copies, copies outrank sets, device work "
+                footer="Speed of light is the limit over the duration: waiting, copies over a link and communication are not in the limit. "
+                "The first row is the average over the complete steps. Kernels outrank copies, copies outrank sets, device work "
                 "outranks the host: a part is only what nothing before it covers.",
             ),
         ],
     )
+
+
+LIMITS: Final = ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "modelled_share")
+
+
+def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -> dict[str, pd.Series]:
+    """Per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
+    calls = calls_of(capture, where, limits)
+    rows = list(where.rows) or [-1]
+    found = [_of_calls(calls, rows=None if row < 0 else [row], time_ns=int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
+        "_row": pd.Series(rows, index=frame.index)
+    }
+
+
+def _of_calls(calls: Calls, *, rows: list[int] | None, time_ns: int) -> dict[str, Scalar]:
+    """The columns of LIMITS for the calls of some steps over `time_ns`; None unknown. rows: of `steps`, None for all calls."""
+    of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
+    sol = calls.values["sol_ns"][of]
+    own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
+    modelled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
+    known = bool(np.isfinite(sol).any())
+    limit = float(np.nansum(sol))
+    used = utilisation(calls.ops[of], calls.done.spec, time_ns)
+    return {
+        "sol_ns": round(limit) if known else None,
+        "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
+        "mfu": used.mfu,
+        "hfu": used.hfu,
+        "bandwidth_utilisation": used.bandwidth_utilisation,
+        "modelled_share": float(np.nansum(modelled)) / float(owned.sum()) if owned.sum() > 0 else None,
+    }
+
+
+def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Scalar]:
+    """LIMITS over some steps: sums before ratios; the limit is per step."""
+    rows = [int(r) for r in over["_row"]]
+    calls = calls_of(capture, scope(capture, Query()), limits)
+    found = _of_calls(calls, rows=None if -1 in rows else rows, time_ns=int(over["duration_ns"].sum()))
+    sol = found["sol_ns"]
+    return found | {"sol_ns": None if sol is None else round(float(sol) / len(over))}
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:
@@ -135,14 +203,19 @@ def _of(frame: pd.DataFrame, over: pd.DataFrame) -> str:
     return f"{len(over)} {kind}step{'' if len(over) == 1 else 's'}"
 
 
-def _headline(means: dict[str, int], of: str, where: Scope) -> str:
+def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Scalar]) -> str:
     duration = means["duration_ns"]
     parts = sorted(((means[n], n) for n in PARTS if means[n] > 0), reverse=True)[:3]
     words = {"Other": "nothing recorded", "CPU execution": "CPU execution", "Runtime calls": "runtime calls", "DataLoader": "DataLoader"}
     said = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
     subject = "The whole trace takes" if not where.steps else "A step takes"
     average = f", average of {of}" if len(where.steps) > 1 else ""
-    return f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(said)}." if said else f"{subject} {human(duration, 'ns')}."
+    first = f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(said)}." if said else f"{subject} {human(duration, 'ns')}."
+    sol, reached = limits["sol_ns"], limits["sol_ratio"]
+    if not isinstance(sol, int) or not isinstance(reached, float):
+        return first
+    partly = "" if float(limits["modelled_share"] or 0) >= 0.8 else "at least "
+    return f"{first} Its work could take {partly}{human(sol, 'ns')} at the limits of the device."
 
 
 def _notices(capture: Capture, frame: pd.DataFrame) -> list[Notice]:
@@ -183,7 +256,7 @@ def _split(means: dict[str, int], of: str) -> FactsSection:
     )
 
 
-def _facts(where: Scope, over: pd.DataFrame, device_share: float | None) -> FactsSection:
+def _facts(where: Scope, over: pd.DataFrame, device_share: float | None, limits: dict[str, Scalar]) -> FactsSection:
     duration = over["duration_ns"]
     mean = float(duration.mean())
     values: dict[str, Scalar] = {
@@ -194,8 +267,13 @@ def _facts(where: Scope, over: pd.DataFrame, device_share: float | None) -> Fact
         "fastest_ns": int(duration.min()),
         "slowest_ns": int(duration.max()),
         "spread": (int(duration.max()) - int(duration.min())) / mean if mean else None,
+        **{name: limits[name] for name in ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation")},
     }
-    labels = ("Average step", "Device busy", "Steps", "Complete", "Fastest", "Slowest", "Spread")
+    labels = (
+        "Average step", "Device busy", "Steps", "Complete", "Fastest", "Slowest", "Spread", "Limit", "Speed of light", "MFU", "HFU",
+        "Bandwidth utilisation",
+    )  # fmt: skip
+    hidden = [] if limits["hfu"] != limits["mfu"] else ["hfu"]
     return FactsSection(
         id="facts",
         title="Numbers",
@@ -205,6 +283,7 @@ def _facts(where: Scope, over: pd.DataFrame, device_share: float | None) -> Fact
         units={n: "ns" if n.endswith("_ns") else "count" if n.endswith("steps") else "ratio" for n in values},
         labels=dict(zip(values, labels, strict=True)),
         docs={n: FACTS[n] for n in values},
+        hidden=[*hidden, *(n for n in values if values[n] is None)],
     )
 
 

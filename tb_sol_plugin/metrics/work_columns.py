@@ -11,9 +11,7 @@ from tb_sol_plugin.model.report import Column
 NO_MODEL: Final = "no cost model, no shapes, or an unknown device"
 
 FLOP: Final = Column("flop", "FLOP", "FLOP", "Matrix operations of the modelled calls.", rank=3, missing="no cost model, or no shapes")
-BYTES: Final = Column(
-    "bytes", "Bytes", "B", "Least memory traffic of the modelled calls.", rank=3, missing="no cost model, or no shapes"
-)
+BYTES: Final = Column("bytes", "Bytes", "B", "Least memory traffic of the modelled calls.", rank=3, missing="no cost model, or no shapes")
 SOL: Final = Column("sol_ns", "Limit", "ns", "Least time of the modelled calls on this device.", missing=NO_MODEL)
 MEASURED: Final = Column(
     "measured_ns",
@@ -27,9 +25,7 @@ WASTED: Final = Column("wasted_ns", "Above limit", "ns", "Modelled time less the
 EFFICIENCY: Final = Column(
     "efficiency", "Efficiency", "ratio", "Limit over modelled time; covers the modelled part only.", "efficiency", missing=NO_MODEL
 )
-BOUND: Final = Column(
-    "bound", "Bound", "", "What sets the larger part of the limit: compute or memory.", "badge", rank=2, missing=NO_MODEL
-)
+BOUND: Final = Column("bound", "Bound", "", "What sets the larger part of the limit: compute or memory.", "badge", rank=2, missing=NO_MODEL)
 FLAGS: Final = Column(
     "flags", "Flags", "", "Above limit: faster than the limit. Estimated: sizes of some calls are assumed.", "badge", rank=3
 )
