@@ -3715,7 +3715,7 @@ function toLimit(note, layout, ring, look) {
 			size: 12,
 			color: look.token("accent")
 		},
-		bgcolor: look.token("surface"),
+		bgcolor: `${look.token("surface")}CC`,
 		borderpad: 1,
 		...across ? {
 			yanchor: "bottom",
@@ -9347,6 +9347,7 @@ var setDrag = (id, drag) => {
 // src/sections/figure/pinned.tsx
 var FIRST = 8;
 var GAP = 12;
+var WORDS$1 = 18;
 /** Columns of the card: by rank, known values first within it; the name, the sizes and the row's id stand elsewhere. */
 function cardColumns(table, index, apart) {
 	const rest = table.columns.filter((c) => !apart.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
@@ -9455,7 +9456,7 @@ function unitOf(c) {
 	const unit = c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "");
 	return unit === c.label && scaleOf(1e9, unit).name === unit ? "" : unit;
 }
-/** Beside the point where there is room: below right, else left of it; inside the figure in any case. Without a point, lower right. */
+/** Below the point where there is room, else above it and its words, else at its side; inside the figure in any case. Without a point, lower right. */
 function place(spot, room, w, h) {
 	const clamp = (v, most) => Math.max(4, Math.min(v, most - 4));
 	if (!spot) return {
@@ -9463,14 +9464,17 @@ function place(spot, room, w, h) {
 		top: clamp(room.height - h - 52, room.height - h)
 	};
 	const aside = spot.radius + GAP;
-	const below = spot.y + aside + h <= room.height - 4;
-	const right = spot.x + aside + w <= room.width - 4;
-	if (below) return {
-		left: clamp(spot.x + GAP, room.width - w),
+	const left = clamp(spot.x + GAP, room.width - w);
+	if (spot.y + aside + h <= room.height - 4) return {
+		left,
 		top: spot.y + aside
 	};
+	if (spot.y - aside - WORDS$1 - h >= 4) return {
+		left,
+		top: spot.y - aside - WORDS$1 - h
+	};
 	return {
-		left: clamp(right ? spot.x + aside : spot.x - aside - w, room.width - w),
+		left: clamp(spot.x + aside + w <= room.width - 4 ? spot.x + aside : spot.x - aside - w, room.width - w),
 		top: clamp(room.height - h - 4, room.height - h)
 	};
 }

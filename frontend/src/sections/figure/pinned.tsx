@@ -13,6 +13,7 @@ import { Value } from "../value";
 
 const FIRST = 8;
 const GAP = 12;
+const WORDS = 18;
 
 /** Where the point is in its figure, px, and how far its ring reaches. */
 export interface Spot {
@@ -97,13 +98,14 @@ function unitOf(c: Column): string {
   return unit === c.label && scaleOf(1e9, unit).name === unit ? "" : unit;
 }
 
-/** Beside the point where there is room: below right, else left of it; inside the figure in any case. Without a point, lower right. */
+/** Below the point where there is room, else above it and its words, else at its side; inside the figure in any case. Without a point, lower right. */
 function place(spot: Spot | null, room: { width: number; height: number }, w: number, h: number): { left: number; top: number } {
   const clamp = (v: number, most: number): number => Math.max(4, Math.min(v, most - 4));
   if (!spot) return { left: clamp(room.width - w - 10, room.width - w), top: clamp(room.height - h - 52, room.height - h) };
   const aside = spot.radius + GAP;
-  const below = spot.y + aside + h <= room.height - 4;
+  const left = clamp(spot.x + GAP, room.width - w);
+  if (spot.y + aside + h <= room.height - 4) return { left, top: spot.y + aside };
+  if (spot.y - aside - WORDS - h >= 4) return { left, top: spot.y - aside - WORDS - h };
   const right = spot.x + aside + w <= room.width - 4;
-  if (below) return { left: clamp(spot.x + GAP, room.width - w), top: spot.y + aside };
   return { left: clamp(right ? spot.x + aside : spot.x - aside - w, room.width - w), top: clamp(room.height - h - 4, room.height - h) };
 }

@@ -180,7 +180,7 @@ function toLimit(note: PointNote, layout: Plain, ring: Plain[], look: Look): Pla
   if (note.text) {
     layout["annotations"] = [...((layout["annotations"] as Plain[] | undefined) ?? []), {
       xref: `x${axes}`, yref: `y${axes}`, x: across ? middle(xaxis, note.x, end) : at(xaxis, note.x), y: across ? at(yaxis, note.y) : middle(yaxis, note.y, end),
-      text: `<b>${escaped(note.text)}</b>`, showarrow: false, font: { size: 12, color: look.token("accent") }, bgcolor: look.token("surface"), borderpad: 1,
+      text: `<b>${escaped(note.text)}</b>`, showarrow: false, font: { size: 12, color: look.token("accent") }, bgcolor: `${look.token("surface")}CC`, borderpad: 1,
       ...(across ? { yanchor: "bottom", yshift: radius + 2 } : { xanchor: right ? "right" : "left", xshift: right ? -aside : aside, yanchor: "middle", yshift: reach < radius + 14 ? radius + 6 : 0 }),
     }];
   }

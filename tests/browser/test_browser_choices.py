@@ -1,0 +1,166 @@
+"""What a reader chooses with the mouse or by keys: points, areas of a chart, bounds of numbers, device limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.browser.conftest import Server, hash_of
+
+pytestmark = pytest.mark.browser
+RUN = "simulated_gpu_train"
+ROWS = "[data-section=ops] tbody tr:not(.total):not(.gap)"
+CHIP = "[data-section=ops] .chips .chip.on"
+
+
+def section(serve: Server, kind: str, section_id: str) -> dict[str, Any]:
+    """A section of the roofline as the server tells it."""
+    status, report = serve.api(f"analysis/roofline?run={RUN}&wait=30")
+    assert status == 200
+    return next(s for s in report["sections"] if s["kind"] == kind and s["id"] == section_id)  # type: ignore[attr-defined]
+
+
+def points(serve: Server) -> dict[str, tuple[float, float]]:
+    """Row key to place in the chart: the points of rows with arithmetic, not those of the strip below, not the one of the whole program."""
+    out = {}
+    for trace in section(serve, "figure", "roofline")["figure"]["data"]:
+        if "customdata" in trace and "xaxis" not in trace:
+            keys = [k[0] if isinstance(k, list) else k for k in trace["customdata"]]
+            out |= dict(zip(keys, zip(trace["x"], trace["y"], strict=True), strict=True))
+    return {key: place for key, place in out.items() if key}
+
+
+def keys_of(v: Any) -> list[str]:
+    found: list[str] = v.page.locator(ROWS).evaluate_all("(rows) => rows.map((r) => r.dataset.key)")
+    return found
+
+
+def roofline(serve: Server, view: Callable[..., Any], **state: str) -> Any:
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="roofline", run=RUN, **state))
+    v.page.wait_for_selector("[data-figure=roofline] .scatterlayer")
+    return v
+
+
+def test_an_area_dragged_in_the_chart_filters_the_table(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the roofline WHEN a box is drawn over the whole chart THEN the table keeps the rows of its points, and the address the box
+    v = roofline(serve, view)
+    all_rows, drawn = len(keys_of(v)), points(serve)
+    box = v.page.locator("[data-figure=roofline] .nsewdrag").first.bounding_box()
+    v.page.mouse.move(box["x"] + 2, box["y"] + 2)
+    v.page.mouse.down()
+    v.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
+    v.page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2, steps=3)
+    v.page.mouse.up()
+    v.page.wait_for_selector(CHIP)
+    assert set(keys_of(v)) == set(drawn) and 0 < len(drawn) < all_rows
+    assert f"Selected in chart:{len(drawn)}" in v.page.locator(CHIP).text_content()
+    assert "p.sol.f.roofline=b:" in v.page.url
+    # AND the chip takes it away
+    v.page.locator(CHIP).click()
+    v.page.wait_for_function("!location.hash.includes('f.roofline')")
+    assert len(keys_of(v)) == all_rows
+
+
+def test_an_area_given_by_keys_is_the_same_choice_and_a_link(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the points of the chart, and a bound between the two of highest rate
+    drawn = points(serve)
+    rates = sorted({y for _, y in drawn.values()})
+    bound = (rates[-1] * rates[-2]) ** 0.5
+    expected = {key for key, (_, y) in drawn.items() if y > bound}
+    v = roofline(serve, view)
+    # WHEN it is typed into the form THEN the rows above it stay
+    v.page.locator("button[aria-label^='Select an area']").focus()
+    v.page.keyboard.press("Enter")
+    v.page.locator("input[aria-label='from, up']").fill(f"{bound:.6e}")
+    v.page.keyboard.press("Enter")
+    v.page.wait_for_selector(CHIP)
+    assert set(keys_of(v)) == expected
+    # AND the same rows in a fresh browser, the other points faded where they are, all of them again after Esc
+    other = view()
+    other.open(v.page.url)
+    assert set(keys_of(other)) == expected
+    faded = "[...document.querySelectorAll('[data-figure=roofline] .scatterlayer .point')].filter((p) => Number(p.style.opacity) < 0.2)"
+    other.page.wait_for_function(f"{faded}.length >= {len(drawn) - len(expected)}")
+    other.page.keyboard.press("Escape")
+    other.page.wait_for_function("!location.hash.includes('f.roofline')")
+
+
+def test_bounds_of_a_number_are_a_chip_and_a_link(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the operators by time, and a bound in ms between the second and the third
+    table = section(serve, "table", "ops")
+    times = sorted((t for t in table["data"]["measured_ns"] if t is not None), reverse=True)
+    bound = (times[1] + times[2]) / 2e6
+    above = [t for t in times if t > bound * 1e6]
+    v = roofline(serve, view)
+    head = v.page.locator("[data-section=ops] th", has_text="Time, ms")
+    # WHEN it is given in the menu of the heading, by keys
+    head.locator(".head-caret").focus()
+    v.page.keyboard.press("Enter")
+    v.page.locator(".bounds input").first.fill(f"{bound:.4f}")
+    v.page.keyboard.press("Enter")
+    v.page.wait_for_selector(CHIP)
+    # THEN as many rows stay, the chip and the count say it in ms, the address holds base units
+    said = v.page.locator(CHIP).text_content().replace("\u202f", " ")
+    assert re.fullmatch(r"Time > [\d.]+ ms", said), said
+    assert len(keys_of(v)) == len(above) == 2
+    count = v.page.locator("[data-section=ops] .count").text_content().replace("\u202f", " ")
+    share = sum(above) / table["total"]["measured_ns"]
+    assert count.startswith(f"2 of {len(table['data']['measured_ns'])} with time above ") and count.endswith(f"; {share:.1%} of time".replace("%", " %"))
+    low = re.search(r"t\.ops\.n\.measured_ns=([\d.]+)~", unquote(v.page.url))
+    assert low and times[2] < float(low.group(1)) < times[1]
+    other = view()
+    other.open(v.page.url)
+    assert keys_of(other) == keys_of(v)
+    # AND the chip takes it away
+    other.page.locator(CHIP).click()
+    assert len(keys_of(other)) == len(times)
+
+
+def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the roofline WHEN a row with a point is selected THEN a card in the chart holds its name and numbers, and leads on
+    table = section(serve, "table", "ops")
+    key = next(iter(points(serve)))
+    at = table["data"][table["key"]].index(key)
+    v = roofline(serve, view, **{"t.ops.k": key})
+    card = v.page.locator("[data-section=roofline] .pinned")
+    card.wait_for()
+    assert table["data"]["name"][at] in card.locator(".pinned-head").text_content()
+    numbers = dict(zip(card.locator("dt").all_text_contents(), card.locator("dd").all_text_contents(), strict=True))
+    assert numbers["Calls"] == str(table["data"]["calls"][at]) and "s" in numbers["Time"]
+    before = card.locator("dt").count()
+    card.locator("button", has_text="more").click()
+    assert card.locator("dt").count() > before
+    if str(at) in table.get("row_links", {}):
+        assert card.locator("a.link").count() >= 1
+    # WHEN Esc is pressed THEN the card, the ring and the selection are gone
+    v.page.keyboard.press("Escape")
+    card.wait_for(state="detached")
+    assert "t.ops.k" not in v.page.url
+    assert v.page.locator("[data-section=ops] tr.selected").count() == 0
+
+
+def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the roofline WHEN limits that nobody knows are asked for THEN the menu says so and the page stays
+    v = roofline(serve, view)
+    pick = v.page.locator("button.pick", has_text="Device limits")
+    pick.click()
+    field = v.page.locator(".limits .search input")
+    field.fill("NOT_A_DEVICE@1MHz")
+    field.press("Enter")
+    wrong = v.page.wait_for_selector(".limits-wrong")
+    assert "NOT_A_DEVICE" in wrong.text_content() and "p.sol.device" not in v.page.url
+    # WHEN a known device is asked for THEN the page measures against it, and the address says so
+    field.fill("MI300X")
+    field.press("Enter")
+    v.page.wait_for_function("location.hash.includes('p.sol.device=MI300X')")
+    v.settle()
+    assert "MI300X" in pick.text_content()
+    # AND the device as recorded comes back by its own entry
+    pick.click()
+    v.page.locator(".limits .option", has_text="As recorded").click()
+    v.page.wait_for_function("!location.hash.includes('p.sol.device')")
