@@ -92,8 +92,9 @@ def _analyze(given: list[str]) -> int:
         if field.type == "flag":
             parser.add_argument(*flags, dest=f"q.{field.name}", nargs="?", const="true", metavar="true|false", help=text)
         else:
+            values = field.choices if field.type == "choice" else None
             parser.add_argument(
-                *flags, dest=f"q.{field.name}", choices=field.choices or None, metavar=None if field.choices else "VALUE", help=text
+                *flags, dest=f"q.{field.name}", choices=values, metavar=None if values else "VALUE", help=text
             )
     options = parser.parse_args(given[1:])
     raw = {name[2:]: str(value) for name, value in vars(options).items() if name.startswith("q.") and value is not None}

@@ -67,7 +67,7 @@ COLUMNS: Final = (
         missing=NO_MODEL,
     ),
     Column(
-        "modelled_share", "Modelled", "ratio", "part of the device's own work that a cost model covers, communication and copies over a link set aside",
+        "modelled_share", "Modelled", "ratio", "modelled part of the device's own work, communication and copies over a link set aside",
         show="share", rank=3,
         missing="no operator owns work here",
     ),

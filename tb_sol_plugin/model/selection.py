@@ -23,10 +23,15 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
 
     PAGE: ClassVar[dict[str, str]] = {}
     """Fields the page opens with another value than scripts get, where a person is better served by it."""
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Values to suggest for a text field; others are taken too."""
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One query field as the page, the CLI and OpenAPI show it. choices is empty for free text; page: what the page opens with."""
+    """One query field as the page, the CLI and OpenAPI show it. page: what the page opens with.
+
+    choices: of a `choice` all values, of a `text` suggestions, else empty.
+    """
 
     name: str
     type: Literal["text", "choice", "number", "flag"]
@@ -46,7 +51,7 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
         hint = hints[info.name]
         default = "" if info.default is msgspec.NODEFAULT else str(info.default)
         kind: Literal["text", "choice", "number", "flag"] = "text"
-        choices: tuple[str, ...] = ()
+        choices = query.CHOICES.get(info.name, ())
         if typing.get_origin(hint) is Literal:
             kind, choices = "choice", tuple(str(c) for c in typing.get_args(hint))
         elif hint is bool:
@@ -80,5 +85,6 @@ def parse(query: type[Query], raw: dict[str, str]) -> Query:
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`") if "$." in str(error) else ""
         choices = known[field].choices if field in known else ()
-        hint = f"choose one of {', '.join(choices)}" if choices else "give a value of the right type"
+        limited = bool(choices) and known[field].type == "choice"
+        hint = f"choose one of {', '.join(choices)}" if limited else "give a value of the right type"
         raise BadQuery(f"parameter {field!r} does not fit: {raw.get(field, '')!r}", hint=hint, field=field) from None

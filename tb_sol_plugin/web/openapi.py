@@ -106,7 +106,7 @@ _KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boo
 def _field(field: Field) -> Node:
     schema: Node = {"type": _KINDS[field.type]}
     if field.choices:
-        schema["enum"] = list(field.choices)
+        schema["enum" if field.type == "choice" else "examples"] = list(field.choices)
     if field.default not in ("", "None"):
         schema["default"] = msgspec.convert(field.default, {"number": float, "flag": bool}.get(field.type, str), strict=False)
     return _query(field.name, field.doc, schema)
