@@ -3011,7 +3011,7 @@ function Value({ value, unit = "", mark, doc }) {
 var plainNumber = (value) => Number.isInteger(value) ? humanParts(value, "count") : humanParts(value, "");
 // src/sections/facts.tsx
 var names = (s) => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
-var labelOf = (s, name) => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
+var labelOf$1 = (s, name) => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
 function Fact({ s, name }) {
 	const value = /* @__PURE__ */ a(Value, {
 		value: s.values[name] ?? null,
@@ -3059,7 +3059,7 @@ function FactList({ s, list }) {
 			class: "fact",
 			children: [/* @__PURE__ */ a("dt", {
 				"data-tip": s.docs?.[name],
-				children: labelOf(s, name)
+				children: labelOf$1(s, name)
 			}), /* @__PURE__ */ a("dd", { children: [/* @__PURE__ */ a(Fact, {
 				s,
 				name
@@ -3079,7 +3079,7 @@ function Tiles({ s, list }) {
 				/* @__PURE__ */ a("div", {
 					class: "tile-label",
 					"data-tip": s.docs?.[name],
-					children: [s.colors?.[name] && /* @__PURE__ */ a(Swatch, { name: s.colors[name] }), labelOf(s, name)]
+					children: [s.colors?.[name] && /* @__PURE__ */ a(Swatch, { name: s.colors[name] }), labelOf$1(s, name)]
 				}),
 				/* @__PURE__ */ a("div", {
 					class: "tile-value",
@@ -3139,7 +3139,7 @@ function Equation({ s, lead }) {
 					}), /* @__PURE__ */ a("div", {
 						class: "equation-label",
 						"data-tip": s.docs?.[first],
-						children: labelOf(s, first)
+						children: labelOf$1(s, first)
 					})]
 				}),
 				factors.map((name, i) => {
@@ -3154,7 +3154,7 @@ function Equation({ s, lead }) {
 							/* @__PURE__ */ a("div", {
 								class: "tile-label",
 								"data-tip": s.docs?.[name],
-								children: labelOf(s, name)
+								children: labelOf$1(s, name)
 							}),
 							/* @__PURE__ */ a("div", {
 								class: "factor-value",
@@ -3206,14 +3206,14 @@ function Split({ s }) {
 		/* @__PURE__ */ a("div", {
 			class: "split",
 			role: "img",
-			"aria-label": parts.map((p) => `${labelOf(s, p.name)} ${human(p.value, p.unit)}`).join(", "),
+			"aria-label": parts.map((p) => `${labelOf$1(s, p.name)} ${human(p.value, p.unit)}`).join(", "),
 			children: parts.filter((p) => share(p.value) > 0).map((p) => /* @__PURE__ */ a("span", {
 				class: s.colors?.[p.name] === "idle" ? "idle" : "",
 				style: {
 					flexGrow: share(p.value),
 					background: s.colors?.[p.name] === "idle" ? void 0 : paint(s.colors?.[p.name])
 				},
-				"data-tip": `${labelOf(s, p.name)}  ${human(p.value, p.unit)}, ${human(share(p.value), "ratio")}`
+				"data-tip": `${labelOf$1(s, p.name)}  ${human(p.value, p.unit)}, ${human(share(p.value), "ratio")}`
 			}))
 		}),
 		/* @__PURE__ */ a("div", {
@@ -3225,7 +3225,7 @@ function Split({ s }) {
 					/* @__PURE__ */ a(Swatch, { name: s.colors?.[p.name] ?? "other" }),
 					/* @__PURE__ */ a("span", {
 						class: "legend-label",
-						children: labelOf(s, p.name)
+						children: labelOf$1(s, p.name)
 					}),
 					/* @__PURE__ */ a("span", {
 						class: "legend-value",
@@ -3273,7 +3273,7 @@ function Small({ s }) {
 			large.length > 0 && /* @__PURE__ */ a("div", {
 				class: "small-large",
 				children: large.map((n) => /* @__PURE__ */ a("span", {
-					"data-tip": labelOf(s, n),
+					"data-tip": labelOf$1(s, n),
 					children: /* @__PURE__ */ a(Fact, {
 						s,
 						name: n
@@ -3287,7 +3287,7 @@ function Small({ s }) {
 						class: "small-line",
 						children: [/* @__PURE__ */ a("span", {
 							"data-tip": s.docs?.[name],
-							children: labelOf(s, name)
+							children: labelOf$1(s, name)
 						}), /* @__PURE__ */ a(Fact, {
 							s,
 							name
@@ -6838,6 +6838,7 @@ var FLOOR = {
 	shapes: 130,
 	text: 120
 };
+var LEAST_BAR = 30;
 var SAMPLE = 400;
 var MONO = 7.25;
 var SANS = 7.1;
@@ -6928,12 +6929,13 @@ function widthOf(s, c, scale, numeric, heading) {
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
 	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
-/** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
+/** Pixel widths that fill `room`: names and bars give way down to their floors, what is left over goes to names and bars. */
 function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
 	const spare = room - widths.reduce((a, b) => a + b, 0);
 	if (spare < 0) {
-		const give = columns.map((c, i) => c.numeric ? 0 : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
+		const bars = (c) => Math.max(0, (BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR);
+		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
 		const most = give.reduce((a, b) => a + b, 0);
 		const part = most > 0 ? Math.min(1, -spare / most) : 0;
 		return widths.map((w, i) => Math.floor(w - give[i] * part));
@@ -10959,10 +10961,7 @@ function ReportPage({ r, waiting }) {
 				}), lead && !said && /* @__PURE__ */ a("p", {
 					class: "headline",
 					children: /* @__PURE__ */ a(Text, { text: lead })
-				})] }), fields.length > 0 && /* @__PURE__ */ a("div", {
-					class: "fields",
-					children: fields.map((f) => /* @__PURE__ */ a(FieldControl, { f }, f.name))
-				})]
+				})] }), fields.length > 0 && /* @__PURE__ */ a(Fields, { fields })]
 			}),
 			stale.value && /* @__PURE__ */ a(StaleNotice, {}),
 			r.notices?.map((n) => /* @__PURE__ */ a(Notice, { notice: n })),
@@ -10999,6 +10998,60 @@ var StaleNotice = () => /* @__PURE__ */ a(Notice, {
 		children: "Read again"
 	})
 });
+/** So many fields stand in the page's head; of more, the first that are chosen by a click, and the rest behind one button. */
+var FIELDS = 3;
+var FIRST_OF_MANY = 2;
+function Fields({ fields }) {
+	const first = fields.length <= FIELDS ? fields : fields.filter((f) => f.type === "choice" || f.type === "flag").slice(0, FIRST_OF_MANY);
+	const rest = fields.filter((f) => !first.includes(f));
+	const changed = rest.filter((f) => view.value.query[f.name] !== void 0);
+	return /* @__PURE__ */ a("div", {
+		class: "fields",
+		children: [
+			first.map((f) => /* @__PURE__ */ a(FieldControl, { f }, f.name)),
+			changed.map((f) => /* @__PURE__ */ a(Chip, {
+				on: true,
+				tip: f.doc ?? "",
+				onToggle: () => setField(f, opensWith(f)),
+				children: [
+					labelOf(f),
+					": ",
+					f.choices?.length && f.type !== "text" ? words(view.value.query[f.name]) : view.value.query[f.name]
+				]
+			}, f.name)),
+			rest.length > 0 && /* @__PURE__ */ a(Popover, {
+				label: "Options",
+				class: "button",
+				align: "right",
+				wide: true,
+				button: /* @__PURE__ */ a($, { children: ["Options", /* @__PURE__ */ a(Icon, {
+					name: "down",
+					size: 12
+				})] }),
+				children: () => /* @__PURE__ */ a("div", {
+					class: "form options-form",
+					children: rest.map((f) => /* @__PURE__ */ a("div", {
+						class: "option-row",
+						children: [/* @__PURE__ */ a(FieldControl, { f }), f.doc && /* @__PURE__ */ a("p", {
+							class: "form-note",
+							children: f.doc
+						})]
+					}, f.name))
+				})
+			})
+		]
+	});
+}
+var opensWith = (f) => f.page ?? f.default ?? "";
+var labelOf = (f) => (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
+function setField(f, value, how = "push") {
+	const query = {
+		...view.value.query,
+		[f.name]: value
+	};
+	if (value === opensWith(f)) delete query[f.name];
+	change({ query }, how);
+}
 var SWITCH = 7;
 var NAMES = {
 	op: "operator",
@@ -11013,17 +11066,9 @@ function words(text) {
 	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
 function FieldControl({ f }) {
-	const opens = f.page ?? f.default ?? "";
-	const now = view.value.query[f.name] ?? opens;
-	const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
-	const set = (value, how = "push") => {
-		const query = {
-			...view.value.query,
-			[f.name]: value
-		};
-		if (value === opens) delete query[f.name];
-		change({ query }, how);
-	};
+	const now = view.value.query[f.name] ?? opensWith(f);
+	const label = labelOf(f);
+	const set = (value, how = "push") => setField(f, value, how);
 	const free = f.type === "text";
 	const shown = (choice) => free ? choice : words(choice);
 	if (f.type === "flag") {

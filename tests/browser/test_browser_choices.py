@@ -110,7 +110,9 @@ def test_bounds_of_a_number_are_a_chip_and_a_link(serve: Server, view: Callable[
     assert len(keys_of(v)) == len(above) == 2
     count = v.page.locator("[data-section=ops] .count").text_content().replace("\u202f", " ")
     share = sum(above) / table["total"]["measured_ns"]
-    assert count.startswith(f"2 of {len(table['data']['measured_ns'])} with time above ") and count.endswith(f"; {share:.1%} of time".replace("%", " %"))
+    assert count.startswith(f"2 of {len(table['data']['measured_ns'])} with time above ") and count.endswith(
+        f"; {share:.1%} of time".replace("%", " %")
+    )
     low = re.search(r"t\.ops\.n\.measured_ns=([\d.]+)~", unquote(v.page.url))
     assert low and times[2] < float(low.group(1)) < times[1]
     other = view()

@@ -25,7 +25,7 @@ export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX
           <h1 class={equation ? "sr" : ""}>{r.title}</h1>
           {lead && !said && <p class="headline"><Text text={lead} /></p>}
         </div>
-        {fields.length > 0 && <div class="fields">{fields.map((f) => <FieldControl key={f.name} f={f} />)}</div>}
+        {fields.length > 0 && <Fields fields={fields} />}
       </div>
       {stale.value && <StaleNotice />}
       {r.notices?.map((n) => <Notice notice={n} />)}
@@ -43,6 +43,36 @@ const StaleNotice = (): JSX.Element => (
   </Notice>
 );
 
+/** So many fields stand in the page's head; of more, the first that are chosen by a click, and the rest behind one button. */
+const FIELDS = 3;
+const FIRST_OF_MANY = 2;
+
+function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
+  const first = fields.length <= FIELDS ? fields : fields.filter((f) => f.type === "choice" || f.type === "flag").slice(0, FIRST_OF_MANY);
+  const rest = fields.filter((f) => !first.includes(f));
+  const changed = rest.filter((f) => view.value.query[f.name] !== undefined);
+  return (
+    <div class="fields">
+      {first.map((f) => <FieldControl key={f.name} f={f} />)}
+      {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, opensWith(f))}>{labelOf(f)}: {f.choices?.length && f.type !== "text" ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
+      {rest.length > 0 && (
+        <Popover label="Options" class="button" align="right" wide button={<>Options<Icon name="down" size={12} /></>}>
+          {() => <div class="form options-form">{rest.map((f) => <div class="option-row" key={f.name}><FieldControl f={f} />{f.doc && <p class="form-note">{f.doc}</p>}</div>)}</div>}
+        </Popover>
+      )}
+    </div>
+  );
+}
+
+const opensWith = (f: QueryField): string => f.page ?? f.default ?? "";
+const labelOf = (f: QueryField): string => (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
+
+function setField(f: QueryField, value: string, how: "push" | "replace" = "push"): void {
+  const query = { ...view.value.query, [f.name]: value };
+  if (value === opensWith(f)) delete query[f.name];
+  change({ query }, how);
+}
+
 const SWITCH = 7;
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
@@ -54,14 +84,9 @@ function words(text: string): string {
 }
 
 function FieldControl({ f }: { f: QueryField }): JSX.Element {
-  const opens = f.page ?? f.default ?? "";
-  const now = view.value.query[f.name] ?? opens;
-  const label = (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
-  const set = (value: string, how: "push" | "replace" = "push"): void => {
-    const query = { ...view.value.query, [f.name]: value };
-    if (value === opens) delete query[f.name];
-    change({ query }, how);
-  };
+  const now = view.value.query[f.name] ?? opensWith(f);
+  const label = labelOf(f);
+  const set = (value: string, how: "push" | "replace" = "push"): void => setField(f, value, how);
   const free = f.type === "text";
   const shown = (choice: string): string => (free ? choice : words(choice)); // what may be typed is shown as it is typed
   if (f.type === "flag") {

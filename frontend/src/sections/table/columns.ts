@@ -16,6 +16,7 @@ export interface Laid {
 
 const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
 const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
+const LEAST_BAR = 30;
 const SAMPLE = 400;
 const MONO = 7.25;
 const SANS = 7.1;
@@ -103,12 +104,13 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
   return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
 
-/** Pixel widths that fill `room`: names give way first down to their floor, what is left over goes to names and bars. */
+/** Pixel widths that fill `room`: names and bars give way down to their floors, what is left over goes to names and bars. */
 export function fit(columns: readonly Laid[], room: number): number[] {
   const widths = columns.map((c) => c.width);
   const spare = room - widths.reduce((a, b) => a + b, 0);
   if (spare < 0) {
-    const give = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, widths[i]! - (FLOOR[c.column.show ?? "text"] ?? widths[i]!))));
+    const bars = (c: Laid): number => Math.max(0, (BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR);
+    const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - (FLOOR[c.column.show ?? "text"] ?? widths[i]!))));
     const most = give.reduce((a, b) => a + b, 0);
     const part = most > 0 ? Math.min(1, -spare / most) : 0;
     return widths.map((w, i) => Math.floor(w - give[i]! * part));
