@@ -2940,9 +2940,9 @@ function whyText(mark) {
 	return mark ? mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state] : "";
 }
 /** The signs of a mark around a number that is already formatted. */
-function Marked({ mark, children }) {
+function Marked({ mark, text = "", children }) {
 	if (!mark) return /* @__PURE__ */ a($, { children });
-	const sign = SIGN[mark.state];
+	const sign = text.startsWith("<") ? void 0 : SIGN[mark.state];
 	return /* @__PURE__ */ a("span", {
 		class: `marked ${mark.state}`,
 		children: [
@@ -3000,6 +3000,7 @@ function Value({ value, unit = "", mark, doc }) {
 		].filter(Boolean).join("\n") || void 0,
 		children: /* @__PURE__ */ a(Marked, {
 			mark,
+			text: parts.text,
 			children: [parts.text, parts.unit && /* @__PURE__ */ a("span", {
 				class: "unit",
 				children: [" ", parts.unit]
@@ -3462,6 +3463,10 @@ function ownColours(trace, full, none) {
 function paintBoxes(trace, paint, token) {
 	const marker = trace["marker"] ?? {};
 	const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
+	trace["leaf"] = {
+		opacity: 1,
+		...trace["leaf"] ?? {}
+	};
 	if (!colors.length || !colors.every(isHex)) return;
 	const idle = token("idle").toUpperCase();
 	const hatched = colors.map((c) => c.toUpperCase() === idle);
@@ -3511,6 +3516,7 @@ function ready(s, look) {
 		linecolor: look.token("line-strong"),
 		ticks: "",
 		automargin: true,
+		separatethousands: true,
 		tickfont: {
 			size: 11.5,
 			color: look.token("ink-3")
@@ -7056,12 +7062,15 @@ function Unknown({ c, mark }) {
 }
 function Numeric({ s, laid, index, value, mark }) {
 	const c = laid.column;
+	const tip = [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n");
+	const text = inColumn(value, laid.scale);
 	const figure = /* @__PURE__ */ a("span", {
 		class: "num",
-		"data-tip": [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n"),
+		"data-tip": tip,
 		children: /* @__PURE__ */ a(Marked, {
 			mark,
-			children: inColumn(value, laid.scale)
+			text,
+			children: text
 		})
 	});
 	if (index < 0 && c.show !== "efficiency") return figure;

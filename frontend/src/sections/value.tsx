@@ -22,13 +22,15 @@ export function whyText(mark: Mark | undefined): string {
 
 interface MarkedProps {
   mark?: Mark | undefined;
+  /** the formatted number where it stands alone: `< 0.1` takes no second sign */
+  text?: string;
   children: ComponentChildren;
 }
 
 /** The signs of a mark around a number that is already formatted. */
-export function Marked({ mark, children }: MarkedProps): JSX.Element {
+export function Marked({ mark, text = "", children }: MarkedProps): JSX.Element {
   if (!mark) return <>{children}</>;
-  const sign = SIGN[mark.state];
+  const sign = text.startsWith("<") ? undefined : SIGN[mark.state];
   return (
     <span class={`marked ${mark.state}`}>
       {sign && <span class="sign">{sign}{NARROW}</span>}
@@ -62,7 +64,7 @@ export function Value({ value, unit = "", mark, doc }: ValueProps): JSX.Element 
   const tip = [doc, unit ? exact(value, unit) : "", why].filter(Boolean).join("\n");
   return (
     <span class="value" data-tip={tip || undefined}>
-      <Marked mark={mark}>
+      <Marked mark={mark} text={parts.text}>
         {parts.text}
         {parts.unit && <span class="unit">{NARROW}{parts.unit}</span>}
       </Marked>

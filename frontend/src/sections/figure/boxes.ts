@@ -57,6 +57,7 @@ function ownColours(trace: Plain, full: string, none: string): string[] | null {
 export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string): void {
   const marker = (trace["marker"] ?? {}) as Plain;
   const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
+  trace["leaf"] = { opacity: 1, ...((trace["leaf"] as Plain | undefined) ?? {}) }; // a faded colour would be another colour of the scale
   if (!colors.length || !colors.every(isHex)) return;
   const idle = token("idle").toUpperCase();
   const hatched = colors.map((c) => c.toUpperCase() === idle);

@@ -63,7 +63,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
   for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
   const axis: Plain = {
-    gridcolor: look.token("line"), zeroline: false, linecolor: look.token("line-strong"), ticks: "", automargin: true,
+    gridcolor: look.token("line"), zeroline: false, linecolor: look.token("line-strong"), ticks: "", automargin: true, separatethousands: true,
     tickfont: { size: 11.5, color: look.token("ink-3") }, title: { font: { size: 12, color: look.token("ink-3") }, standoff: 8 },
   };
   const base: Plain = {

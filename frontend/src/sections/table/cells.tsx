@@ -62,7 +62,8 @@ function Unknown({ c, mark }: { c: Column; mark: Mark | undefined }): JSX.Elemen
 function Numeric({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: number; mark: Mark | undefined }): JSX.Element {
   const c = laid.column;
   const tip = [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n");
-  const figure = <span class="num" data-tip={tip}><Marked mark={mark}>{inColumn(value, laid.scale)}</Marked></span>;
+  const text = inColumn(value, laid.scale);
+  const figure = <span class="num" data-tip={tip}><Marked mark={mark} text={text}>{text}</Marked></span>;
   if (index < 0 && c.show !== "efficiency") return figure;
   if (c.show === "bar") {
     const member = (c.color_by && cell(s, c.color_by, index)) || c.color || "bar-ink";
