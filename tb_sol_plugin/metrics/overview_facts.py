@@ -1,4 +1,4 @@
-"""Facts about the device and the run in the order a reader looks for them, and model FLOP utilisation."""
+"""Facts about the device and the run, in the order in which a reader looks for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.achievable import achievable_peak
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import DeviceSpec, devices_in_use
+from tb_sol_plugin.model.device_table import MATRIX_COLUMNS, VECTOR_COLUMNS
 from tb_sol_plugin.model.report import Mark, Scalar
 
+HOW_FOUND = {"derived": "derived from its units and clock", "memory": "device table by name and memory", "file": "device file"}
+"""How the limits of a device were found, for a reader; by name where nothing else is said."""
+ORIGINS = {
+    "derived": "follows from units, rate and clock",
+    "third_party": "published, not confirmed by a data sheet",
+    "unverified": "not confirmed by a data sheet",
+    "measured": "measured on the machine",
+    "user": "given by a device file",
+}
+"""What each provenance of a figure means."""
 FLAG_WORDS = {
     "record_shapes": "shapes",
     "with_stack": "stacks",
@@ -20,37 +32,18 @@ FLAG_WORDS = {
 }
 
 
-def mfu(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int) -> tuple[float | None, str]:
-    """(model FLOP utilisation, the type with most matrix work): sum over types of F / P[type], over the time.
-
-    F: matrix operations, causal-aware. P: dense matrix peak. None without a device, without matrix work or without time.
-    Operations in a type without a peak are left out.
-    """
-    if spec is None or not len(ops) or not time_ns:
-        return None, ""
-    flop = ops["flop"].to_numpy(dtype=np.float64)
-    by_type = pd.Series(np.nan_to_num(flop)).groupby(ops["dtype"].astype(str).to_numpy()).sum()
-    seconds = 0.0
-    for name, total in by_type.items():
-        peak = spec.matrix_peak(str(name))
-        if peak and total > 0:
-            seconds += float(total) / peak
-    if not seconds:
-        return None, ""
-    return seconds * 1e9 / time_ns, str(by_type.idxmax())
-
-
 @dataclass
 class Found:
-    """Values in order, with their units, labels, notes and marks."""
+    """Values in order, with their units, labels, notes, marks and what a hint adds to the definition."""
 
     values: dict[str, Scalar] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
+    docs: dict[str, str] = field(default_factory=dict)
 
-    def add(self, name: str, label: str, value: Scalar, unit: str = "", note: str = "", mark: Mark | None = None) -> None:
+    def add(self, name: str, label: str, value: Scalar, unit: str = "", note: str = "", mark: Mark | None = None, more: str = "") -> None:
         """A fact; an unknown one (None or empty text) is left out."""
         if value is None or value == "":
             return
@@ -59,6 +52,8 @@ class Found:
             self.notes[name] = note
         if mark is not None:
             self.marks[name] = mark
+        if more:
+            self.docs[name] = f"\n{more}"
 
 
 def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame, chosen: bool) -> Found:
@@ -100,19 +95,32 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
 
 
 def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> None:
-    out.add("limits_from", "Limits from", f"{'chosen' if chosen else 'device table'}, {spec.key}")
-    matrix = ops[ops["flop"].to_numpy(dtype=np.float64) > 0] if len(ops) else ops
-    by_type = matrix.groupby(matrix["dtype"].astype(str).to_numpy())["flop"].sum() if len(matrix) else pd.Series(dtype=float)
-    dtype = str(by_type.idxmax()) if len(by_type) else next((d for d in ("bf16", "fp16", "fp32") if spec.matrix_peak(d)), "")
-    unsure = {name: Mark("unverified", "not confirmed by a data sheet") for name in spec.unverified}
-    out.add(
-        "matrix_peak", f"{dtype} dense", spec.matrix_peak(dtype), "FLOP/s", mark=next((m for n, m in unsure.items() if dtype in n), None)
+    origin = "chosen" if chosen else "measured on this machine" if spec.vendor == "cpu" else HOW_FOUND.get(spec.method, "device table")
+    out.add("limits_from", "Limits from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
+    dtype = _main_type(spec, ops)
+    rates = (
+        ("matrix_peak", f"{dtype} dense", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
+        ("achievable_peak", f"{dtype} achievable", achievable_peak(spec, dtype), "FLOP/s", "achievable_bf16_tflops"),
+        ("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s", VECTOR_COLUMNS["fp32"]),
+        ("memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", "mem_bw_gb_per_s"),
+        ("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", "pcie_gen"),
     )
-    out.add("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s")
-    out.add(
-        "memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", mark=next((m for n, m in unsure.items() if "mem" in n), None)
-    )
-    out.add("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", mark=next((m for n, m in unsure.items() if "pcie" in n), None))
+    for name, label, value, unit, column in rates:
+        known = spec.provenance.get(column, "derived" if spec.method == "derived" else "")
+        unsure = column in spec.unverified or known == "unverified"
+        mark = Mark("unverified", ORIGINS["unverified"]) if unsure else None
+        if mark is None and known == "derived" and spec.method == "derived":
+            mark = Mark("estimated", ORIGINS["derived"])
+        out.add(name, label, value, unit, mark=mark, more=ORIGINS.get(known, "").capitalize())
+
+
+def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
+    """The type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
+    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
+    total = np.bincount(ops["dtype"].cat.codes.to_numpy() + 1, flop, minlength=1)[1:] if len(ops) else np.zeros(0)
+    if total.sum() > 0:
+        return str(ops["dtype"].cat.categories[int(total.argmax())])
+    return next((d for d in ("bf16", "fp16", "fp32") if spec.matrix_peak(d)), "")
 
 
 def _rank(rank: int | None, world: int | None) -> str:

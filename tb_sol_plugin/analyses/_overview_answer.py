@@ -1,0 +1,237 @@
+"""The headline of the overview: the ratio as one equation, and the utilisations beside it, each with its formula in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.metrics.achievable import achievable_peak
+from tb_sol_plugin.metrics.breakdown import device_word
+from tb_sol_plugin.metrics.overview_parts import PLAIN, shown_ratio
+from tb_sol_plugin.metrics.overview_sentence import a_device, why_no_ratio
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.step_split import average, split_steps, split_windows
+from tb_sol_plugin.metrics.utilisation import utilisation
+from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import FactsSection, Link, Mark, Scalar
+from tb_sol_plugin.units import human
+
+FACTS = {
+    "speed_of_light": "Time at the limits of the device over the measured time.",
+    "gpu_busy": "Part of the step in which at least one device event runs; of a host recording, in which an operator runs.",
+    "efficiency_while_busy": "Time at the limits over the busy time.",
+    "mfu": "Model FLOP utilisation: matrix operations without recomputed ones, over the step at the dense peak of their type.",
+    "hfu": "Hardware FLOP utilisation: the same with recomputed work.",
+    "bandwidth_utilisation": "Least memory traffic of the modelled work over the step at the memory bandwidth.",
+    "modelled_share": "Part of the device's own work, communication and copies over a link set aside, that a cost model covers.",
+    "step_ns": "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded.",
+    "sol_ns": "Sum of the limits of all modelled work, per step.",
+    "compute_limit_ns": "Part of that sum that arithmetic bounds, recomputed work set aside.",
+    "memory_limit_ns": "Part of that sum that memory bandwidth bounds, recomputed work set aside.",
+    "traffic_bytes": "Least memory traffic of the modelled work, per step.",
+    "recompute_ns": "Device time of forward work that runs again in the backward pass, per step.",
+    "speed_of_light_achievable": "The same ratio with matrix work at the rate that products reach in practice.",
+    "launch_gap_ns": "Idle time in which the host prepares the next launch, and hand-overs between kernels, per step.",
+    "blocked_ns": "Idle time after the host waited for the device, or while it is in runtime calls, per step.",
+    "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
+    "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
+    "operator_calls": "Operator calls in the selection.",
+}
+"""Facts of the headline, one sentence each."""
+
+
+@dataclass
+class _Tiles:
+    """Values in order with what stands beside them."""
+
+    values: dict[str, Scalar] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    docs: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: Scalar, label: str = "", *, note: str = "", more: str = "", mark: Mark | None = None) -> None:
+        """A value with its label; without a label it is data only. more: the formula in numbers, after the definition."""
+        self.values[name] = value
+        self.docs[name] = f"{FACTS[name]}\n{more}" if more else FACTS[name]
+        if label:
+            self.labels[name] = label
+        else:
+            self.hidden.append(name)
+        if note:
+            self.notes[name] = note
+        if mark is not None:
+            self.marks[name] = mark
+
+
+UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
+
+
+def equation(capture: Capture, fall: Waterfall, text: str) -> FactsSection:
+    """Ratio = busy × efficiency while busy, then tiles. text: the sentence beside it."""
+    tiles = _Tiles()
+    _ratio(tiles, capture, fall)
+    _utilisations(tiles, fall)
+    share = fall.modelled_kernel_share
+    each = fall.steps
+    on_host = fall.work.by_host_time
+    without = human(round(fall.unmodelled_ns / each), "ns")
+    tiles.add(
+        "modelled_share",
+        share,
+        "Operator time modelled" if on_host else "Kernel time modelled",
+        note=f"{without} without a model {_per(fall)}",
+        more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without.",
+    )
+    tiles.add("step_ns", round(fall.total_ns / each))
+    tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None)
+    tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None)
+    tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None)
+    tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each))
+    if not on_host:
+        tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each))
+        tiles.add("blocked_ns", round(fall.blocked_ns / each))
+    return FactsSection(
+        id="answer",
+        title="Speed of light",
+        weight="headline",
+        style="equation",
+        values=tiles.values,
+        units={k: UNITS.get(k, "ratio") for k in tiles.values},
+        labels=tiles.labels,
+        docs=tiles.docs,
+        notes=tiles.notes,
+        hidden=tiles.hidden,
+        marks=tiles.marks,
+        text=text,
+        value_links={"modelled_share": Link("roofline")},
+    )
+
+
+def _per(fall: Waterfall) -> str:
+    return "per step" if fall.stepped else "in the recording"
+
+
+def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
+    each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
+    step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
+    unit = "Host" if fall.work.by_host_time else device_word(capture)
+    best = fall.limits.achievable
+    more = ""
+    if ratio is not None and spec is not None:
+        more = (
+            f"{least} / {step}. The limit of a call is the longest of its operations at the dense peak of their type and its least "
+            f"memory traffic at the bandwidth of {a_device(spec)}."
+        )
+        if best is not None:
+            rate = human(achievable_peak(spec, "bf16"), "FLOP/s")
+            reached = human(best / fall.total_ns, "ratio")
+            more += f"\nAt the {rate} that products reach in practice: {reached}, {human(round(best / each), 'ns')}."
+    mark = _mark(capture, fall, ratio)
+    if ratio is not None and ratio > TOLERATED:
+        mark = Mark("flagged", "faster than the limit: the limit or the work is wrong")
+    tiles.add("speed_of_light", ratio, "of the speed of light", more=more, mark=mark)
+    tiles.add("gpu_busy", fall.busy_ns / fall.total_ns if fall.total_ns else None, f"{unit} busy", more=f"{busy} / {step}.")
+    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns else None
+    tiles.add(
+        "efficiency_while_busy",
+        efficiency,
+        "Efficiency while busy",
+        more=f"{least} / {busy}." if efficiency is not None else "",
+        mark=_mark(capture, fall, ratio),
+    )
+    tiles.add("speed_of_light_achievable", best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None)
+
+
+def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None:
+    share = fall.modelled_kernel_share
+    if ratio is None:
+        return Mark("unknown", why_no_ratio(capture, fall))
+    if share is not None and share < PLAIN:
+        return Mark("partial", f"a cost model covers {human(share, 'ratio')} of the work")
+    return None
+
+
+def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
+    spec, each = fall.work.spec, fall.steps
+    counted = fall.work.ops[fall.counted]
+    use = utilisation(counted, spec, fall.total_ns, devices=fall.devices)
+    step = human(round(fall.total_ns / each), "ns")
+    share = fall.modelled_kernel_share
+    partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
+    model, again = use.model_flop or 0, use.recompute_flop or 0
+    peak = human(spec.matrix_peak(use.dtype), "FLOP/s") if spec is not None and use.dtype else ""
+    by_type = "" if counted["dtype"][np.nan_to_num(counted["flop"].to_numpy(dtype=np.float64)) > 0].nunique() < 2 else " Summed over types."
+    many = f" × {fall.devices} devices" if fall.devices > 1 else ""
+
+    def formula(flop: int) -> str:
+        return f"{human(flop / each, 'FLOP')} / ({step} × {peak} of {use.dtype}{many}).{by_type}" if peak and flop else ""
+
+    dtype = f", {use.dtype} dense" if use.dtype else ""
+    why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
+    tiles.add(
+        "mfu",
+        use.mfu,
+        f"MFU{dtype}",
+        note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
+        more=formula(model),
+        mark=why if use.mfu is None else partial,
+    )
+    tiles.add(
+        "hfu",
+        use.hfu,
+        "HFU" if again else "",
+        note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
+        more=formula(model + again),
+        mark=why if use.hfu is None else partial,
+    )
+    traffic = float(np.nansum(counted["bytes"].to_numpy(dtype=np.float64)))
+    known = use.bandwidth_utilisation is not None and fall.has_limits
+    bandwidth = human(spec.memory_bandwidth, "B/s") if spec is not None and spec.memory_bandwidth else ""
+    tiles.add(
+        "bandwidth_utilisation",
+        use.bandwidth_utilisation if known else None,
+        "Memory bandwidth",
+        note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if known else "",
+        more=f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many})." if known else "",
+        mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
+    )
+    tiles.add("traffic_bytes", round(traffic / each) if fall.has_limits else None)
+
+
+# -- the host -------------------------------------------------------------------------------------------------
+
+
+def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
+    """Mean exclusive split of the looked-at steps, of the whole recording where none was recorded; ns."""
+    _, rows = windows_of(capture, part)
+    if rows:
+        return average(split_steps(capture).iloc[list(rows)])
+    low, high = part.window_ns
+    frame = split_windows(capture, [low], [high])
+    return average(frame.assign(duration_ns=high - low))
+
+
+def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """The answer of a recording without a device and without limits: tiles over the host."""
+    split = mean_split(capture, part)
+    whole = split["duration_ns"]
+    tiles = _Tiles()
+    tiles.add("step_ns", round(fall.total_ns / fall.steps), "Step" if fall.stepped else "Recording")
+    tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None, "Host busy")
+    tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None, "Loading")
+    tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
+    return FactsSection(
+        id="answer",
+        title="Host time",
+        weight="headline",
+        style="tiles",
+        values=tiles.values,
+        units={k: UNITS.get(k, "ratio") for k in tiles.values},
+        labels=tiles.labels,
+        docs=tiles.docs,
+    )

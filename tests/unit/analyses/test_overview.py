@@ -1,0 +1,368 @@
+"""The overview: the answer in words and numbers, the waterfall, and what it says where something is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import DeviceSpec
+from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection
+from tests.support.captures import capture
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back, training
+
+NARROW = "\u202f"
+H100_FP32, H100_BF16, H100_BANDWIDTH = 66.9e12, 989.4e12, 3.35e12
+
+
+def overview(c: Capture, **query: str) -> Report:
+    answer = c.analyze("overview", **query)
+    assert isinstance(answer, Report), answer
+    return answer
+
+
+def plain(text: str) -> str:
+    return text.replace(NARROW, " ").replace("**", "")
+
+
+def one_step(length: int = 1_000_000, device: str = "NVIDIA H100 80GB HBM3") -> TraceBuilder:
+    t = TraceBuilder(device=device)
+    t.step(1, 0, length)
+    return t
+
+
+def product(t: TraceBuilder, *, at: int, start: int, duration: int, n: int = 512, dtype: str = "float", name: str = "aten::mm") -> None:
+    """A product of n x n matrices whose kernel runs `duration` from `start`."""
+    t.op(name, at, 5_000, shapes=[[n, n], [n, n]], types=[dtype, dtype])
+    t.launch("gemm", at=at + 1_000, start=start, duration=duration)
+
+
+def facts_of(answer: Report, section_id: str) -> FactsSection:
+    section = answer.section(section_id)
+    assert isinstance(section, FactsSection)
+    return section
+
+
+def table_of(answer: Report, section_id: str) -> TableSection:
+    section = answer.section(section_id)
+    assert isinstance(section, TableSection)
+    return section
+
+
+# -- the numbers ------------------------------------------------------------------------------------------------
+
+
+def test_the_ratio_is_busy_times_efficiency(tmp_path: Path) -> None:
+    # GIVEN one step of 1 ms with one product of 2 * 512**3 FLOP that runs 200 us on an H100 (66.9 TFLOP/s in FP32)
+    t = one_step()
+    product(t, at=0, start=100_000, duration=200_000)
+    answer = overview(read_back(t, tmp_path))
+    facts = answer.facts
+    limit = 2 * 512**3 / H100_FP32 * 1e9
+    assert facts["gpu_busy"] == 0.2 and facts["modelled_share"] == 1.0
+    assert facts["efficiency_while_busy"] == pytest.approx(limit / 200_000, rel=1e-6)
+    assert facts["speed_of_light"] == pytest.approx(0.2 * limit / 200_000, rel=1e-6)
+    # THEN model and hardware FLOP utilisation are the same, as nothing is recomputed, and only one of them is shown
+    assert facts["mfu"] == facts["hfu"] == pytest.approx(limit / 1e6, rel=1e-6)
+    assert "hfu" in facts_of(answer, "answer").hidden
+    # the product reads two matrices and writes one: 3 * 512**2 * 4 bytes
+    assert facts["bandwidth_utilisation"] == pytest.approx(3 * 512**2 * 4 / (1e-3 * H100_BANDWIDTH))
+    assert facts["traffic_bytes"] == 3 * 512**2 * 4
+    assert facts["compute_limit_ns"] == round(limit) and facts["memory_limit_ns"] == 0
+
+
+def test_every_number_of_the_headline_has_its_formula(tmp_path: Path) -> None:
+    # GIVEN two products in BF16, of 2 * 4096**3 FLOP each, in a step of 1 ms
+    t = one_step()
+    for i in range(2):
+        product(t, at=i * 10_000, start=100_000 + i * 200_000, duration=200_000, n=4096, dtype="c10::BFloat16")
+    section = facts_of(overview(read_back(t, tmp_path)), "answer")
+    docs = {k: plain(v) for k, v in section.docs.items()}
+    # THEN the values stand in the formulas: 2 * 137.4 GFLOP, 2 * 138.9 us at 989.4 TFLOP/s, and the rate that products reach
+    assert "277.8 µs / 1.00 ms" in docs["speed_of_light"] and "an H100 SXM" in docs["speed_of_light"]
+    assert "At the 794.0 TFLOP/s that products reach in practice: 34.6 %, 346.2 µs." in docs["speed_of_light"]
+    assert "274.9 GFLOP / (1.00 ms × 989.4 TFLOP/s of bf16)" in docs["mfu"]
+    assert "400.0 µs / 1.00 ms" in docs["gpu_busy"] and "277.8 µs / 400.0 µs" in docs["efficiency_while_busy"]
+    assert "201.3 MB / (1.00 ms × 3.35 TB/s)" in docs["bandwidth_utilisation"]
+    assert section.values["speed_of_light_achievable"] == pytest.approx(2 * 2 * 4096**3 / 794e12 / 1e-3, rel=1e-3)
+
+
+def test_recomputed_work_counts_for_the_hardware_only(tmp_path: Path) -> None:
+    # GIVEN a forward product, and the same product run again below a node of the backward pass, 200 us each
+    t = one_step()
+    t.op("aten::mm", 0, 5_000, shapes=[[512, 512], [512, 512]], types=["float", "float"], sequence=1)
+    t.launch("gemm", at=1_000, start=100_000, duration=200_000)
+    back = {"thread": 77, "sequence": 1, "forward_thread": 1}
+    t.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 400_000, 300_000, **back)
+    t.op("CheckpointFunctionBackward", 401_000, 298_000, **back)
+    t.op("aten::mm", 410_000, 50_000, thread=77, sequence=2, shapes=[[512, 512], [512, 512]], types=["float", "float"])
+    t.launch("gemm", at=420_000, start=500_000, duration=200_000, thread=77)
+    answer = overview(read_back(t, tmp_path))
+    limit = 2 * 512**3 / H100_FP32 * 1e9
+    assert answer.facts["mfu"] == pytest.approx(limit / 1e6) and answer.facts["hfu"] == pytest.approx(2 * limit / 1e6)
+    assert answer.facts["recompute_ns"] == 200_000 and facts_of(answer, "answer").labels["hfu"] == "HFU"
+    # THEN the waterfall has its time above the limit, and its limit, as parts of their own
+    parts = answer.table("parts").set_index("part")["time_ns"]
+    assert parts["Recomputed work above limit"] == round(200_000 - limit) == parts["GEMM above limit"]
+    assert parts["Speed of light, recomputed"] == round(limit) == parts["Speed of light, compute-bound"]
+    assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts))
+    shown = answer.table("operators").set_index("name")
+    assert shown.loc["aten::mm", "recompute"] == 0.5
+
+
+# -- the sentence -----------------------------------------------------------------------------------------------
+
+
+def test_the_loading_of_input_limits_and_its_fix_is_the_first(tmp_path: Path) -> None:
+    # GIVEN a step of 1 ms that loads for 600 us while the device idles, and a product of 300 us
+    t = one_step()
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 600_000)
+    product(t, at=600_000, start=610_000, duration=300_000)
+    said = plain(overview(read_back(t, tmp_path)).headline)
+    assert said == (
+        "Step 1 takes 1 000 µs; the same work at the limits of an H100 SXM takes 4.01 µs. "
+        "The GPU waits 60 % of the step for input; fixing that saves at most 600.0 µs."
+    )
+
+
+def test_launches_limit(tmp_path: Path) -> None:
+    # GIVEN twenty kernels of 5 us, each launched 40 us after the end of the one before
+    t = one_step(20 * 50_000)
+    for i in range(20):
+        product(t, at=i * 50_000, start=i * 50_000 + 2_000, duration=5_000, n=64)
+    said = plain(overview(read_back(t, tmp_path)).headline)
+    assert "The GPU waits 90 % of the step for the host to launch the next kernel; " in said and "saves at most" in said
+
+
+def test_a_blocked_host_limits(tmp_path: Path) -> None:
+    # GIVEN a host that sits in cudaFree for most of the step, and a kernel after it
+    t = one_step()
+    product(t, at=0, start=10_000, duration=10_000)
+    t.call("cudaFree", 20_000, 900_000)
+    product(t, at=925_000, start=930_000, duration=70_000)
+    assert "of the step while the host is blocked in runtime calls" in plain(overview(read_back(t, tmp_path)).headline)
+
+
+def test_copies_limit(tmp_path: Path) -> None:
+    t = one_step()
+    t.copy("HtoD", 0, 800_000, bytes=8_000_000, src="Pageable", call=(0, 2_000))
+    product(t, at=5_000, start=800_000, duration=200_000)
+    assert "For 80 % of the step the GPU only copies; fixing that saves at most 800.0 µs." in plain(
+        overview(read_back(t, tmp_path)).headline
+    )
+
+
+def test_time_above_the_limits_names_the_kind(tmp_path: Path) -> None:
+    # GIVEN a product that runs all the step at 0.4 % of its limit
+    t = one_step()
+    product(t, at=0, start=0, duration=1_000_000)
+    said = plain(overview(read_back(t, tmp_path)).headline)
+    assert "Time above the limits takes over 99 % of the step, most of it matrix products." in said
+    assert "The first fix saves at most 996.0 µs: " in said
+
+
+def test_a_step_at_its_limits_says_so(tmp_path: Path) -> None:
+    # GIVEN an add of 3 * 4 * 4096**2 bytes (60.1 us at 3.35 TB/s) that fills 65 of a step's 70 us
+    t = one_step(70_000)
+    t.op("aten::add", 0, 5_000, shapes=[[4096, 4096], [4096, 4096], []], types=["float", "float", "Scalar"])
+    t.launch("add", at=1_000, start=5_000, duration=65_000)
+    said = plain(overview(read_back(t, tmp_path)).headline)
+    assert "For 86 % of the step the GPU is at its limits, mostly of memory bandwidth." in said
+
+
+def test_without_shapes_the_time_still_says_what_limits(tmp_path: Path) -> None:
+    # GIVEN two kernels without operators' sizes: convolution 600 us, a copy-like kernel 200 us
+    t = one_step()
+    t.header["record_shapes"] = 0
+    t.op("aten::conv2d", 0, 5_000)
+    t.launch("implicit_convolve_sgemm", at=1_000, start=100_000, duration=600_000)
+    t.launch("elementwise_kernel", at=2_000, start=700_000, duration=200_000)
+    answer = overview(read_back(t, tmp_path))
+    said = plain(answer.headline)
+    assert "Kernels take 80 % of the step, most of it convolutions." in said and said.endswith(
+        "No speed of light: recorded without shapes."
+    )
+    assert answer.facts["speed_of_light"] is None
+    parts = answer.table("parts").set_index("part")["time_ns"]
+    assert parts["Convolution kernels"] == 600_000 and parts["Elementwise kernels"] == 200_000
+
+
+def test_an_uncovered_ratio_says_what_lacks(tmp_path: Path) -> None:
+    # GIVEN 300 us with a model, 100 us of an operator nobody knows and 200 us of a product whose sizes were not recorded
+    t = one_step()
+    product(t, at=0, start=100_000, duration=300_000)
+    t.op("custom::thing", 50_000, 5_000, shapes=[[8]], types=["float"])
+    t.launch("thing", at=51_000, start=400_000, duration=100_000)
+    t.op("aten::bmm", 60_000, 5_000, shapes=[[], []], types=["", ""])
+    t.launch("thing", at=61_000, start=500_000, duration=200_000)
+    answer = overview(read_back(t, tmp_path))
+    assert answer.facts["speed_of_light"] is None
+    assert "a cost model covers 50.0 % of the work, less than the 80 % that a ratio needs" in plain(answer.headline)
+    notice = plain(answer.notices[0].text)
+    assert notice.startswith("50.0 % of the GPU work has no limit: `aten::bmm` (") and "`custom::thing` (no cost model)" in notice
+    mark = facts_of(answer, "answer").marks["speed_of_light"]
+    assert mark.state == "unknown" and "less than the 80" in mark.why
+
+
+def test_a_partly_modelled_ratio_is_marked(tmp_path: Path) -> None:
+    # GIVEN a cost model for 450 of 500 us
+    t = one_step()
+    product(t, at=0, start=100_000, duration=450_000)
+    t.op("custom::thing", 50_000, 5_000)
+    t.launch("thing", at=51_000, start=550_000, duration=50_000)
+    answer = overview(read_back(t, tmp_path))
+    assert answer.facts["speed_of_light"] is not None and " takes about " in plain(answer.headline)
+    assert facts_of(answer, "answer").marks["speed_of_light"].state == "partial"
+
+
+def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
+    # GIVEN a device that is in no table: its peaks are derived, its bandwidth is not known
+    t = one_step(device="AMD Instinct MI300X")
+    t.header["deviceProperties"] = [
+        {"id": 0, "name": "AMD Radeon Graphics", "computeMajor": 9, "computeMinor": 0, "numSms": 104, "warpSize": 64}
+    ]
+    t.op("aten::mm", 0, 20_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
+    t.launch("Cijk_gemm", at=1_000, start=100_000, duration=200_000, api="hipLaunchKernel")
+    answer = overview(read_back(t, tmp_path))
+    assert answer.facts["speed_of_light"] is None and "the memory bandwidth of an AMD Radeon Graphics is not known" in answer.headline
+    assert facts_of(answer, "device").marks["matrix_peak"].state == "estimated"
+
+
+def test_the_articles_of_devices() -> None:
+    from tb_sol_plugin.metrics.overview_sentence import a_device
+
+    names = (
+        "H100 SXM",
+        "A100 SXM 80 GB",
+        "V100 SXM2 32 GB",
+        "B200",
+        "GB200",
+        "MI300X",
+        "L40S",
+        "RTX 4090",
+        "T4",
+        "Gaudi3",
+        "AMD Radeon Graphics",
+    )
+    said = [a_device(DeviceSpec(key=n, name=n)).split()[0] for n in names]
+    assert said == ["an", "an", "a", "a", "a", "an", "an", "an", "a", "a", "an"]
+
+
+def test_a_program_of_two_steps_speaks_of_the_mean(tmp_path: Path) -> None:
+    # GIVEN 140 000 of 156 000 ns per step without a model (only addmm and relu carry shapes)
+    answer = overview(read_back(training(), tmp_path))
+    assert answer.facts["step_ns"] == 999_000 and plain(answer.headline).startswith("A step takes 999.0 µs; the GPU is busy for ")
+    assert answer.facts["speed_of_light"] is None and answer.facts["efficiency_while_busy"] is None
+    one = overview(read_back(training(), tmp_path), step="1")
+    assert plain(one.headline).startswith("Step 1 takes ")
+
+
+# -- the waterfall ----------------------------------------------------------------------------------------------
+
+
+def test_work_faster_than_its_limit_adds_time_and_is_flagged(tmp_path: Path) -> None:
+    # GIVEN a product of 2 * 4096**3 FLOP in FP32 (2.05 ms at its limit) that took 1 ms
+    t = one_step(1_100_000)
+    product(t, at=0, start=50_000, duration=1_000_000, n=4096)
+    answer = overview(read_back(t, tmp_path))
+    parts = answer.table("parts").set_index("part")
+    limit = 2 * 4096**3 / H100_FP32 * 1e9
+    assert parts.loc["GEMM below limit", "time_ns"] == round(1_000_000 - limit) < 0
+    assert parts["time_ns"].iloc[1:].sum() == pytest.approx(1_100_000, abs=len(parts))
+    assert facts_of(answer, "answer").marks["speed_of_light"].state == "flagged"
+    assert answer.facts["speed_of_light"] == pytest.approx(limit / 1_100_000)  # never clamped
+    assert table_of(answer, "operators").marks["efficiency"]["0"].state == "flagged"
+    # THEN the axis still holds every bar, and the label of this one adds
+    figure = answer.section("waterfall")
+    assert isinstance(figure, FigureSection)
+    high = figure.figure["layout"]["xaxis"]["range"][1]  # type: ignore[index]
+    for bar in figure.figure["data"]:  # type: ignore[attr-defined]
+        assert bar["base"][0] >= 0 and bar["base"][0] + bar["x"][0] <= high
+    assert any(n["text"].startswith("<b>+") for n in figure.figure["layout"]["annotations"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("busy", [50, 500, 950])
+def test_labels_stay_inside_the_axis(tmp_path: Path, busy: int) -> None:
+    # GIVEN steps that are nearly idle, half busy and nearly full
+    t = one_step()
+    product(t, at=0, start=2_000, duration=busy * 1_000)
+    figure = overview(read_back(t, tmp_path)).section("waterfall")
+    assert isinstance(figure, FigureSection)
+    layout = figure.figure["layout"]
+    high = layout["xaxis"]["range"][1]  # type: ignore[index]
+    for note in layout["annotations"]:  # type: ignore[index]
+        # THEN a label that runs to the right begins in the left 70 %, one that runs to the left ends in the right 70 %
+        assert note["x"] <= 0.7 * high if note["xanchor"] == "left" else note["x"] >= 0.3 * high
+
+
+def test_a_selected_point_is_a_row_of_the_table(tmp_path: Path) -> None:
+    t = one_step()
+    product(t, at=0, start=100_000, duration=200_000)
+    answer = overview(read_back(t, tmp_path))
+    figure = answer.section("waterfall")
+    assert isinstance(figure, FigureSection) and figure.table == "parts"
+    keys = [bar["customdata"][0] for bar in figure.figure["data"]]  # type: ignore[attr-defined]
+    assert keys == answer.table("parts")["part"].tolist()
+
+
+# -- the host ---------------------------------------------------------------------------------------------------
+
+
+def host_step(folder: Path) -> Capture:
+    """A step of 1 ms: a product of 2 * 64**3 FLOP for 400 us, 70 us of an operator nobody knows, 100 us of loading."""
+    t = one_step(device="")
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 100_000)
+    t.op("aten::mm", 100_000, 400_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
+    t.op("custom::thing", 600_000, 70_000)
+    return read_back(t, folder)
+
+
+def test_a_recording_of_the_host_says_how_to_get_limits(tmp_path: Path) -> None:
+    answer = overview(host_step(tmp_path))
+    said = plain(answer.headline)
+    assert said.startswith("Step 1 takes 1.00 ms on the host. Operators take 47 % of the step, most of it matrix products.")
+    assert said.endswith("the limits of this CPU are not known; `tb-sol doctor --measure` measures them.")
+    assert "ProfilerActivity.CUDA" in answer.notices[0].text
+    assert {s.id for s in answer.sections} == {"answer", "waterfall", "levers", "device", "split", "operators", "parts"}
+    assert set(answer.facts) & {"kernel_ns", "memcpy_ns", "gpu_busy"} == set()
+    parts = answer.table("parts").set_index("part")["time_ns"]
+    assert parts.to_dict() == {
+        "Step time, measured": 1_000_000, "Loading of batches": 100_000, "Outside operators": 430_000, "GEMM": 400_000,
+        "Operators without a model": 70_000,
+    }  # fmt: skip
+
+
+def test_a_measured_cpu_gets_the_whole_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN rates of the CPU: 10 GFLOP/s, so that the product takes 52 428.8 ns at its limit
+    cpu = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 1e10}, vector={"fp32": 1e10}, memory_bandwidth=1e11)
+    monkeypatch.setattr("tb_sol_plugin.metrics.waterfall.device_for", lambda capture, limits: cpu)
+    answer = overview(host_step(tmp_path))
+    assert "the same work at the limits of this CPU takes" in plain(answer.headline)
+    assert answer.facts["speed_of_light"] == pytest.approx(0.0524288) and answer.facts["mfu"] == pytest.approx(0.0524288)
+    # 400 us of modelled, 70 us of other operators
+    assert answer.facts["gpu_busy"] == pytest.approx(0.47) and facts_of(answer, "answer").labels["gpu_busy"] == "Host busy"
+    parts = answer.table("parts").set_index("part")["time_ns"]
+    assert parts["GEMM above limit"] == 400_000 - 52_429 and parts["No cost model"] == 70_000
+
+
+def test_nothing_but_ranges_on_the_host(tmp_path: Path) -> None:
+    assert "No operator was recorded in it." in plain(overview(read_back(one_step(device=""), tmp_path)).headline)
+
+
+# -- recordings -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+def test_every_recording_says_what_limits_it(traces: Path) -> None:
+    """The sentence holds the time, a share of it, and the saving of the first finding; the parts add up."""
+    for path in sorted(traces.rglob("*.json.gz")):
+        answer = overview(capture(path))
+        said = answer.headline
+        assert said.endswith(".") and "—" not in said and "nan" not in said, (path.name, said)
+        assert " takes **" in said and ("%**" in said or "No operator" in said), (path.name, said)
+        assert ("No speed of light: " in said) == (answer.facts.get("speed_of_light") is None), (path.name, said)
+        assert ("saves at most **" in said) == bool(answer.findings), (path.name, said)
+        parts = answer.table("parts")["time_ns"]
+        assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), path.name
