@@ -7,20 +7,34 @@ model is None, never 0. Other packages bring models of their own, see `plugins`.
 from __future__ import annotations
 
 from tb_sol_plugin.cost import (
+    activations,
     attention_aten,
     attention_engines,
     conv,
     custom,
     elementwise,
+    embedding,
+    fbgemm,
+    fills,
     gathering,
     gemm,
     lists,
+    losses,
+    moe,
     movement,
     norm,
+    norm_fused,
+    optimizers,
     plugins,
+    pooling,
     quantised,
     recurrent,
+    reductions,
+    resampling,
+    rope,
     serving,
+    softmax,
+    triton,
 )
 from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
@@ -32,7 +46,9 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    gemm, quantised, serving, conv, recurrent, attention_aten, attention_engines, norm, elementwise, movement, gathering, lists, custom,
+    gemm, quantised, serving, conv, recurrent, attention_aten, attention_engines, norm, norm_fused, softmax, losses, elementwise,
+    activations, reductions, movement, fills, gathering, embedding, fbgemm, pooling, resampling, lists, optimizers, rope, moe, custom,
+    triton,
 )  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 
@@ -45,12 +61,12 @@ def model_for(name: str) -> Model | None:
 
 def estimate(name: str, inputs: Inputs) -> Cost | None:
     """The work of one call; None where there is no model or the recorded inputs do not suffice."""
-    found = model_for(name)
+    found, inputs.name = model_for(name), name
     answer = None if found is None else plugins.run(found, inputs)
     return None if answer is None or (answer.flop is answer.flop_vector is answer.bytes is None) else answer
 
 
 def explain(name: str, inputs: Inputs) -> str:
     """Why a call has no full cost, for people: no model, or which recorded size, type or value is missing. "" if it has one."""
-    found = model_for(name)
+    found, inputs.name = model_for(name), name
     return "no cost model" if found is None else why_not(lambda call: plugins.run(found, call), inputs)

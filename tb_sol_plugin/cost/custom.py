@@ -1,82 +1,78 @@
-"""Operators of serving engines and of the inductor compiler, where their recorded arguments suffice.
+"""Operators of serving engines that move or convert: quantisation, writes into the key/value cache.
 
-Triton kernels of the compiler list their buffers: each is counted once. A buffer that is read and written counts once too, so
-bytes are a lower bound. Their FLOP are unknown; templates (`triton_tem_*`: products, attention) have no model.
+A quantisation reads its input once and writes result and scales; 2 FLOP per element (find the largest, scale), 1 where the scale is
+given. A cache write touches the slots of its tokens only, never the cache.
 """
 
 from __future__ import annotations
 
-from tb_sol_plugin.cost.inputs import Inputs, size_of, total
-from tb_sol_plugin.cost.model import Cost, model, pattern
+from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
+from tb_sol_plugin.cost.model import Cost, model
+from tb_sol_plugin.cost.parts import like, moved, read, vector
 
 
-@pattern(r"triton_(poi|red|per)_.*", kind="other")
-def triton(call: Inputs) -> Cost | None:
-    """triton_poi_fused_...(buffers..., sizes...)."""
-    buffers = call.flat
-    if not buffers:
+def _quantised(out: Tensor | None, x: Tensor | None, *scales: Tensor | None, per_element: int) -> Cost | None:
+    if out is None or x is None or not 1 <= x.numel // max(out.numel, 1) <= 2:
         return None
-    return Cost(
-        flop_vector=None, bytes=total(*(t.bytes for t in buffers)), dtype=buffers[0].dtype, kind="elementwise", estimated=True,
-        reason="a compiled kernel: each buffer counted once, operations unknown",
-    )  # fmt: skip
+    return vector(x.dtype, per_element * x.numel, *read(out, x, *scales))
 
 
-@model("_C::rms_norm", kind="norm")
-def rms_norm(call: Inputs) -> Cost | None:
-    """rms_norm(out, x, weight, eps)."""
-    out, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    if out is None or x is None or weight is None:
-        return None
-    return Cost(flop_vector=8 * x.numel, bytes=total(out.bytes, x.bytes, weight.bytes), dtype=x.dtype, kind="norm")
+@model("_C::static_scaled_fp8_quant", "_C::static_scaled_int8_quant", "aiter::static_per_tensor_quant", kind="elementwise")
+def static_quantisation(call: Inputs) -> Cost | None:
+    """static_scaled_fp8_quant(out, x, scale): n FLOP."""
+    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=1)
 
 
-@model("_C::fused_add_rms_norm", kind="norm")
-def fused_add_rms_norm(call: Inputs) -> Cost | None:
-    """fused_add_rms_norm(x, residual, weight, eps): both are read and written in place."""
-    x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    if x is None or residual is None or weight is None:
-        return None
-    return Cost(
-        flop_vector=9 * x.numel, bytes=total(x.bytes, x.bytes, residual.bytes, residual.bytes, weight.bytes), dtype=x.dtype, kind="norm"
-    )
+@model("_C::dynamic_scaled_fp8_quant", "_C::dynamic_per_token_scaled_fp8_quant", "_C::dynamic_scaled_int8_quant",
+       "aiter::dynamic_per_token_scaled_quant", "aiter::dynamic_per_tensor_quant", kind="elementwise")  # fmt: skip
+def dynamic_quantisation(call: Inputs) -> Cost | None:
+    """dynamic_per_token_scaled_fp8_quant(out, x, scales, ...): 2 n FLOP."""
+    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
 
 
-@model("_C::rotary_embedding", kind="elementwise")
-def rotary(call: Inputs) -> Cost | None:
-    """rotary_embedding(positions, query, key, head_size, cos_sin[P, R], neox): query and key in place, one table row per position."""
-    positions, query, key, table = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4)
-    if positions is None or query is None or table is None:
-        return None
-    turned = [t for t in (query, key) if t is not None]
-    row = size_of(positions.numel * table.shape[-1], table.dtype) if table.shape else 0
-    return Cost(
-        flop_vector=3 * sum(t.numel for t in turned), bytes=total(positions.bytes, row, *(t.bytes for t in turned * 2)),
-        dtype=query.dtype, kind="elementwise",
-    )  # fmt: skip
+@model("_C::scaled_fp4_quant", "sgl_kernel::scaled_fp4_quant", kind="elementwise")
+def fp4_quantisation(call: Inputs) -> Cost | None:
+    """scaled_fp4_quant(out, x, block scales, scale): two numbers per byte written; 2 n FLOP."""
+    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
 
 
-@model(
-    "_C::static_scaled_fp8_quant",
-    "_C::dynamic_scaled_fp8_quant",
-    "_C::silu_and_mul",
-    "_C::gelu_and_mul",
-    "_C::gelu_tanh_and_mul",
-    kind="elementwise",
-)
-def out_and_in(call: Inputs) -> Cost | None:
-    """silu_and_mul(out, x), static_scaled_fp8_quant(out, x, scale): x read, out written."""
-    out, x = call.tensor(0), call.tensor(1)
-    if out is None or x is None:
-        return None
-    return Cost(flop_vector=x.numel, bytes=total(out.bytes, x.bytes), dtype=x.dtype, kind="elementwise")
+@model("sgl_kernel::sgl_per_token_group_quant_8bit", "sgl_kernel::sgl_per_token_group_quant_fp8", "sgl_kernel::sgl_per_token_quant_fp8",
+       "sgl_kernel::sgl_per_tensor_quant_fp8", "_C::per_token_group_fp8_quant", "_C::per_token_group_quant_int8",
+       kind="elementwise")  # fmt: skip
+def group_quantisation(call: Inputs) -> Cost | None:
+    """sgl_per_token_group_quant_8bit(x, out, scales, ...): the input comes first; 2 n FLOP."""
+    return _quantised(call.tensor(1), call.tensor(0), call.tensor(2), per_element=2)
 
 
-@model("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache", kind="other")
+@model("aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine", kind="elementwise", wrapper=True)
+def fake_quantisation(call: Inputs) -> Cost | None:
+    """fake_quantize_per_tensor_affine(x, scale, zero, low, high), where nothing below it was recorded: 4 n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, like(x))
+
+
+@model("aten::fake_quantize_per_tensor_affine_cachemask", "aten::fake_quantize_per_channel_affine_cachemask",
+       "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", kind="elementwise")  # fmt: skip
+def fake_quantisation_with_mask(call: Inputs) -> Cost | None:
+    """fake_quantize_per_tensor_affine_cachemask(x, ...): a mask of one byte per element as well; 4 n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, like(x), x.numel)
+
+
+@model("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache", "aiter::reshape_and_cache",
+       "aiter::reshape_and_cache_flash", kind="other")  # fmt: skip
 def cache_write(call: Inputs) -> Cost | None:
     """reshape_and_cache_flash(key, value, key_cache, value_cache, slots, ...): tokens read, the same elements written into the cache."""
     key, value, cache = call.tensor(0), call.tensor(1), call.tensor(2)
     if key is None or value is None or cache is None:
         return None
-    written = size_of(key.numel + value.numel, cache.dtype)
-    return Cost(bytes=total(key.bytes, value.bytes, written), dtype=key.dtype, kind="other")
+    return moved(key.dtype, key.bytes, value.bytes, size_of(key.numel + value.numel, cache.dtype), *read(call.tensor(4)))
+
+
+@model("_C_cache_ops::concat_and_cache_mla", kind="other")
+def latent_cache_write(call: Inputs) -> Cost | None:
+    """concat_and_cache_mla(latent, rope part, cache, slots, ...): both read and written side by side."""
+    latent, turned, cache = call.tensor(0), call.tensor(1), call.tensor(2)
+    if latent is None or turned is None or cache is None:
+        return None
+    return moved(latent.dtype, latent.bytes, turned.bytes, size_of(latent.numel + turned.numel, cache.dtype), *read(call.tensor(3)))

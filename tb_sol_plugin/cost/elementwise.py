@@ -1,32 +1,49 @@
-"""Elementwise operations: one vector FLOP per element of the broadcast result, each operand read and the result written once."""
+"""Elementwise operations: one vector FLOP per element of the broadcast result, each operand read and the result written once.
+
+A transcendental function counts as one operation. Operands that a stride of 0 expands count with the elements that stand in
+memory; in place the target is read and written. Comparisons give booleans, functions of integers FP32.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of, total, wider
 from tb_sol_plugin.cost.model import Cost, Direction, model
+from tb_sol_plugin.cost.parts import floating, given
 
 UNARY: Final = (
-    "abs", "acos", "acosh", "alias_copy", "angle", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "celu", "clamp",
-    "clamp_max", "clamp_min", "clip", "cos", "cosh", "deg2rad", "digamma", "elu", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
-    "floor", "frac", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "i0", "isfinite", "isinf", "isnan", "leaky_relu",
-    "lgamma", "log", "log10", "log1p", "log2", "log_sigmoid_forward", "logical_not", "logit", "mish", "nan_to_num", "neg", "positive",
-    "rad2deg", "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign", "signbit", "silu", "sin",
-    "sinc", "sinh", "softplus", "softshrink", "sqrt", "square", "tan", "tanh", "threshold", "trunc", "tril", "triu", "flip", "roll",
-    "nan_to_num_",
+    "abs", "absolute", "acos", "acosh", "alias_copy", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin",
+    "asinh", "atan", "atanh", "bitwise_not", "ceil", "celu", "clamp_max", "clamp_min", "conj_physical", "cos", "cosh", "deg2rad",
+    "digamma", "elu", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "floor", "frac", "gelu", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "i0", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "leaky_relu", "lgamma", "log", "log10", "log1p",
+    "log2", "logical_not", "logit", "mish", "mvlgamma", "nan_to_num", "neg", "negative", "polygamma", "positive", "rad2deg", "reciprocal",
+    "relu", "relu6", "round", "rsqrt", "selu", "sgn", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softplus",
+    "softshrink", "special_i0e", "special_i1", "special_log_ndtr", "special_ndtri", "sqrt", "square", "tan", "tanh", "threshold", "trunc",
 )  # fmt: skip
 BINARY: Final = (
-    "add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "copysign", "div", "divide",
-    "eq", "floor_divide", "fmax", "fmin", "fmod", "ge", "greater", "greater_equal", "gt", "hypot", "ldexp", "le", "less", "less_equal",
-    "logaddexp", "logical_and", "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "multiply", "ne", "not_equal", "pow",
-    "remainder", "sub", "subtract", "true_divide", "xlogy", "__and__", "__or__", "__xor__", "polar", "complex", "prelu",
+    "add", "arctan2", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "complex",
+    "copysign", "div", "divide", "eq", "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "ge", "greater", "greater_equal",
+    "gt", "heaviside", "hypot", "igamma", "igammac", "lcm", "ldexp", "le", "less", "less_equal", "logaddexp", "logaddexp2", "logical_and",
+    "logical_or", "logical_xor", "lt", "maximum", "minimum", "mul", "multiply", "ne", "nextafter", "not_equal", "polar", "pow", "prelu",
+    "_prelu_kernel", "remainder", "rsub", "special_xlog1py", "special_zeta", "sub", "subtract", "true_divide", "xlogy", "__and__",
+    "__or__", "__xor__", "__lshift__", "__rshift__", "__iand__", "__ior__", "__ixor__", "isclose",
 )  # fmt: skip
+TERNARY: Final = ("addcmul", "addcdiv", "clamp", "clip", "lerp")
 COMPARE: Final = frozenset(
     ("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal", "logical_and", "logical_or",
-    "logical_xor", "logical_not", "isfinite", "isinf", "isnan", "signbit")
+    "logical_xor", "logical_not", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "signbit", "isclose")
 )  # fmt: skip
-MOVES: Final = frozenset(("alias_copy", "tril", "triu", "flip", "roll", "positive"))
+TO_FLOAT: Final = frozenset(
+    ("acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "cos", "cosh",
+    "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "i0", "lgamma", "log", "log10", "log1p", "log2", "logit",
+    "rad2deg", "reciprocal", "rsqrt", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh", "div", "divide", "true_divide", "atan2",
+    "arctan2", "xlogy")
+)  # fmt: skip
+"""Functions whose result of integers is FP32."""
+MOVES: Final = frozenset(("alias_copy", "positive", "conj_physical"))
+"""Names that only copy."""
 
 
 def pointwise(
@@ -38,15 +55,16 @@ def pointwise(
     direction: Direction = "fwd",
     extra: list[int | None] | None = None,
 ) -> Cost | None:
-    """The cost of one operation per element of the broadcast result. In place the target is read and written."""
+    """The cost of `per_element` operations per element of the broadcast result; None where sizes do not broadcast.
+
+    out_dtype: of the result, by default the wider of the operands. in_place: the first operand is read and written. extra: more bytes.
+    """
     shape = broadcast(*(t.shape for t in operands)) if operands else None
-    if shape is None:
+    if shape is None or (in_place and shape != operands[0].shape and prod(shape) != operands[0].numel):
         return None
     # a scalar tensor takes part in arithmetic without widening the type
     dtype = wider(*([t.dtype for t in operands if t.shape] or [t.dtype for t in operands]))
-    elements = 1
-    for size in shape:
-        elements *= size
+    elements = prod(shape)
     written = size_of(operands[0].numel, operands[0].dtype) if in_place else size_of(elements, out_dtype or dtype)
     return Cost(
         flop_vector=per_element * elements, bytes=total(*(t.bytes for t in operands), written, *(extra or ())), dtype=dtype,
@@ -54,115 +72,74 @@ def pointwise(
     )  # fmt: skip
 
 
-def _operands(call: Inputs, count: int) -> list[Tensor]:
-    return [t for t in (call.tensor(i) for i in range(count)) if t is not None]
-
-
 def _register_plain(names: tuple[str, ...], arity: int) -> None:
-    for name in dict.fromkeys(n.removesuffix("_") if not n.endswith("__") else n for n in names):
-        compare = name in COMPARE
-        work = 0 if name in MOVES else 1
+    places = tuple(range(arity))
+    for name in names:
 
-        def out_of_place(
-            call: Inputs, arity: int = arity, compare: bool = compare, work: int = work, divides: bool = name in ("div", "true_divide")
-        ) -> Cost | None:
-            operands = _operands(call, arity)
-            integers = divides and operands and all(t.dtype.startswith(("int", "uint", "bool")) for t in operands)
-            return pointwise(operands, out_dtype="bool" if compare else "fp32" if integers else "", per_element=work)
+        def out_of_place(call: Inputs, name: str = name) -> Cost | None:
+            """name(x, ...) elementwise over its tensor arguments, which broadcast; numbers among them are free."""
+            operands = given(call, *places)
+            to_float = name in TO_FLOAT and operands and not any(floating(t.dtype) for t in operands)
+            result = "bool" if name in COMPARE else "fp32" if to_float else ""
+            return pointwise(operands, out_dtype=result, per_element=0 if name in MOVES else 1)
 
-        def in_place(call: Inputs, arity: int = arity, work: int = work) -> Cost | None:
-            return pointwise(_operands(call, arity), in_place=True, per_element=work) if call.tensor(0) is not None else None
+        def in_place(call: Inputs, name: str = name) -> Cost | None:
+            """name_(x, ...) elementwise, written over x."""
+            operands = given(call, *places)
+            return pointwise(operands, in_place=True, per_element=0 if name in MOVES else 1) if call.tensor(0) is not None else None
 
+        if name.startswith("__i"):
+            model(f"aten::{name}", kind="elementwise")(in_place)
+            continue
         model(f"aten::{name}", f"prims::{name}", kind="elementwise")(out_of_place)
-        model(f"aten::{name}_", kind="elementwise")(in_place)
+        if not name.endswith("__"):
+            model(f"aten::{name}_", kind="elementwise")(in_place)
 
 
 _register_plain(UNARY, 1)
 _register_plain(BINARY, 2)
-_register_plain(("addcmul", "addcdiv", "lerp"), 3)
+_register_plain(TERNARY, 3)
 
 
 @model("aten::where", "prims::where", kind="elementwise")
 def where(call: Inputs) -> Cost | None:
-    """where(condition, a, b): the result has the type of a and b. The form with one argument is data dependent."""
-    condition, *values = (call.tensor(i) for i in range(3))
-    chosen = [t for t in values if t is not None]
-    if condition is None or not chosen:
+    """where(condition, a, b): the result has the type of a and b. The form with one argument depends on the data: its input, at least."""
+    condition, chosen = call.tensor(0), given(call, 1, 2)
+    if condition is None:
+        return None
+    if not chosen and len(call.slots) == 1:
+        return Cost(
+            flop_vector=0, bytes=condition.bytes, dtype=condition.dtype, kind="elementwise", estimated=True,
+            reason="size of the result depends on the data: left out, a lower bound",
+        )  # fmt: skip
+    if not chosen:
         return None
     return pointwise([condition, *chosen], out_dtype=wider(*(t.dtype for t in chosen)))
 
 
 @model("aten::masked_fill", kind="elementwise")
 def masked_fill(call: Inputs) -> Cost | None:
-    """masked_fill(x, mask, value)."""
+    """masked_fill(x, mask, value): x and mask read, the result written."""
     x, mask = call.tensor(0), call.tensor(1)
     return pointwise([x, mask], out_dtype=x.dtype) if x is not None and mask is not None else None
 
 
 @model("aten::masked_fill_", kind="elementwise")
 def masked_fill_(call: Inputs) -> Cost | None:
-    """masked_fill_(x, mask, value): at most one write per element."""
+    """masked_fill_(x, mask, value): x read and written, mask read."""
     x, mask = call.tensor(0), call.tensor(1)
     return pointwise([x, mask], in_place=True) if x is not None and mask is not None else None
 
 
-@model("aten::threshold_backward", "aten::gelu_backward", "aten::silu_backward", "aten::sigmoid_backward", "aten::tanh_backward",
-       "aten::leaky_relu_backward", "aten::hardtanh_backward", "aten::hardswish_backward", "aten::hardsigmoid_backward",
-       "aten::softplus_backward", "aten::mish_backward", kind="elementwise")  # fmt: skip
-def gradient(call: Inputs) -> Cost | None:
-    """gelu_backward(grad, x): both read, the gradient written."""
-    return pointwise(_operands(call, 2), direction="bwd")
-
-
-@model("aten::elu_backward", kind="elementwise")
-def elu_backward(call: Inputs) -> Cost | None:
-    """elu_backward(grad, alpha, scale, input_scale, is_result, x)."""
-    operands = [t for t in (call.tensor(0), call.tensor(5)) if t is not None]
-    return pointwise(operands, direction="bwd")
-
-
-@model("aten::mse_loss_backward", "aten::smooth_l1_loss_backward", "aten::huber_loss_backward", "aten::binary_cross_entropy_backward",
-       kind="elementwise")  # fmt: skip
-def loss_gradient(call: Inputs) -> Cost | None:
-    """mse_loss_backward(grad, x, target, reduction)."""
-    operands = _operands(call, 3)
-    return pointwise(operands, direction="bwd") if len(operands) == 3 else None
-
-
-@model("aten::native_dropout", "aten::_fused_dropout", kind="elementwise")
-def dropout(call: Inputs) -> Cost | None:
-    """native_dropout(x, p, train): result and a mask of one byte per element are written."""
+@model("aten::frexp", "aten::modf", kind="elementwise")
+def two_results(call: Inputs) -> Cost | None:
+    """frexp(x): mantissa and an int32 exponent."""
     x = call.tensor(0)
-    return None if x is None else pointwise([x], per_element=2, extra=[x.numel])
+    return pointwise([x], extra=[4 * x.numel]) if x is not None else None
 
 
-@model("aten::native_dropout_backward", kind="elementwise")
-def dropout_backward(call: Inputs) -> Cost | None:
-    """native_dropout_backward(grad, mask, scale)."""
-    operands = _operands(call, 2)
-    return pointwise(operands, out_dtype=operands[0].dtype, direction="bwd") if len(operands) == 2 else None
-
-
-@model("aten::glu", kind="elementwise")
-def glu(call: Inputs) -> Cost | None:
-    """glu(x, dim): one half gates the other."""
-    x = call.tensor(0)
-    if x is None:
-        return None
-    return Cost(flop_vector=x.numel, bytes=total(x.bytes, size_of(x.numel // 2, x.dtype)), dtype=x.dtype, kind="elementwise")
-
-
-@model(
-    "aten::mse_loss", "aten::l1_loss", "aten::smooth_l1_loss", "aten::huber_loss", "aten::binary_cross_entropy",
-    "aten::binary_cross_entropy_with_logits", kind="elementwise", wrapper=True,
-)  # fmt: skip
-def loss(call: Inputs) -> Cost | None:
-    """mse_loss(x, target, ...), where nothing below it was recorded: both read; the result is left out (one number, or one per element)."""
-    operands = _operands(call, 2)
-    if len(operands) != 2 or operands[0].shape != operands[1].shape:
-        return None
-    x, target = operands
-    return Cost(
-        flop_vector=3 * x.numel, bytes=total(x.bytes, target.bytes), dtype=wider(x.dtype, target.dtype), kind="elementwise", estimated=True,
-        reason="result left out: a lower bound",
-    )  # fmt: skip
+@model("aten::_amp_update_scale_", kind="elementwise")
+def amp_update_scale(call: Inputs) -> Cost | None:
+    """_amp_update_scale_(scale, growth_tracker, found_inf, ...): three numbers, two of them written back."""
+    operands = given(call, 0, 1, 2)
+    return pointwise(operands, in_place=True, extra=[4]) if len(operands) == 3 else None

@@ -1,46 +1,86 @@
-"""Operations that pick, order or resample elements. Where the result depends on the data, what is known is a lower bound."""
+"""Operations that pick, place or order elements. Where the result depends on the data, what is known is a lower bound.
+
+Picked elements are read and written once (read at most once per element of the source), indices read once; the rest of the source
+is not touched. Forms that add up read and
+write their target and count one FLOP per added element; forms that are not in place copy the target first.
+"""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Final
 
-from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of, total
-from tb_sol_plugin.cost.model import Cost, Direction, Kind, model
+from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of
+from tb_sol_plugin.cost.model import Cost, model
+from tb_sol_plugin.cost.parts import axis, like, moved, read
 
 INDICES: Final = "indices taken as int64 over the first dimensions: their types are not recorded"
+MASKS: Final = "indices may be masks, whose result depends on the data: it is left out, a lower bound"
+UNKNOWN: Final = "sizes of the indices not recorded: only the values are counted, a lower bound"
 SEVERAL_PASSES: Final = "one pass over the data counted: a lower bound"
-
-
-def _cost(x: Tensor, *traffic: int | None, flop: int = 0, kind: Kind = "other", direction: Direction = "fwd", reason: str = "") -> Cost:
-    return Cost(
-        flop_vector=flop, bytes=total(*traffic), dtype=x.dtype, kind=kind, direction=direction, estimated=bool(reason), reason=reason
-    )
+DEPENDS: Final = "size of the result depends on the data: left out, a lower bound"
 
 
 @model("aten::sort", "aten::argsort", "aten::msort", kind="other")
 def sort(call: Inputs) -> Cost | None:
-    """sort(x, dim, descending): values and int64 indices written."""
+    """sort(x, dim, descending): values and int64 places written."""
     x = call.tensor(0)
-    return None if x is None else _cost(x, x.bytes, size_of(x.numel, x.dtype), 8 * x.numel, reason=SEVERAL_PASSES)
+    return None if x is None else moved(x.dtype, x.bytes, like(x), 8 * x.numel, reason=SEVERAL_PASSES)
 
 
 @model("aten::topk", kind="other")
 def topk(call: Inputs) -> Cost | None:
-    """topk(x, k, dim, ...): k values and int64 indices along one dimension, the last one by default."""
+    """topk(x, k, dim, ...): k values and int64 places along one dimension, the last one by default."""
     x, k, dim = call.tensor(0), call.value(1), call.value(2)
     if x is None or not isinstance(k, int) or not x.shape:
         return None
-    along = dim if isinstance(dim, int) and -len(x.shape) <= dim < len(x.shape) else -1
+    along = axis(x, -1 if dim is None else dim)
+    if along is None or not 0 <= k <= x.shape[along]:
+        return None
     out = x.numel // x.shape[along] * k if x.shape[along] else 0
-    return _cost(x, x.bytes, size_of(out, x.dtype), 8 * out, reason=SEVERAL_PASSES)
+    return moved(x.dtype, x.bytes, size_of(out, x.dtype), 8 * out, reason=SEVERAL_PASSES)
 
 
-@model("aten::nonzero", "aten::masked_select", "aten::unique_dim", "aten::_unique2", kind="other")
+@model("aten::nonzero", "aten::masked_select", "aten::argwhere", "aten::unique_dim", "aten::_unique", "aten::_unique2",
+       "aten::unique_consecutive", "aten::unique_dim_consecutive", kind="other")  # fmt: skip
 def depends_on_data(call: Inputs) -> Cost | None:
-    """nonzero(x): the result depends on the data and is left out."""
+    """nonzero(x), masked_select(x, mask): the input (and mask) read; the result depends on the data and is left out."""
+    x, mask = call.tensor(0), call.tensor(1)
+    return None if x is None else moved(x.dtype, *(read(mask) if mask is not None else read(x)), reason=DEPENDS)
+
+
+@model("aten::bincount", "aten::histc", kind="other")
+def bincount(call: Inputs) -> Cost | None:
+    """bincount(x): x read; the counts depend on the data and are left out; n FLOP."""
     x = call.tensor(0)
-    return None if x is None else _cost(x, x.bytes, reason="size of the result depends on the data: left out, a lower bound")
+    return None if x is None else moved(x.dtype, x.bytes, flop=x.numel, reason=DEPENDS)
+
+
+@model("aten::bucketize", kind="other")
+def bucketize(call: Inputs) -> Cost | None:
+    """bucketize(x, boundaries, out_int32, right): one place per element; boundaries read once."""
+    x, edges = call.tensor(0), call.tensor(1)
+    if x is None or edges is None:
+        return None
+    steps = max((edges.shape[-1] if edges.shape else 1).bit_length(), 1)
+    return moved(x.dtype, *read(x, edges), (4 if call.flag(2) else 8) * x.numel, flop=steps * x.numel)
+
+
+@model("aten::searchsorted", kind="other")
+def searchsorted(call: Inputs) -> Cost | None:
+    """searchsorted(sorted, x, out_int32, ...): like bucketize, with the sorted values first."""
+    edges, x = call.tensor(0), call.tensor(1)
+    if x is None or edges is None:
+        return None
+    steps = max((edges.shape[-1] if edges.shape else 1).bit_length(), 1)
+    return moved(x.dtype, *read(x, edges), (4 if call.flag(2) else 8) * x.numel, flop=steps * x.numel)
+
+
+@model("aten::isin", kind="other")
+def isin(call: Inputs) -> Cost | None:
+    """isin(x, values): one boolean per element: one pass, a lower bound."""
+    x, values = call.tensor(0), call.tensor(1)
+    return None if x is None or values is None else moved(x.dtype, *read(x, values), x.numel, reason=SEVERAL_PASSES)
 
 
 def _picked(x: Tensor, indices: tuple[Tensor, ...]) -> int | None:
@@ -54,74 +94,173 @@ def _picked(x: Tensor, indices: tuple[Tensor, ...]) -> int | None:
     return None if shape is None else prod(shape) * prod(x.shape[len(indices) :])
 
 
-@model("aten::index", kind="other")
+@model("aten::index", "aten::_unsafe_index", kind="other")
 def index(call: Inputs) -> Cost | None:
-    """index(x, indices): the picked elements read and written, indices read (int64, their type is not recorded)."""
+    """index(x, indices): the picked elements read and written, indices read (int64, their type is not recorded).
+
+    What may be a mask reads one byte per element at least. Indices whose sizes are not recorded leave nothing to count: no answer.
+    """
     x, indices = call.tensor(0), call.tensors(1)
-    if x is None:
+    if x is None or not indices:
         return None
     out = _picked(x, indices)
     if out is None:
-        return None
-    picked = size_of(out, x.dtype)
-    return _cost(x, picked, picked, 8 * sum(i.numel for i in indices), reason=INDICES)
+        return moved(x.dtype, sum(i.numel for i in indices), reason=MASKS)
+    return moved(x.dtype, size_of(min(out, x.unique), x.dtype), size_of(out, x.dtype), 8 * sum(i.numel for i in indices), reason=INDICES)
 
 
-@model("aten::_index_put_impl_", "aten::index_put_", kind="other", wrapper=True)
-def index_put(call: Inputs) -> Cost | None:
-    """index_put_(x, indices, values, accumulate): values and indices read, elements written; read too when accumulated."""
+def _index_put(call: Inputs, *, copies: bool) -> Cost | None:
     x, indices, values = call.tensor(0), call.tensors(1), call.tensor(2)
     if x is None or values is None:
         return None
-    out = _picked(x, indices)
+    base = [x.bytes, like(x)] if copies else []
+    adds = bool(call.flag(3))
+    out = _picked(x, indices) if indices else None
     if out is None:
-        return None
+        known = like(values, x.dtype) if not indices or values.numel > 1 else 0
+        reason = MASKS if indices else UNKNOWN
+        mask = sum(i.numel for i in indices)
+        return moved(x.dtype, *base, values.bytes, known, mask, flop=values.numel if adds else 0, reason=reason)
     written = size_of(out, x.dtype)
-    again = [written] if call.flag(3) else []
-    return _cost(x, values.bytes, written, *again, 8 * sum(i.numel for i in indices), flop=out if call.flag(3) else 0, reason=INDICES)
+    again = [written] if adds else []
+    return moved(
+        x.dtype, *base, values.bytes, written, *again, 8 * sum(i.numel for i in indices), flop=out if adds else 0, reason=INDICES
+    )
 
 
-@model("aten::scatter_", "aten::scatter", kind="other")
-def scatter(call: Inputs) -> Cost | None:
+@model("aten::_index_put_impl_", "aten::index_put_", kind="other", wrapper=True)
+def index_put_(call: Inputs) -> Cost | None:
+    """index_put_(x, indices, values, accumulate): values and indices read, elements written; read too when accumulated.
+
+    Without the sizes of the indices, or where they may be masks, the values read and written once are what is known.
+    """
+    return _index_put(call, copies=False)
+
+
+@model("aten::index_put", "aten::_unsafe_index_put", kind="other", wrapper=True)
+def index_put(call: Inputs) -> Cost | None:
+    """index_put(x, indices, values, accumulate), where nothing below it was recorded: x is copied first."""
+    return _index_put(call, copies=True)
+
+
+@model("aten::index_select", kind="other")
+def index_select(call: Inputs) -> Cost | None:
+    """index_select(x, dim, index): the chosen slices read and written. Without the dim, the first one is taken."""
+    x, index = call.tensor(0), call.tensor(2)
+    if x is None or index is None:
+        return None
+    dim = call.value(1)
+    along = axis(x, 0 if dim is None else dim)
+    if along is None:
+        return None
+    size = x.shape[along] if x.shape else 1
+    chosen = x.numel // size * index.numel if size else 0
+    reason = "" if dim is not None or len(x.shape) < 2 else "dimension not recorded: the first assumed"
+    return moved(x.dtype, size_of(min(chosen, x.unique), x.dtype), size_of(chosen, x.dtype), index.bytes, reason=reason)
+
+
+@model("aten::gather", "aten::take", kind="other")
+def gather(call: Inputs) -> Cost | None:
+    """gather(x, dim, index), take(x, index): one element read and written per index."""
+    x, index = call.tensor(0), call.tensor(2) or call.tensor(1)
+    if x is None or index is None:
+        return None
+    return moved(x.dtype, size_of(min(index.numel, x.unique), x.dtype), size_of(index.numel, x.dtype), index.bytes)
+
+
+@model("aten::gather_backward", "aten::index_select_backward", kind="other", wrapper=True)
+def gather_backward(call: Inputs) -> Cost | None:
+    """gather_backward(grad, x, dim, index, ...), where nothing below it was recorded: a zeroed gradient like x, and one add per element."""
+    grad, x, index = call.tensor(0), call.tensor(1), call.tensor(3)
+    if grad is None or x is None or index is None:
+        return None
+    touched = like(grad)
+    return moved(grad.dtype, *read(grad, index), like(x, grad.dtype), touched, touched, flop=grad.numel, direction="bwd")
+
+
+def _scatter(call: Inputs, *, copies: bool, adds: bool) -> Cost | None:
+    """(x, dim, index, source or value): one element per index; the copy form copies x first."""
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if x is None or index is None:
+        return None
+    base = [x.bytes, like(x)] if copies else []
+    taken = size_of(index.numel, source.dtype) if source is not None else 0
+    touched = size_of(index.numel, x.dtype)
+    return moved(x.dtype, *base, index.bytes, taken, touched, *([touched] if adds else []), flop=index.numel if adds else 0)
+
+
+@model("aten::scatter_", kind="other")
+def scatter_(call: Inputs) -> Cost | None:
     """scatter_(x, dim, index, source or value): one element per index written."""
-    x, at, source = call.tensor(0), call.tensor(2), call.tensor(3)
-    if x is None or at is None:
+    return _scatter(call, copies=False, adds=False)
+
+
+@model("aten::scatter", kind="other")
+def scatter(call: Inputs) -> Cost | None:
+    """scatter(x, dim, index, source or value): x copied, then one element per index written."""
+    return _scatter(call, copies=True, adds=False)
+
+
+@model("aten::scatter_add_", "aten::scatter_reduce_", kind="other")
+def scatter_add_(call: Inputs) -> Cost | None:
+    """scatter_add_(x, dim, index, source): touched elements read and written; one FLOP per index."""
+    return _scatter(call, copies=False, adds=True)
+
+
+@model("aten::scatter_add", "aten::scatter_reduce", kind="other")
+def scatter_add(call: Inputs) -> Cost | None:
+    """scatter_add(x, dim, index, source): x copied first."""
+    return _scatter(call, copies=True, adds=True)
+
+
+def _along(call: Inputs, *, copies: bool, adds: bool) -> Cost | None:
+    """(x, dim, index, source): one slice per index; the source has the size of all of them. The copy form copies x first."""
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if x is None or index is None or source is None:
         return None
-    read = size_of(at.numel, source.dtype) if source is not None else 0
-    return _cost(x, at.bytes, read, size_of(at.numel, x.dtype))
+    base = [x.bytes, like(x)] if copies else []
+    touched = like(source, x.dtype)
+    again = [touched] if adds else []
+    return moved(x.dtype, *base, *read(source, index), touched, *again, flop=source.numel if adds else 0)
 
 
-def _resampled(x: Tensor | None, size: tuple[int, ...] | None, per_element: int) -> Cost | None:
-    if x is None or not size or len(size) >= len(x.shape):
+@model("aten::index_add_", "aten::index_reduce_", kind="other")
+def index_add_(call: Inputs) -> Cost | None:
+    """index_add_(x, dim, index, source): touched elements read and written; one FLOP per element of the source."""
+    return _along(call, copies=False, adds=True)
+
+
+@model("aten::index_add", "aten::index_reduce", kind="other")
+def index_add(call: Inputs) -> Cost | None:
+    """index_add(x, dim, index, source): x copied first."""
+    return _along(call, copies=True, adds=True)
+
+
+@model("aten::index_copy_", kind="other")
+def index_copy_(call: Inputs) -> Cost | None:
+    """index_copy_(x, dim, index, source): source read, slices written."""
+    return _along(call, copies=False, adds=False)
+
+
+@model("aten::index_copy", kind="other")
+def index_copy(call: Inputs) -> Cost | None:
+    """index_copy(x, dim, index, source): x copied first."""
+    return _along(call, copies=True, adds=False)
+
+
+@model("aten::index_fill_", kind="other")
+def index_fill_(call: Inputs) -> Cost | None:
+    """index_fill_(x, dim, index, value): the chosen slices written."""
+    x, index, dim = call.tensor(0), call.tensor(2), call.value(1)
+    along = axis(x, dim) if x is not None else None
+    if x is None or index is None or along is None:
         return None
-    out = prod(x.shape[: -len(size)]) * prod(size)
-    return _cost(x, x.bytes, size_of(out, x.dtype), flop=per_element * out, kind="elementwise")
+    size = x.shape[along] if x.shape else 1
+    return moved(x.dtype, index.bytes, size_of(x.numel // size * index.numel if size else 0, x.dtype))
 
 
-@model(
-    "aten::upsample_nearest1d",
-    "aten::upsample_nearest2d",
-    "aten::upsample_nearest3d",
-    "aten::_upsample_nearest_exact2d",
-    kind="elementwise",
-)
-def nearest(call: Inputs) -> Cost | None:
-    """upsample_nearest2d(x, size, ...)."""
-    return _resampled(call.tensor(0), call.ints(1), 0)
-
-
-@model(
-    "aten::upsample_linear1d", "aten::upsample_bilinear2d", "aten::_upsample_bilinear2d_aa", "aten::upsample_bicubic2d", kind="elementwise"
-)
-def interpolated(call: Inputs) -> Cost | None:
-    """upsample_bilinear2d(x, size, ...): counted as one operation per result."""
-    return _resampled(call.tensor(0), call.ints(1), 1)
-
-
-@model("aten::_adaptive_avg_pool2d_backward", "aten::avg_pool2d_backward", "aten::max_pool3d_with_indices_backward", kind="elementwise")
-def pool_backward(call: Inputs) -> Cost | None:
-    """avg_pool2d_backward(grad, x, ...): the gradient read, one as large as the input written."""
-    grad, x = call.tensor(0), call.tensor(1)
-    if grad is None or x is None:
-        return None
-    return _cost(x, grad.bytes, size_of(x.numel, x.dtype), flop=x.numel, kind="elementwise", direction="bwd")
+@model("aten::masked_scatter_", "aten::masked_scatter", kind="other")
+def masked_scatter(call: Inputs) -> Cost | None:
+    """masked_scatter_(x, mask, source): the mask read; what is copied depends on the data and is left out."""
+    x, mask = call.tensor(0), call.tensor(1)
+    return None if x is None or mask is None else moved(x.dtype, mask.bytes, reason=DEPENDS)

@@ -91,22 +91,34 @@ class Inputs:
     """The arguments of one call by position. Positions past the end are None."""
 
     def __init__(
-        self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None
-    ) -> None:
+        self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None,
+        extra: str = "",
+    ) -> None:  # fmt: skip
         """The four lists as JSON texts.
 
         hint: element type of tensor lists, whose types are not recorded. result: sizes of the result where they are known from
-        elsewhere. A model that uses either says so in its `reason`.
+        elsewhere. A model that uses either says so in its `reason`. extra: further recorded fields as a JSON object.
         """
-        self._concrete = concrete
+        self.name = ""
+        """Of the operator; set by whoever asks for the cost."""
+        self._concrete, self._extra = concrete, extra
         self.hint = hint
         self.result = result
         self.shapes, self.types = _json_list(shapes), _json_list(types)
         self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 
+    def metadata(self, key: str) -> str | int | float | None:
+        """A further recorded field (`kernel_flop` of a compiled kernel): text or number, None if there is none."""
+        try:
+            fields = msgspec.json.decode(self._extra) if self._extra else {}
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        value = fields.get(key) if isinstance(fields, dict) else None
+        return value if isinstance(value, str | int | float) else None
+
     def tensor(self, at: int) -> Tensor | None:
         """The tensor at a position, None if there is none."""
-        slot = self.slots[at] if at < len(self.slots) else None
+        slot = self.slots[at] if 0 <= at < len(self.slots) else None
         return slot if isinstance(slot, Tensor) else None
 
     def tensors(self, at: int) -> tuple[Tensor, ...]:

@@ -1,69 +1,131 @@
-"""Operations over lists of tensors: concatenation, foreach operations and fused optimizers.
+"""Operations over lists of tensors: concatenation and foreach operations.
 
 A recorder writes the sizes of a list but not its element type. It is given as a hint from elsewhere, and then marked as such.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of, total
 from tb_sol_plugin.cost.model import Cost, model, pattern
+from tb_sol_plugin.cost.parts import moved, vector
 
 FROM_KERNEL: Final = "element type of the list not recorded: read from the name of its kernel"
+ONE_TYPE: Final = "types of the lists assumed equal"
+TYPE_OF_RESULT: Final = "element type of the list not recorded: that of the result assumed"
 
 
-def _reason(call: Inputs) -> str:
+def reason(call: Inputs) -> str:
+    """Why a cost over lists is estimated, "" where no hint was used."""
     return FROM_KERNEL if call.hint else ""
 
 
-def _written(tensors: tuple[Tensor, ...]) -> list[int | None]:
+def written(tensors: tuple[Tensor, ...]) -> list[int | None]:
+    """Bytes of every element of every tensor."""
     return [size_of(t.numel, t.dtype) for t in tensors]
 
 
-@model("aten::cat", "aten::_cat", kind="other")
+def lists(call: Inputs) -> list[tuple[Tensor, ...]]:
+    """The tensor lists among the arguments, in order."""
+    return [call.tensors(at) for at in range(len(call.slots)) if call.tensors(at)]
+
+
+@model("aten::cat", "aten::_cat", "aten::concat", "aten::concatenate", kind="other")
 def cat(call: Inputs) -> Cost | None:
     """cat(tensors, dim): everything read and written once."""
     parts = call.tensors(0)
+    return moved(parts[0].dtype, *(p.bytes for p in parts), *written(parts), reason=reason(call)) if parts else None
+
+
+@model("aten::stack", "aten::hstack", "aten::vstack", "aten::dstack", "aten::column_stack", kind="other", wrapper=True)
+def stack(call: Inputs) -> Cost | None:
+    """stack(tensors, dim), where no cat was recorded below it."""
+    return cat(call)
+
+
+@model("aten::flatten_dense_tensors", "aten::_flatten_dense_tensors", kind="other", wrapper=True)
+def flatten(call: Inputs) -> Cost | None:
+    """flatten_dense_tensors(tensors): a cat of all of them."""
+    return cat(call)
+
+
+@model("aten::_chunk_cat", "fsdp::chunk_cat", kind="other")
+def chunk_cat(call: Inputs) -> Cost | None:
+    """_chunk_cat(tensors, dim, chunks[, out]): parts read, result written; padding is left out where `out` is not recorded."""
+    parts, out = call.tensors(0), call.tensor(3)
     if not parts:
         return None
-    return Cost(
-        bytes=total(*(p.bytes for p in parts), *_written(parts)), dtype="" if parts[0].dtype.startswith("opaque") else parts[0].dtype,
-        kind="other", estimated=bool(call.hint),
-        reason=_reason(call),
-    )  # fmt: skip
+    target = [size_of(out.numel, out.dtype)] if out is not None else written(parts)
+    if out is not None and not parts[0].dtype:
+        return moved(out.dtype, size_of(sum(p.numel for p in parts), out.dtype), *target, reason=TYPE_OF_RESULT)
+    return moved(parts[0].dtype, *(p.bytes for p in parts), *target, reason=reason(call))
 
 
-@model("aten::stack", kind="other", wrapper=True)
-def stack(call: Inputs) -> Cost | None:
-    """stack(tensors, dim)."""
-    return cat(call)
+@model("aten::split_with_sizes_copy", "fsdp::split_with_sizes_copy", "aten::unbind_copy", "aten::split_copy", kind="other")
+def split_copy(call: Inputs) -> Cost | None:
+    """split_with_sizes_copy(x, sizes, dim, ...): x read, its parts written."""
+    x = call.tensor(0)
+    return None if x is None else moved(x.dtype, x.bytes, size_of(x.numel, x.dtype))
+
+
+@model("fsdp::all_gather_copy_in", kind="other")
+def all_gather_copy_in(call: Inputs) -> Cost | None:
+    """all_gather_copy_in(shards, output, ...): the shards of this rank copied to their place in the output of the gather."""
+    parts, out = call.tensors(0), call.tensor(1)
+    if not parts:
+        return None
+    if out is not None and out.dtype:
+        size = size_of(sum(p.numel for p in parts), out.dtype)
+        return moved(out.dtype, size, size, reason=TYPE_OF_RESULT)
+    return moved(parts[0].dtype, *(p.bytes for p in parts), *written(parts), reason=reason(call))
+
+
+@model("aten::pad_sequence", kind="other", wrapper=True)
+def pad_sequence(call: Inputs) -> Cost | None:
+    """pad_sequence(tensors, ...): sequences read, a rectangle of the longest written."""
+    parts = call.tensors(0)
+    if not parts or not parts[0].shape:
+        return None
+    row = prod(parts[0].shape[1:])
+    out = len(parts) * max(p.shape[0] if p.shape else 0 for p in parts) * row
+    return moved(parts[0].dtype, *(p.bytes for p in parts), size_of(out, parts[0].dtype), reason=reason(call))
+
 
 
 @pattern(r"aten::_foreach_\w+", kind="elementwise")
 def foreach(call: Inputs) -> Cost | None:
     """_foreach_add_(targets, others, ...): every list read; the first one written in place, or as many new elements.
 
-    `_foreach_norm` writes one number per tensor, `_foreach_copy_` does not read its target, `_foreach_zero_` reads nothing.
+    One FLOP per element and further list, one for a single list. `_foreach_norm` writes one number per tensor, `_foreach_copy_` does
+    not read its target, `_foreach_zero_` reads nothing. Numbers that are added count no bytes.
     """
     return _foreach(call, in_place=True)
 
 
-def _foreach(call: Inputs, *, in_place: bool) -> Cost | None:
-    lists = [call.tensors(at) for at in range(len(call.slots)) if call.tensors(at)]
-    if not lists:
+def _foreach(call: Inputs, *, in_place: bool, per_element: int = 0) -> Cost | None:
+    found = lists(call)
+    if not found:
         return None
-    elements = sum(t.numel for t in lists[0])
-    traffic = [t.bytes for tensors in lists for t in tensors] + (_written(lists[0]) if in_place else [])
-    return Cost(
-        flop_vector=elements * max(len(lists) - 1, 1), bytes=total(*traffic), dtype=lists[0][0].dtype,
-        kind="elementwise", estimated=bool(call.hint), reason=_reason(call),
-    )  # fmt: skip
+    elements = sum(t.numel for t in found[0])
+    traffic = [t.bytes for tensors in found for t in tensors] + (written(found[0]) if in_place else [])
+    return vector(found[0][0].dtype, elements * (per_element or max(len(found) - 1, 1)), *traffic, reason=reason(call))
 
 
 @model("aten::_foreach_norm", kind="elementwise")
 def foreach_norm(call: Inputs) -> Cost | None:
-    """_foreach_norm(tensors, order): one number per tensor."""
+    """_foreach_norm(tensors, order): 2 FLOP per element, one number per tensor written."""
+    found = call.tensors(0)
+    cost = _foreach(call, in_place=False, per_element=2)
+    if cost is None or cost.bytes is None or not found:
+        return cost
+    return vector(found[0].dtype, cost.flop_vector, cost.bytes, size_of(len(found), found[0].dtype), reason=reason(call))
+
+
+@model("aten::_foreach_max", kind="elementwise")
+def foreach_max(call: Inputs) -> Cost | None:
+    """_foreach_max(tensors): one number per tensor, left out."""
     return _foreach(call, in_place=False)
 
 
@@ -71,9 +133,7 @@ def foreach_norm(call: Inputs) -> Cost | None:
 def foreach_zero(call: Inputs) -> Cost | None:
     """_foreach_zero_(tensors): written once."""
     parts = call.tensors(0)
-    if not parts:
-        return None
-    return Cost(bytes=total(*_written(parts)), dtype=parts[0].dtype, kind="other", estimated=bool(call.hint), reason=_reason(call))
+    return moved(parts[0].dtype, *written(parts), reason=reason(call)) if parts else None
 
 
 @model("aten::_foreach_copy_", kind="other")
@@ -82,30 +142,14 @@ def foreach_copy(call: Inputs) -> Cost | None:
     targets, sources = call.tensors(0), call.tensors(1)
     if not targets or not sources:
         return None
-    return Cost(
-        bytes=total(*(s.bytes for s in sources), *_written(targets)), dtype=targets[0].dtype, kind="other", estimated=True,
-        reason=_reason(call) or "types of the lists assumed equal",
-    )  # fmt: skip
+    return moved(targets[0].dtype, *(s.bytes for s in sources), *written(targets), reason=reason(call) or ONE_TYPE)
 
 
-def _optimizer(call: Inputs, read: tuple[int, ...], written: tuple[int, ...], per_parameter: int) -> Cost | None:
-    parameters = call.tensors(0)
-    if not parameters:
+@model("aten::_amp_foreach_non_finite_check_and_unscale_", kind="elementwise")
+def unscale(call: Inputs) -> Cost | None:
+    """_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inverse_scale): gradients read and written; 2 FLOP per element."""
+    parts = call.tensors(0)
+    if not parts:
         return None
-    traffic = [t.bytes for at in read for t in call.tensors(at)] + [b for at in written for b in _written(call.tensors(at))]
-    return Cost(
-        flop_vector=per_parameter * sum(t.numel for t in parameters), bytes=total(*traffic), dtype=parameters[0].dtype, kind="elementwise",
-        estimated=bool(call.hint), reason=_reason(call),
-    )  # fmt: skip
-
-
-@model("aten::_fused_adam_", "aten::_fused_adamw_", kind="elementwise")
-def fused_adam(call: Inputs) -> Cost | None:
-    """_fused_adam_(parameters, gradients, m, v, max_v, steps, ...): 7 arrays in all, 12 FLOP per parameter."""
-    return _optimizer(call, (0, 1, 2, 3, 4), (0, 2, 3, 4), 12)
-
-
-@model("aten::_fused_sgd_", kind="elementwise")
-def fused_sgd(call: Inputs) -> Cost | None:
-    """_fused_sgd_(parameters, gradients, momentum, ...): 3 arrays and 2 FLOP per parameter, 5 and 4 with momentum."""
-    return _optimizer(call, (0, 1, 2), (0, 2), 4 if call.tensors(2) else 2)
+    flop = 2 * sum(t.numel for t in parts)
+    return vector(parts[0].dtype, flop, total(*(t.bytes for t in parts)), *written(parts), reason=reason(call))
