@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.device_book import EMPTY, DeviceBook
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
@@ -64,17 +65,32 @@ class Facts(msgspec.Struct, frozen=True):
 class Capture:
     """Facts and tables of one worker's one span. Tables are not to be changed; derive new frames.
 
-    `run`, `worker` and `span` are the names the store gave it ("" when opened directly from a file).
+    `run`, `worker` and `span` are the names the store gave it ("" when opened directly from a file). `devices` are the rows
+    that device files add to the table of devices, as the store found them when it handed the capture out.
     """
 
-    def __init__(self, facts: Facts, tables: Mapping[str, pd.DataFrame], *, run: str = "", worker: str = "", span: str = "") -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        tables: Mapping[str, pd.DataFrame],
+        *,
+        run: str = "",
+        worker: str = "",
+        span: str = "",
+        devices: DeviceBook = EMPTY,
+    ) -> None:
         self.facts = facts
         self.tables = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
         self.run = run
         self.worker = worker
         self.span = span
+        self.devices = devices
         self.memo: dict[object, object] = {}
         """For `metrics`: results derived from the tables, by a key of the deriving function (see `metrics.memo`)."""
+
+    def with_devices(self, devices: DeviceBook) -> Capture:
+        """The same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
+        return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices)
 
     # -- tables -----------------------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
-"""Which `DeviceSpec` belongs to a recorded device.
+"""The device limits of a recording: as recorded, from a device file, or as a reader asks.
 
-A device name is matched as a whole or by whole words, then checked against memory, unit count and compute capability:
-`NVIDIA L40S` is not an L4, `NVIDIA H800` is not an H100, and a bare `NVIDIA H100` with 114 SMs is the PCIe part.
-A device that is not in the table gets peaks derived from its compute capability and no bandwidth.
+`device_for(capture, override)` is the way in. `model/device_match.py` matches names, `model/device_expression.py` parses what
+readers write, `model/device_layers.py` makes the book of rows that device files add.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,79 +15,107 @@ import numpy as np
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture, DeviceProps
-from tb_sol_plugin.model.device_table import DeviceSpec, by_name, known_keys, table
+from tb_sol_plugin.model.device_book import EMPTY, DeviceBook
+from tb_sol_plugin.model.device_expression import FORM, apply, parse
+from tb_sol_plugin.model.device_match import UNKNOWN, match
+from tb_sol_plugin.model.device_rates import RATES
+from tb_sol_plugin.model.device_table import DeviceSpec, Figure, by_name, figures, known_keys, table
 
-__all__ = ["DeviceSpec", "device_for", "devices_in_use", "known_keys", "match", "overridden", "table", "why_no_limits"]
+__all__ = [
+    "RATES", "DeviceSpec", "Figure", "caution", "choices", "device_for", "devices_in_use", "figures", "host_of", "known_keys", "match",
+    "overridden", "table", "why_no_limits",
+]  # fmt: skip
 
-MEMORY_TOLERANCE: Final = 0.12
-"""A reported memory size within 12 % of the row's fits (drivers keep some for themselves)."""
-
-# FLOP per unit and clock, dense, by compute capability (NVIDIA) or architecture (AMD)
-RATES: Final[dict[str, tuple[dict[str, int], dict[str, int]]]] = {
-    "7.0": ({"fp64": 64, "fp32": 128}, {"fp16": 1024}),
-    "7.5": ({"fp64": 4, "fp32": 128}, {"fp16": 1024, "int8": 2048}),
-    "8.0": ({"fp64": 64, "fp32": 128}, {"fp64": 128, "tf32": 1024, "fp16": 2048, "bf16": 2048, "int8": 4096}),
-    "8.6": ({"fp64": 4, "fp32": 256}, {"tf32": 512, "fp16": 1024, "bf16": 1024, "int8": 2048}),
-    "8.6g": ({"fp64": 4, "fp32": 256}, {"tf32": 256, "fp16": 512, "bf16": 512, "int8": 2048}),
-    "8.9": ({"fp64": 4, "fp32": 256}, {"tf32": 512, "fp16": 1024, "bf16": 1024, "fp8": 2048, "int8": 2048}),
-    "8.9g": ({"fp64": 4, "fp32": 256}, {"tf32": 256, "fp16": 512, "bf16": 512, "fp8": 1024, "int8": 2048}),
-    "9.0": ({"fp64": 128, "fp32": 256}, {"fp64": 256, "tf32": 2048, "fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192}),
-    "10.0": ({"fp64": 128, "fp32": 256}, {"tf32": 4096, "fp16": 8192, "bf16": 8192, "fp8": 16384, "fp4": 32768}),
-    "12.0g": ({"fp64": 4, "fp32": 256}, {"tf32": 256, "fp16": 512, "bf16": 512, "fp8": 1024, "int8": 2048, "fp4": 4096}),
-    "cdna2": ({"fp64": 128, "fp32": 128}, {"fp64": 256, "fp32": 256, "fp16": 1024, "bf16": 1024, "int8": 1024}),
-    "cdna3": ({"fp64": 128, "fp32": 256}, {"fp64": 256, "tf32": 1024, "fp16": 2048, "bf16": 2048, "fp8": 4096}),
-    "cdna4": ({"fp64": 128, "fp32": 256}, {"fp16": 4096, "bf16": 4096, "fp8": 8192, "fp4": 16384}),
-}  # fmt: skip
-"""(vector, matrix) rates; a trailing g is the GeForce part of a generation (half matrix rate with FP32 accumulate)."""
-
-CLOCKS_MHZ: Final = {
-    "7.0": 1380, "7.5": 1590, "8.0": 1410, "8.6": 1695, "8.6g": 1695, "8.9": 2040, "8.9g": 2520, "9.0": 1620, "10.0": 1855,
-    "12.0g": 2407, "cdna2": 1700, "cdna3": 2100, "cdna4": 2200,
-}  # fmt: skip
-"""The lowest matrix boost clock of a generation in the table, for devices that are not in it."""
-
-_STRIP: Final = {"nvidia", "tesla", "amd", "instinct", "geforce", "rtx", "gpu"}
-_FORMS: Final = {"sxm": "SXM", "pcie": "PCIE", "nvl": "NVL"}
-_AMD: Final = {"9.0": "cdna2", "9.4": "cdna3", "9.5": "cdna4"}
-
-
-def match(props: DeviceProps, override: str = "", *, vendor: str = "") -> DeviceSpec | None:
-    """The spec of a recorded device; None where neither name nor compute capability says what it is.
-
-    override: a key, alias or device name of the table that replaces the match. Raises BadQuery when it is none of them.
-    """
-    if override:
-        return overridden(override)
-    base, mig = re.subn(r" MIG\b.*$", "", props.name, flags=re.IGNORECASE)
-    base = base.strip()
-    spec = _by_exact_name(base, props, mig > 0) or _by_words(base, props, mig > 0)
-    if spec is None and not mig:
-        spec = _unnamed(props, vendor)
-    if spec is not None:
-        return _share_of(spec, props) if mig else spec
-    return None if mig else _derived(props, vendor)
-
-
-def overridden(override: str) -> DeviceSpec:
-    """The spec a reader asked for by key, alias or device name. Raises BadQuery when the table has none."""
-    key = by_name().get(override.lower())
-    if key is None or not table()[key].vendor:
-        raise BadQuery(f"no device {override!r} in the table", hint=f"known: {', '.join(known_keys())}", field="device_limits")
-    return msgspec.structs.replace(table()[key], method="override")
+TO_GIVE: Final = "choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
+MEASURE: Final = "measure this machine once with tb-sol doctor --measure"
+_HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+(?:\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 
 
 def device_for(capture: Capture, override: str = "") -> DeviceSpec | None:
     """The spec of the device that did most of the recorded work, or None (`why_no_limits` says why).
 
+    override: `KEY`, `KEY@1410MHz`, `KEY+sparse` or both; without KEY it changes the limits as recorded. Raises BadQuery where it
+    does not parse, names no device, or the device lacks what it asks for. Without it the server's default holds, for
+    recordings of its kind. A recording of a CPU alone has limits where a device file holds measured ones for its machine.
     Devices of one recording that match different specs are rare (a mixed host); the busiest one is taken.
     """
-    if override:
-        return overridden(override)
-    for props in devices_in_use(capture):
-        spec = match(props, vendor=capture.facts.vendor)
+    return _chosen(capture, override) if override.strip() else _default(capture)
+
+
+def _default(capture: Capture) -> DeviceSpec | None:
+    expression = capture.devices.default
+    if not expression:
+        return _recorded(capture)
+    wanted = parse(expression)
+    on_cpu = not len(capture.device)
+    if wanted.base:
+        spec = overridden(wanted.base, capture.devices)
+        return apply(spec, wanted) if (spec.vendor == "cpu") == on_cpu else _recorded(capture)
+    found = _recorded(capture)
+    return apply(found, wanted) if found is not None and not on_cpu else found
+
+
+def _chosen(capture: Capture, override: str) -> DeviceSpec | None:
+    wanted = parse(override)
+    spec = overridden(wanted.base, capture.devices) if wanted.base else _default(capture)
+    return apply(spec, wanted) if spec is not None else None
+
+
+def _recorded(capture: Capture) -> DeviceSpec | None:
+    if not len(capture.device):
+        return _measured(capture)
+    used = devices_in_use(capture)
+    for props in used or [DeviceProps(0)] * bool(capture.devices.layers):
+        spec = match(props, vendor=capture.facts.vendor, book=capture.devices)
         if spec is not None:
             return spec
     return None
+
+
+def _measured(capture: Capture) -> DeviceSpec | None:
+    """Limits of the CPU that a recording without any device was made on: its host names a row, or a file holds for all."""
+    if capture.facts.devices:
+        return None
+    book, host = capture.devices, host_of(capture).lower()
+    for layer in reversed(book.layers):
+        key = layer.named.get(host, "") if host else ""
+        key = key if key and book.specs[key].vendor == "cpu" else layer.every_cpu
+        if key:
+            return msgspec.structs.replace(book.specs[key], method="measured" if _is_measured(book.specs[key]) else "file")
+    return None
+
+
+def _is_measured(spec: DeviceSpec) -> bool:
+    return "measured" in spec.provenance.values()
+
+
+def host_of(capture: Capture) -> str:
+    """The machine that made a recording: as its header says, else as torch's trace handler names files (`host_pid.time.pt.trace.json`)."""
+    if capture.facts.host_name:
+        return capture.facts.host_name
+    found = _HANDLER.match(capture.facts.file.replace("\\", "/").rpartition("/")[2])
+    return found["host"] if found else ""
+
+
+def overridden(key: str, book: DeviceBook = EMPTY) -> DeviceSpec:
+    """The spec a reader asked for by key, alias or device name. Raises BadQuery when neither book nor table has it."""
+    asked = key.strip().lower()
+    found = book.by_name.get(asked) or next((n for n in (layer.named.get(asked) for layer in reversed(book.layers)) if n), "")
+    known = by_name().get(asked, "")
+    if not found and known in book.specs:
+        found = known
+    if found:
+        return msgspec.structs.replace(book.specs[found], method="override")
+    if not known or not table()[known].vendor:
+        raise BadQuery(
+            f"no device {key.strip()[:80]!r} in the table", hint=f"known: {', '.join(choices(book))}; {FORM}", field="device_limits"
+        )
+    return msgspec.structs.replace(table()[known], method="override")
+
+
+def choices(book: DeviceBook = EMPTY) -> tuple[str, ...]:
+    """Keys to choose from: rows of device files first, then the table's."""
+    return tuple(dict.fromkeys((*book.specs, *known_keys())))
 
 
 def devices_in_use(capture: Capture) -> list[DeviceProps]:
@@ -103,134 +131,36 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
 
 
 def why_no_limits(capture: Capture) -> str:
-    """One sentence that says why `device_for` answers None."""
+    """One sentence that says why `device_for` answers None, and how to get limits."""
     if not len(capture.device):
-        return "a CPU has no fixed peak: FLOP/s are shown, efficiencies are not"
-    names = sorted({props.name or "a device without a name" for props in devices_in_use(capture)})
-    if not names:
+        if capture.facts.devices:
+            names = _names(capture.facts.devices)
+            return f"the recording lists {names} but holds no device activity: which work ran on the CPU is not known"
+        host = host_of(capture)
+        where = f"{host} once with tb-sol doctor --measure" if host else "the machine once with tb-sol doctor --measure"
+        return f"a CPU has no fixed peak: FLOP/s are shown, efficiencies are not; measure {where}, or choose a measured row"
+    used = devices_in_use(capture)
+    if not used:
         return "the recording does not name its device; choose its limits to see efficiencies"
-    return f"{', '.join(names)} is not in the table of devices; choose its limits to see efficiencies"
+    return f"{_names(used)} is not in the table of devices; choose its limits to see efficiencies"
 
 
-def _by_exact_name(name: str, props: DeviceProps, mig: bool) -> DeviceSpec | None:
-    key = by_name().get(name.lower())
-    if key is None or not table()[key].vendor:
-        return None
-    spec = table()[key]
-    if mig or _agrees(spec, props):
-        return msgspec.structs.replace(spec, method="exact")
-    return None
+def _names(devices: Sequence[DeviceProps]) -> str:
+    return ", ".join(sorted({props.name or "a device without a name" for props in devices}))
 
 
-def _by_words(name: str, props: DeviceProps, mig: bool) -> DeviceSpec | None:
-    words = [w for w in re.split(r"[\s_/-]+", re.sub(r"\((tm|r)\)", " ", name.lower())) if w]
-    families: dict[str, list[DeviceSpec]] = {}
-    for spec in table().values():
-        if spec.vendor:
-            families.setdefault(_family(spec), []).append(spec)
-    found = sorted((w for w in words if w in families and w not in _STRIP), key=len, reverse=True)
-    if not found:
-        return None
-    rows = families[found[0]]
-    form = next((mark for word in words for start, mark in _FORMS.items() if word.startswith(start)), "")
-    method = "token"
-    if form:
-        named = [r for r in rows if form in r.key]
-        rows = named or rows
-    if not mig:
-        fitting = [r for r in rows if _fits_memory(r, props)]
-        method = "memory" if len(fitting) < len(rows) else method
-        fitting, before = [r for r in fitting if _fits_units(r, props) and _fits_capability(r, props)], len(fitting)
-        method = "units" if len(fitting) < before else method
-        rows = fitting
-    if not rows:
-        return None
-    plain = [r for r in rows if found[0] in (a.lower() for a in r.aliases)]
-    return msgspec.structs.replace((plain or rows)[0], method=method)
+def caution(spec: DeviceSpec | None) -> str:
+    """One sentence for a banner where limits are no plain figures of a known device; "" where there is nothing to say."""
+    if spec is None or spec.method == "override":
+        return ""
+    if spec.key.partition("@")[0].partition("+")[0] == UNKNOWN:
+        return f"{spec.name} is not in the table of devices: its limits are derived. {_sentence(spec.notes)} {_sentence(TO_GIVE)}"
+    if spec.method == "derived" and spec.name.endswith("MIG"):
+        return f"The limits are derived for {spec.notes}."
+    if spec.method == "derived":
+        return f"The device has no name: {spec.key} is the one row that agrees in architecture, units and memory."
+    return ""
 
 
-def _family(spec: DeviceSpec) -> str:
-    words = spec.key.lower().split("_")
-    return words[1] if words[0] == "rtx" else words[0]
-
-
-def _unnamed(props: DeviceProps, vendor: str) -> DeviceSpec | None:
-    """An AMD board without a name: the one row that agrees in architecture, units and memory."""
-    if not _is_amd(props, vendor) or not props.units or not props.memory_bytes or _family_named(props):
-        return None
-    rows = [r for r in table().values() if r.vendor == "amd" and r.units == props.units and _agrees(r, props)]
-    return msgspec.structs.replace(rows[0], method="derived") if len(rows) == 1 else None
-
-
-def _family_named(props: DeviceProps) -> bool:
-    return bool(re.search(r"\bMI\d{3}", props.name, re.IGNORECASE))
-
-
-def _is_amd(props: DeviceProps, vendor: str) -> bool:
-    return vendor == "amd" or props.name.lower().startswith("amd") or (not props.name and props.warp_size == 64)
-
-
-def _agrees(spec: DeviceSpec, props: DeviceProps) -> bool:
-    return _fits_memory(spec, props) and _fits_units(spec, props) and _fits_capability(spec, props)
-
-
-def _fits_memory(spec: DeviceSpec, props: DeviceProps) -> bool:
-    if not spec.memory_bytes or not props.memory_bytes:
-        return True
-    return abs(props.memory_bytes - spec.memory_bytes) <= MEMORY_TOLERANCE * spec.memory_bytes
-
-
-def _fits_units(spec: DeviceSpec, props: DeviceProps) -> bool:
-    return not spec.units or not props.units or "units_count" in spec.unverified or spec.units == props.units
-
-
-def _fits_capability(spec: DeviceSpec, props: DeviceProps) -> bool:
-    if not props.compute_capability or not spec.compute_capability or ("compute_capability" in spec.unverified and spec.vendor == "nvidia"):
-        return True
-    if spec.vendor == "amd":
-        return _AMD.get(props.compute_capability, spec.arch) == spec.arch
-    return props.compute_capability == spec.compute_capability
-
-
-def _share_of(spec: DeviceSpec, props: DeviceProps) -> DeviceSpec:
-    """A MIG slice: compute by its share of the units, bandwidth by its share of the memory."""
-    compute = props.units / spec.units if props.units and spec.units else None
-    memory = props.memory_bytes / spec.memory_bytes if props.memory_bytes and spec.memory_bytes else None
-    scale = compute if compute is not None and compute < 1 else None
-    return msgspec.structs.replace(
-        spec,
-        name=f"{spec.name} MIG",
-        units=props.units or None,
-        matrix={d: p * scale for d, p in spec.matrix.items()} if scale else {},
-        vector={d: p * scale for d, p in spec.vector.items()} if scale else {},
-        memory_bandwidth=spec.memory_bandwidth * memory if memory and memory < 1 and spec.memory_bandwidth else None,
-        memory_bytes=props.memory_bytes or None,
-        achievable_bf16=None,
-        provenance=dict.fromkeys(spec.provenance, "derived"),
-        method="derived",
-    )
-
-
-def _derived(props: DeviceProps, vendor: str) -> DeviceSpec | None:
-    """A device that is not in the table: rates of its generation, times its units, at the lowest clock of the generation."""
-    amd = _is_amd(props, vendor)
-    generation = _AMD.get(props.compute_capability, "") if amd else props.compute_capability
-    if "geforce" in props.name.lower():
-        generation = generation + "g" if generation + "g" in RATES else generation
-    if generation not in RATES or not props.units:
-        return None
-    vector, matrix = RATES[generation]
-    per_flop = props.units * CLOCKS_MHZ[generation] * 1e6
-    return DeviceSpec(
-        key="unknown",
-        name=props.name or f"{generation} device, {props.units} units",
-        vendor="amd" if amd else "nvidia",
-        arch=generation if amd else "",
-        compute_capability=props.compute_capability,
-        units=props.units,
-        matrix={d: r * per_flop for d, r in matrix.items()},
-        vector={d: r * per_flop for d, r in vector.items()},
-        memory_bytes=props.memory_bytes or None,
-        method="derived",
-        notes=f"not in the table: peaks follow from {props.units} units at {CLOCKS_MHZ[generation]} MHz; bandwidth unknown",
-    )
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -13,7 +13,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import device_table
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.device import RATES, device_for, known_keys, match, table, why_no_limits
+from tb_sol_plugin.model.device import RATES, device_for, known_keys, match, overridden, table, why_no_limits
 from tb_sol_plugin.model.device_table import by_name
 
 GIB = 2**30
@@ -181,15 +181,15 @@ def test_a_slice_of_a_device_gets_its_share() -> None:
 
 
 def test_override_wins_and_a_wrong_one_says_what_there_is() -> None:
-    spec = match(DeviceProps(0, "NVIDIA B200"), "a100")
+    spec = overridden("a100")
     assert spec is not None
     assert (spec.key, spec.method) == ("A100_SXM_80", "override")
     with pytest.raises(BadQuery) as error:
-        match(DeviceProps(0), "H999")
+        overridden("H999")
     assert error.value.field == "device_limits"
     assert "H100_SXM" in error.value.hint
     with pytest.raises(BadQuery):
-        match(DeviceProps(0), "CPU")
+        overridden("CPU")
 
 
 def _capture(devices: tuple[DeviceProps, ...], ids: list[int], durations: list[int]) -> Capture:

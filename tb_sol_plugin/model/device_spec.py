@@ -1,0 +1,102 @@
+"""The ceilings of one device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+MATRIX_COLUMNS: Final = {
+    "fp64": "fp64_tensor_tflops", "fp32": "fp32_matrix_tflops", "tf32": "tf32_tensor_tflops", "fp16": "fp16_tensor_tflops",
+    "bf16": "bf16_tensor_tflops", "fp8": "fp8_tensor_tflops", "fp4": "fp4_tensor_tflops", "int8": "int8_tops",
+}  # fmt: skip
+"""dtype to the column of its matrix-unit peak (GEMM, convolution, attention)."""
+VECTOR_COLUMNS: Final = {"fp64": "fp64_vector_tflops", "fp32": "fp32_vector_tflops"}
+"""dtype to the column of its vector peak (elementwise, norms, reductions)."""
+ACHIEVABLE_COLUMNS: Final = {dtype: f"achievable_{dtype}_tflops" for dtype in MATRIX_COLUMNS}
+"""dtype to the column of the rate a good GEMM reaches; the package table has the one of bf16."""
+
+PCIE_BYTES_PER_S: Final = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
+"""Usable peak of an x16 link in one direction, by generation."""
+
+
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Ceilings of one device as a framework sees it.
+
+    matrix, vector: FLOP/s by dtype (fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8). memory_bandwidth, l2_bytes_per_s: bytes/s.
+    link_bytes_per_s, pcie_bytes_per_s: one direction. achievable_bf16, achievable_rates: FLOP/s a good GEMM reaches (second
+    ceiling). boost_tensor_mhz, boost_vector_mhz: the clocks that the peaks hold at.
+    provenance: column of the table to derived, third_party, unverified, measured or user. unverified: columns not confirmed.
+    method: how the spec was found (override, exact, token, memory, units, derived, table, file: a device file names it).
+    source: where the row stands: "table", or the name of a device file. sources: letters of the table's list of sources.
+    """
+
+    key: str
+    name: str
+    vendor: str = ""
+    arch: str = ""
+    compute_capability: str = ""
+    unit_kind: str = ""
+    units: int | None = None
+    boost_vector_mhz: float | None = None
+    boost_tensor_mhz: float | None = None
+    matrix: dict[str, float] = {}
+    vector: dict[str, float] = {}
+    memory_bandwidth: float | None = None
+    memory_bytes: int | None = None
+    l2_bytes: int | None = None
+    l2_bytes_per_s: float | None = None
+    link_kind: str = ""
+    link_bytes_per_s: float | None = None
+    pcie_bytes_per_s: float | None = None
+    achievable_bf16: float | None = None
+    achievable_rates: dict[str, float] = {}
+    sparse_factor: float | None = None
+    unsupported: tuple[str, ...] = ()
+    device_names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    provenance: dict[str, str] = {}
+    sources: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    method: str = "table"
+    source: str = "table"
+    notes: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of everything here: equal for equal content, whichever object holds it."""
+        content = json.dumps(msgspec.to_builtins(self), sort_keys=True)
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+    def matrix_peak(self, dtype: str) -> float | None:
+        """FLOP/s of the matrix class in `dtype`; None where there is no ceiling.
+
+        Without a matrix rate FP64 and FP32 run on the vector units, and TF32 as FP32.
+        """
+        if dtype in self.matrix:
+            return self.matrix[dtype]
+        if dtype == "tf32":
+            return self.matrix_peak("fp32")
+        return self.vector.get(dtype)
+
+    def vector_peak(self, dtype: str) -> float | None:
+        """FLOP/s of the vector class: FP64 has its own rate, every other dtype counts at the FP32 rate."""
+        return self.vector.get("fp64" if dtype == "fp64" else "fp32")
+
+    def achievable(self, dtype: str) -> float | None:
+        """FLOP/s that a good GEMM in `dtype` reaches; None where nobody measured it.
+
+        BF16 and FP16 run at one rate on every matrix unit of the table, so the BF16 figure stands for both.
+        """
+        if dtype in self.achievable_rates:
+            return self.achievable_rates[dtype]
+        same = dtype == "bf16" or (dtype == "fp16" and self.matrix.get("fp16") == self.matrix.get("bf16"))
+        return self.achievable_bf16 if same else None
+
+    def is_unverified(self, dtype: str, *, vector: bool = False) -> bool:
+        """Whether the peak that `matrix_peak` or `vector_peak` gives for `dtype` is not confirmed."""
+        column = (VECTOR_COLUMNS if vector or dtype not in self.matrix else MATRIX_COLUMNS).get(dtype, "")
+        return column in self.unverified
