@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import atan, ceil, degrees, floor, isfinite, log10
+from math import isfinite, log10, sqrt
 from typing import Final, NamedTuple
 
+from tb_sol_plugin.analyses._roofline_labels import WIDTH_PX, Box, Canvas, Label, Spot, placed
+from tb_sol_plugin.analyses._roofline_roofs import Ceilings, Roof, ceiling_lines, ceiling_names, powers
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.device import DeviceSpec
-from tb_sol_plugin.units import NARROW, human, scale_of
+from tb_sol_plugin.model.report import PointNote
+from tb_sol_plugin.units import NARROW, human
+
+__all__ = ["Ceilings", "Drawing", "Point", "Program", "Roof", "draw"]
 
 WHOLE_PX: Final = 64.0
 """Diameter of a mark that holds all of the time; area is proportional to time."""
 SMALLEST_PX: Final = 6.0
-STRIP_PX: Final = 48.0
-STRIP_TOP: Final = 0.15
-CHART_BOTTOM: Final = 0.33
+STRIP_PX: Final = 40.0
+HEIGHT: Final = 400
+STRIP_HEIGHT: Final = 110
+"""What the strip adds to the height of the figure."""
+TOP: Final = 14
+BOTTOM: Final = 46
+STRIP_MARKS: Final = 46
+"""px of the strip itself; the rest are the words above it and the ticks below."""
 
 
 class Point(NamedTuple):
@@ -32,50 +41,60 @@ class Point(NamedTuple):
     rate: float
     bandwidth: float
     efficiency: float
+    bound: str
+    kernel: str
     flagged: bool
+    cause: str
 
 
-class Roof(NamedTuple):
-    """A compute ceiling in FLOP/s, with its name."""
+class Program(NamedTuple):
+    """The program's own point: its totals. weight: whole, average or step, which sets size and ink."""
 
-    name: str
-    peak: float
-    leading: bool = False
-
-
-def roofs(spec: DeviceSpec | None, matrix_dtypes: Sequence[str], *, vector: bool) -> list[Roof]:
-    """The ceilings that the work present runs against, highest first; the first one leads."""
-    if spec is None:
-        return []
-    by_peak: dict[float, list[str]] = {}
-    for dtype in matrix_dtypes:
-        peak = spec.matrix_peak(dtype)
-        if peak is not None:
-            by_peak.setdefault(peak, []).append(f"{dtype} matrix" if dtype in spec.matrix else f"{dtype} vector")
-    found = [Roof(", ".join(names), peak) for peak, names in by_peak.items()]
-    plain = spec.vector_peak("")
-    if vector and plain is not None and plain not in by_peak:
-        found.append(Roof("fp32 vector", plain))
-    found.sort(key=lambda roof: -roof.peak)
-    return [roof._replace(leading=at == 0) for at, roof in enumerate(found)]
+    label: str
+    weight: str
+    measured_ns: float
+    sol_ns: float
+    intensity: float
+    rate: float
 
 
-def build(points: Sequence[Point], spec: DeviceSpec | None, ceilings: Sequence[Roof]) -> fig.Plain:
-    """The figure. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table."""
-    placed = [p for p in points if _good(p.intensity) and _good(p.rate)]
-    strip = [p for p in points if not _good(p.rate) and _good(p.bandwidth)]
+class Drawing(NamedTuple):
+    """A figure with the notes of its points, by row key, and its height in px."""
+
+    figure: fig.Plain
+    notes: dict[str, PointNote]
+    height: int
+
+
+def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings) -> Drawing:
+    """The chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table."""
+    chart = [p for p in points if good(p.intensity) and good(p.rate)]
+    strip = [p for p in points if not good(p.rate) and good(p.bandwidth)]
     whole = sum(p.measured_ns for p in points) or 1.0
-    bandwidth = spec.memory_bandwidth if spec is not None else None
-    x_range, y_range = _ranges(placed, ceilings, bandwidth)
-    bottom = CHART_BOTTOM if strip else 0.0
-    data = [*_roof_lines(ceilings, bandwidth, spec, x_range), *_marks(placed, whole)]
-    layout: fig.Plain = {"annotations": _names(ceilings, bandwidth, spec, x_range, y_range), "margin": {"l": 74, "r": 16, "t": 14, "b": 46}}
+    program = [p for p in program if good(p.intensity) and good(p.rate)]
+    canvas = _canvas(chart, program, ceilings, HEIGHT - TOP - BOTTOM)
+    height = HEIGHT + (STRIP_HEIGHT if strip else 0)
+    data = [*ceiling_lines(ceilings, canvas), *_marks(chart, whole), *_program(program)]
+    texts = placed(
+        [*ceiling_names(ceilings, canvas), *_program_names(program)],
+        canvas,
+        [_mark_box(p, whole, canvas) for p in chart],
+        _line_boxes(ceilings, canvas),
+    )
+    room = height - TOP - BOTTOM
+    layout: fig.Plain = {"annotations": texts, "margin": {"l": 74, "r": 16, "t": TOP, "b": BOTTOM}}
+    bottom = 0.0
     if strip:
-        data += _strip_marks(strip, whole, bandwidth)
-        layout |= _strip_axes(strip, bandwidth)
-    x = fig.axis("arithmetic intensity, FLOP per byte", range=list(x_range), anchor="y", **_powers(*x_range))
-    y = fig.axis("achieved", range=list(y_range), domain=[bottom, 1.0], **_powers(*y_range, unit="FLOP/s"))
-    return fig.figure(data, x=x, y=y, **layout)
+        layout["margin"] = {"l": 74, "r": 16, "t": TOP, "b": BOTTOM - 18}
+        room += 18
+        bottom = 1.0 - canvas.height / room
+        top = STRIP_MARKS / room
+        data += _strip_marks(strip, whole, ceilings.bandwidth)
+        layout |= _strip_axes(strip, ceilings.bandwidth, top)
+        texts.append(_strip_title(strip, top))
+    x = fig.axis("arithmetic intensity, FLOP per byte", range=list(canvas.x), anchor="y", **powers(*canvas.x))
+    y = fig.axis("achieved", range=list(canvas.y), domain=[round(bottom, 4), 1.0], **powers(*canvas.y, unit="FLOP/s"))
+    return Drawing(fig.figure(data, x=x, y=y, **layout), _notes(chart, strip), height)
 
 
 def escape(text: str) -> str:
@@ -83,110 +102,63 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _good(value: float) -> bool:
+def good(value: float) -> bool:
+    """Whether a value can stand on a logarithmic axis."""
     return isfinite(value) and value > 0
 
 
-def _ranges(points: Sequence[Point], ceilings: Sequence[Roof], bandwidth: float | None) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Ends of both axes as powers of ten: around the data and the ceilings."""
-    xs = [log10(p.intensity) for p in points]
-    ys = [log10(p.rate) for p in points]
-    if ceilings:
-        ys.append(log10(ceilings[0].peak))
-        if bandwidth:
-            xs += [log10(ceilings[0].peak / bandwidth), log10(ceilings[-1].peak / bandwidth)]
-    low_x, high_x = min(xs, default=-1.0), max(xs, default=2.0)
+def distance(efficiency: float) -> str:
+    """`4.1× below its limit`; "" where there is none."""
+    if not good(efficiency):
+        return ""
+    times = 1 / efficiency if efficiency < 1 else efficiency
+    if times < 1.015:
+        return "at its limit"
+    digits = 2 if times < 1.095 else 1 if times < 9.95 else 0
+    return f"{times:.{digits}f}× {'below' if efficiency < 1 else 'above'} its limit"
+
+
+# -- axes -------------------------------------------------------------------------------------------------------
+
+
+def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings, height: float) -> Canvas:
+    """Ends of both axes: around the data and the ceilings, with room for the names of these on the right."""
+    xs = [log10(p.intensity) for p in points] + [log10(p.intensity) for p in program]
+    ys = [log10(p.rate) for p in points] + [log10(p.rate) for p in program]
+    ridges: list[float] = []
+    if ceilings.roofs:
+        ys += [log10(roof.peak) for roof in ceilings.roofs]
+        if ceilings.bandwidth:
+            ridges = [log10(roof.peak / ceilings.bandwidth) for roof in ceilings.roofs]
+    low_x, high_x = min([*xs, *ridges], default=-1.0), max([*xs, *ridges], default=2.0)
     low_y, high_y = min(ys, default=9.0), max(ys, default=12.0)
-    return (low_x - 0.35, max(high_x, low_x + 1.5) + 1.0), (low_y - 0.35, high_y + 0.5)
+    if high_y - low_y < 2.0:
+        low_y = high_y - 2.0
+    right = max(high_x + 0.3, max(ridges, default=high_x) + 0.3 * (high_x - low_x + 1.0), low_x + 2.0)
+    return Canvas((low_x - 0.35, right), (low_y - 0.35, high_y + 0.45), height)
 
 
-def _powers(low: float, high: float, unit: str = "") -> fig.Plain:
-    """A logarithmic axis with its decades named: 0.1, 10, 1 TFLOP/s."""
-    values = [10.0**p for p in range(ceil(low), floor(high) + 1)]
-    texts = []
-    for value in values:
-        factor, name = scale_of(value, unit)
-        texts.append(f"{round(value / factor, 9):g}{NARROW}{name}" if unit else f"{value:g}")
-    return {"type": "log", "tickvals": values, "ticktext": texts}
+def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
+    x, y = canvas.at(log10(point.intensity), log10(point.rate))
+    half = _size(point, whole, WHOLE_PX) / 2 * 0.9
+    return Box(x - half, y - half, x + half, y + half)
 
 
-def _line(x: list[float], y: list[float], color: str, width: float, dash: str = "solid", **more: object) -> fig.Plain:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": y,
-        "line": {"color": fig.light(color), "width": width, "dash": dash},
-        "hoverinfo": "skip",
-    } | more
-
-
-def _roof_lines(
-    ceilings: Sequence[Roof], bandwidth: float | None, spec: DeviceSpec | None, x_range: tuple[float, float]
-) -> list[fig.Plain]:
-    if not ceilings:
-        return []
-    left, right = 10.0 ** x_range[0], 10.0 ** x_range[1]
-    out: list[fig.Plain] = []
-    for roof in ceilings:
-        start = max(roof.peak / bandwidth, left) if bandwidth else left
-        out.append(_line([start, right], [roof.peak] * 2, "ink-2" if roof.leading else "ink-3", 1.6 if roof.leading else 1.2))
-    if bandwidth:
-        ridge = ceilings[0].peak / bandwidth
-        out.append(_line([left, ridge], [left * bandwidth, ridge * bandwidth], "ink-2", 1.6))
-        out.append(_line([ridge, ridge], [10.0**-30, ceilings[0].peak], "line-strong", 1.0, "dot"))
-    reach = _achievable(ceilings, spec)
-    if reach:
-        start = max(reach / bandwidth, left) if bandwidth else left
-        out.append(_line([start, right], [reach] * 2, "ink-2", 1.2, "4px,3px"))
+def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
+    """The horizontal lines, so that words do not stand on them."""
+    out = []
+    for level in [roof.peak for roof in ceilings.roofs] + [reach.peak for reach in ceilings.reach]:
+        start = max(log10(level / ceilings.bandwidth), canvas.x[0]) if ceilings.bandwidth else canvas.x[0]
+        x, y = canvas.at(start, log10(level))
+        out.append(Box(x, y - 0.8, WIDTH_PX, y + 0.8))
     return out
 
 
-def _achievable(ceilings: Sequence[Roof], spec: DeviceSpec | None) -> float | None:
-    """The rate that a good BF16 product reaches, where BF16 work is there."""
-    return spec.achievable_bf16 if spec is not None and any("bf16 matrix" in roof.name for roof in ceilings) else None
+# -- points -----------------------------------------------------------------------------------------------------
 
 
-def _text(x: float, y: float, text: str, color: str, **more: object) -> fig.Plain:
-    """A label on logarithmic axes: x and y as powers of ten."""
-    return {"x": x, "y": y, "text": text, "showarrow": False, "font": {"size": 11.5, "color": fig.light(color)}} | more
-
-
-def _names(
-    ceilings: Sequence[Roof], bandwidth: float | None, spec: DeviceSpec | None, x_range: tuple[float, float], y_range: tuple[float, float]
-) -> list[fig.Plain]:
-    out: list[fig.Plain] = []
-    taken: list[float] = []
-    for roof in ceilings:
-        level = log10(roof.peak)
-        if any(abs(level - other) < 0.16 for other in taken):
-            continue
-        taken.append(level)
-        color = "ink-2" if roof.leading else "ink-3"
-        out.append(_text(x_range[1], level, f"{roof.name} {human(roof.peak, 'FLOP/s')}", color, xanchor="right", yanchor="bottom"))
-    reach = _achievable(ceilings, spec)
-    if reach:
-        out.append(_text(x_range[1], log10(reach), f"achievable {human(reach, 'FLOP/s')}", "ink-3", xanchor="right", yanchor="top"))
-    if ceilings and bandwidth:
-        ridge = log10(ceilings[0].peak / bandwidth)
-        rise = (y_range[1] - y_range[0]) / 330.0
-        run = (x_range[1] - x_range[0]) / 660.0
-        middle = x_range[0] + 0.3 * (min(ridge, x_range[1]) - x_range[0])
-        out.append(
-            _text(
-                middle,
-                middle + log10(bandwidth),
-                f"memory {human(bandwidth, 'B/s')}",
-                "ink-3",
-                yanchor="bottom",
-                yshift=6,
-                textangle=-degrees(atan(run / rise)),
-            )
-        )
-        out.append(_text(ridge, y_range[0], "memory bound ", "ink-3", xanchor="right", yanchor="bottom"))
-        above = f" compute bound above {10.0**ridge:.0f} FLOP/B"
-        out.append(_text(ridge, y_range[0], above, "ink-3", xanchor="left", yanchor="bottom"))
-    return out
+def _size(point: Point, whole: float, whole_px: float) -> float:
+    return round(max(SMALLEST_PX, whole_px * sqrt(point.measured_ns / whole)), 1)
 
 
 def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
@@ -205,7 +177,7 @@ def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float =
     plain = str(outline["color"]) if isinstance(outline, dict) else fig.light("surface")
     marker |= {
         "symbol": fig.symbol(kind), "opacity": 0.8,
-        "size": [round(max(SMALLEST_PX, whole_px * (p.measured_ns / whole) ** 0.5), 1) for p in points],
+        "size": [_size(p, whole, whole_px) for p in points],
         "line": {
             "width": [2.0 if p.flagged else 0.8 for p in points],
             "color": [fig.light("warn") if p.flagged else plain for p in points],
@@ -218,42 +190,128 @@ def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float =
 
 
 def _hover(point: Point) -> str:
-    lines = [f"<b>{escape(point.label)}</b>"]
+    lines = [f"<b>{escape(_cut(point.label))}</b>"]
     if point.shapes:
-        lines.append(escape(point.shapes))
+        lines.append(escape(_cut(point.shapes)))
     lines.append(f"Time, {human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}: {human(point.measured_ns, 'ns')}")
-    if _good(point.sol_ns):
-        lines.append(f"Limit: {human(point.sol_ns, 'ns')}, {human(point.efficiency, 'ratio')} reached")
-        if point.efficiency < 1:
-            lines.append(f"{1 / point.efficiency:.1f}× below its limit")
-    if _good(point.rate):
+    if good(point.sol_ns):
+        kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
+        lines.append(f"Limit{kind}: {human(point.sol_ns, 'ns')}, {human(point.efficiency, 'ratio')} reached")
+        lines.append(distance(point.efficiency))
+    if good(point.rate):
         lines.append(f"Achieved: {human(point.rate, 'FLOP/s')}")
-    if _good(point.bandwidth):
+    if good(point.bandwidth):
         lines.append(f"Bandwidth: {human(point.bandwidth, 'B/s')}")
-    if point.flagged:
-        lines.append("Above its limit: data that stayed in cache, fewer operations by the algorithm, or a wrong type")
+    if point.kernel and point.kernel != point.label:
+        lines.append(f"Main kernel: {escape(_cut(point.kernel, 56))}")
+    if point.cause:
+        lines.append(escape(f"Above its limit: {point.cause}"))
+    return "<br>".join(line for line in lines if line)
+
+
+def _cut(text: str, most: int = 96) -> str:
+    """Long names cut in the middle: both ends tell kernels apart."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+
+
+def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNote]:
+    out: dict[str, PointNote] = {}
+    for p in chart:
+        out[p.key] = PointNote(p.intensity, p.rate, p.rate / p.efficiency if good(p.efficiency) else None, distance(p.efficiency))
+    for p, y in zip(strip, _strip_places(len(strip)), strict=True):
+        limit = p.bandwidth / p.efficiency if good(p.efficiency) else None
+        out[p.key] = PointNote(p.bandwidth, y, limit, distance(p.efficiency), "x2")
+    return out
+
+
+# -- the program's own points -----------------------------------------------------------------------------------
+
+
+def _program(program: Sequence[Program]) -> list[fig.Plain]:
+    """Open diamonds in ink: small for a step, larger for the average, largest for the whole."""
+    if not program:
+        return []
+    looks = {"whole": (14.0, "ink", 2.0), "average": (10.0, "ink-2", 1.6), "step": (6.0, "ink-3", 1.0)}
+    order = sorted(program, key=lambda p: looks[p.weight][0])
+    return [
+        {
+            "type": "scatter", "mode": "markers", "name": "program", "x": [p.intensity for p in order], "y": [p.rate for p in order],
+            "marker": {
+                "symbol": "diamond-open", "size": [looks[p.weight][0] for p in order], "opacity": 1.0,
+                "color": [fig.light(looks[p.weight][1]) for p in order], "line": {"width": [looks[p.weight][2] for p in order]},
+            },
+            "hovertext": [_program_hover(p) for p in order], "hoverinfo": "text", "cliponaxis": False,
+        }
+    ]  # fmt: skip
+
+
+def _program_hover(point: Program) -> str:
+    lines = [f"<b>{escape(point.label)}</b>", f"Modelled time: {human(point.measured_ns, 'ns')}"]
+    if good(point.sol_ns) and good(point.measured_ns):
+        share = point.sol_ns / point.measured_ns
+        lines += [f"Limit: {human(point.sol_ns, 'ns')}, {human(share, 'ratio')} reached"]
+    lines += [f"Achieved: {human(point.rate, 'FLOP/s')}", f"{point.intensity:.3g}{NARROW}FLOP/B"]
     return "<br>".join(lines)
+
+
+def _program_names(program: Sequence[Program]) -> list[Label]:
+    out = []
+    for p in program:
+        if p.weight != "whole":
+            continue
+        x, y = log10(p.intensity), log10(p.rate)
+        spots = [
+            Spot(x, y, "left", "middle", 11.0),
+            Spot(x, y, "right", "middle", -11.0),
+            Spot(x, y, "left", "top", 6.0, -6.0),
+            Spot(x, y, "right", "top", -6.0, -6.0),
+            Spot(x, y, "center", "top", 0.0, -11.0),
+            Spot(x, y, "center", "bottom", 0.0, 11.0),
+        ]
+        out.append(Label(p.label, "ink", spots, most=2000.0))
+    return out
+
+
+# -- the strip --------------------------------------------------------------------------------------------------
+
+
+def _strip_places(count: int) -> list[float]:
+    """Heights in the strip, spread so that neighbours in the ranking do not lie on each other."""
+    return [0.3 + 0.4 * (at * 0.618 % 1) for at in range(count)]
 
 
 def _strip_marks(points: Sequence[Point], whole: float, bandwidth: float | None) -> list[fig.Plain]:
     out: list[fig.Plain] = []
+    heights = _strip_places(len(points))
     for kind in sorted({p.kind for p in points}):
-        mine = [p for p in points if p.kind == kind]
-        place: fig.Plain = {"x": [p.bandwidth for p in mine], "y": [0.3 + 0.4 * (at * 0.618 % 1) for at in range(len(mine))]}
-        out.append(_scatter(mine, kind, whole, STRIP_PX) | place | {"xaxis": "x2", "yaxis": "y2"})
+        mine = [(p, y) for p, y in zip(points, heights, strict=True) if p.kind == kind]
+        place: fig.Plain = {"x": [p.bandwidth for p, _ in mine], "y": [y for _, y in mine], "xaxis": "x2", "yaxis": "y2"}
+        out.append(_scatter([p for p, _ in mine], kind, whole, STRIP_PX) | place)
     if bandwidth:
-        out.append(_line([bandwidth] * 2, [0.0, 1.0], "ink-2", 1.6, xaxis="x2", yaxis="y2"))
+        line = {"color": fig.light("ink-2"), "width": 1.6}
+        out.append({
+            "type": "scatter", "mode": "lines", "x": [bandwidth] * 2, "y": [0.0, 1.0], "line": line, "hoverinfo": "skip",
+            "xaxis": "x2", "yaxis": "y2",
+        })  # fmt: skip
     return out
 
 
-def _strip_axes(points: Sequence[Point], bandwidth: float | None) -> fig.Plain:
+def _strip_axes(points: Sequence[Point], bandwidth: float | None, top: float) -> fig.Plain:
     values = [log10(p.bandwidth) for p in points] + ([log10(bandwidth)] if bandwidth else [])
     low, high = min(values) - 0.3, max(values) + 0.3
-    time = sum(p.measured_ns for p in points)
+    if high - low < 1.2:
+        low = high - 1.2
+    ticks = powers(low, high, unit="B/s", also=bandwidth)
     return {
-        "xaxis2": fig.axis(
-            f"no arithmetic, by bandwidth: {human(len(points), 'count')} operator{'s' if len(points) != 1 else ''}, {human(time, 'ns')}",
-            range=[low, high], anchor="y2", **_powers(low, high, unit="B/s"),
-        ),
-        "yaxis2": fig.axis(range=[0, 1], domain=[0.0, STRIP_TOP], visible=False, fixedrange=True),
+        "xaxis2": fig.axis("", range=[low, high], anchor="y2", **ticks),
+        "yaxis2": fig.axis(range=[0, 1], domain=[0.0, round(top, 4)], visible=False, fixedrange=True),
+    }
+
+
+def _strip_title(points: Sequence[Point], top: float) -> fig.Plain:
+    time = sum(p.measured_ns for p in points)
+    text = f"No arithmetic, by bandwidth: {human(len(points), 'count')} row{'s' if len(points) != 1 else ''}, {human(time, 'ns')}"
+    return {
+        "x": 0, "y": round(top, 4), "xref": "paper", "yref": "paper", "text": text, "showarrow": False, "xanchor": "left",
+        "yanchor": "bottom", "yshift": 4, "font": {"size": 12, "color": fig.light("ink-3")},
     }  # fmt: skip

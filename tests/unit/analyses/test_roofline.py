@@ -206,7 +206,7 @@ def test_a_cpu_recording_shows_rates_over_host_time(tmp_path: Path) -> None:
     assert row["achieved_flop_per_s"] == pytest.approx(MM / 10e-6)
     assert found.facts["device"] == "CPU" and found.facts["efficiency"] is None
     assert "host time" in found.headline
-    assert [s.id for s in found.sections] == ["roofline", "ops", "facts"]
+    assert [s.id for s in found.sections] == ["roofline", "ops", "kinds", "facts", "unmodelled"]
 
 
 def test_without_shapes_it_says_how_to_record_them(tmp_path: Path) -> None:
