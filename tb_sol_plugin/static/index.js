@@ -3113,6 +3113,7 @@ function factorCount(values) {
 	}
 	return Math.min(2, rest.length);
 }
+var BESIDE = 130;
 function Equation({ s, lead }) {
 	const all = names(s);
 	const values = all.map((n) => typeof s.values[n] === "number" ? s.values[n] : null);
@@ -3124,75 +3125,83 @@ function Equation({ s, lead }) {
 		all.slice(1 + count)
 	];
 	const text = s.text || lead;
+	const long = text.length > BESIDE;
 	return /* @__PURE__ */ a("div", {
 		class: "equation",
-		children: [/* @__PURE__ */ a("div", {
-			class: "equation-main",
-			children: [
-				first && /* @__PURE__ */ a("div", {
-					class: "equation-total",
-					children: [/* @__PURE__ */ a("div", {
-						class: "headline-number",
-						children: /* @__PURE__ */ a(Fact, {
-							s,
-							name: first
-						})
-					}), /* @__PURE__ */ a("div", {
-						class: "equation-label",
-						"data-tip": s.docs?.[first],
-						children: labelOf$1(s, first)
-					})]
-				}),
-				factors.map((name, i) => {
-					const v = s.values[name];
-					return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
-						class: "operator",
-						"aria-hidden": "true",
-						children: i === 0 ? "=" : "×"
-					}), /* @__PURE__ */ a("div", {
-						class: "factor",
-						children: [
-							/* @__PURE__ */ a("div", {
-								class: "tile-label",
-								"data-tip": s.docs?.[name],
-								children: labelOf$1(s, name)
-							}),
-							/* @__PURE__ */ a("div", {
-								class: "factor-value",
-								children: /* @__PURE__ */ a(Fact, {
-									s,
-									name
-								})
-							}),
-							typeof v === "number" && /* @__PURE__ */ a("div", {
-								class: "track",
-								children: /* @__PURE__ */ a("span", { style: {
-									width: `${Math.min(100, Math.max(0, v * 100))}%`,
-									background: paint(s.colors?.[name] ?? "bar-ink")
-								} })
-							}),
-							s.notes?.[name] && /* @__PURE__ */ a("div", {
-								class: "tile-note",
-								children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "equation-main",
+				children: [
+					first && /* @__PURE__ */ a("div", {
+						class: "equation-total",
+						children: [/* @__PURE__ */ a("div", {
+							class: "headline-number",
+							children: /* @__PURE__ */ a(Fact, {
+								s,
+								name: first
 							})
-						]
-					})] });
-				}),
-				text && /* @__PURE__ */ a("p", {
-					class: "equation-text",
-					children: /* @__PURE__ */ a(Text, { text })
+						}), /* @__PURE__ */ a("div", {
+							class: "equation-label",
+							"data-tip": s.docs?.[first],
+							children: labelOf$1(s, first)
+						})]
+					}),
+					factors.map((name, i) => {
+						const v = s.values[name];
+						return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+							class: "operator",
+							"aria-hidden": "true",
+							children: i === 0 ? "=" : "×"
+						}), /* @__PURE__ */ a("div", {
+							class: "factor",
+							children: [
+								/* @__PURE__ */ a("div", {
+									class: "tile-label",
+									"data-tip": s.docs?.[name],
+									children: labelOf$1(s, name)
+								}),
+								/* @__PURE__ */ a("div", {
+									class: "factor-value",
+									children: /* @__PURE__ */ a(Fact, {
+										s,
+										name
+									})
+								}),
+								typeof v === "number" && /* @__PURE__ */ a("div", {
+									class: "track",
+									children: /* @__PURE__ */ a("span", { style: {
+										width: `${Math.min(100, Math.max(0, v * 100))}%`,
+										background: paint(s.colors?.[name] ?? "bar-ink")
+									} })
+								}),
+								s.notes?.[name] && /* @__PURE__ */ a("div", {
+									class: "tile-note",
+									children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+								})
+							]
+						})] });
+					}),
+					text && !long && /* @__PURE__ */ a("p", {
+						class: "equation-text",
+						children: /* @__PURE__ */ a(Text, { text })
+					})
+				]
+			}),
+			rest.length > 0 && /* @__PURE__ */ a("div", {
+				class: "equation-tiles",
+				children: /* @__PURE__ */ a(Tiles, {
+					s: {
+						...s,
+						text: ""
+					},
+					list: rest
 				})
-			]
-		}), rest.length > 0 && /* @__PURE__ */ a("div", {
-			class: "equation-tiles",
-			children: /* @__PURE__ */ a(Tiles, {
-				s: {
-					...s,
-					text: ""
-				},
-				list: rest
+			}),
+			long && /* @__PURE__ */ a("p", {
+				class: "equation-text below",
+				children: /* @__PURE__ */ a(Text, { text })
 			})
-		})]
+		]
 	});
 }
 function Split({ s }) {
@@ -10355,12 +10364,12 @@ var Pick = ({ label, value, unsure, tip, disabled, class: cls, children }) => /*
 // src/pages/limits.tsx
 var FORM = "H100_SXM@1410MHz+sparse";
 var ORIGIN = {
-	datasheet: "from the maker's data sheet",
-	derived: "derived: units × FLOP per clock × clock",
-	third_party: "published by others than the maker",
-	unverified: "from the table; no source confirms it",
-	measured: "measured on this machine",
-	file: "from your device file"
+	datasheet: "From the maker's data sheet",
+	derived: "Follows from units, rate and clock",
+	third_party: "Published, not by the maker's data sheet",
+	unverified: "From the table; no source confirms it",
+	measured: "Measured on this machine",
+	user: "Given by a device file"
 };
 var METHOD = {
 	exact: "by its whole name",
@@ -10375,9 +10384,11 @@ var METHOD = {
 function markOf(figure, unverified) {
 	return figure.provenance === "unverified" || unverified.includes(figure.name) ? {
 		state: "unverified",
-		why: ORIGIN["unverified"]
+		why: "no source confirms this figure"
 	} : void 0;
 }
+/** Where a figure comes from, in words and with its source. */
+var originOf = (f) => [ORIGIN[f.provenance ?? ""] ?? f.provenance, f.source].filter(Boolean).join(": ");
 function Limits() {
 	const analyses = pages.value.value;
 	const device = analyses?.device ?? null;
@@ -10518,11 +10529,13 @@ function Figures({ device }) {
 		}),
 		figures.length > 0 && /* @__PURE__ */ a("dl", {
 			class: "limits-figures",
+			tabIndex: 0,
+			"aria-label": "Figures",
 			children: figures.map((f) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: f.label }), /* @__PURE__ */ a("dd", { children: /* @__PURE__ */ a(Value, {
 				value: f.value,
 				unit: f.unit ?? "",
 				mark: markOf(f, unverified),
-				doc: ORIGIN[f.provenance ?? ""] ?? f.provenance
+				doc: originOf(f)
 			}) })] }))
 		}),
 		!figures.length && unverified.length > 0 && /* @__PURE__ */ a("p", {

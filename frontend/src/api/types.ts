@@ -246,6 +246,7 @@ export interface DeviceFigure {
   value: Scalar;
   unit?: string;
   provenance?: string;
+  source?: string;
 }
 
 export interface DeviceInfo {

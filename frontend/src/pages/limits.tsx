@@ -15,12 +15,12 @@ import { Pick } from "./pick";
 const FORM = "H100_SXM@1410MHz+sparse";
 
 const ORIGIN: Record<string, string> = {
-  datasheet: "from the maker's data sheet",
-  derived: "derived: units × FLOP per clock × clock",
-  third_party: "published by others than the maker",
-  unverified: "from the table; no source confirms it",
-  measured: "measured on this machine",
-  file: "from your device file",
+  datasheet: "From the maker's data sheet",
+  derived: "Follows from units, rate and clock",
+  third_party: "Published, not by the maker's data sheet",
+  unverified: "From the table; no source confirms it",
+  measured: "Measured on this machine",
+  user: "Given by a device file",
 };
 
 const METHOD: Record<string, string> = {
@@ -35,8 +35,11 @@ const METHOD: Record<string, string> = {
 
 /** What a figure's origin does to its look: plain where somebody stands for it. */
 export function markOf(figure: DeviceFigure, unverified: readonly string[]): Mark | undefined {
-  return figure.provenance === "unverified" || unverified.includes(figure.name) ? { state: "unverified", why: ORIGIN["unverified"]! } : undefined;
+  return figure.provenance === "unverified" || unverified.includes(figure.name) ? { state: "unverified", why: "no source confirms this figure" } : undefined;
 }
+
+/** Where a figure comes from, in words and with its source. */
+const originOf = (f: DeviceFigure): string => [ORIGIN[f.provenance ?? ""] ?? f.provenance, f.source].filter(Boolean).join(": ");
 
 export function Limits(): JSX.Element {
   const analyses = pages.value.value;
@@ -105,11 +108,11 @@ function Figures({ device }: { device: DeviceInfo }): JSX.Element {
     <>
       <div class="limits-head"><strong>{device.name || device.key}</strong><span class="quiet">{device.method ? (METHOD[device.method] ?? device.method) : ""}</span></div>
       {figures.length > 0 && (
-        <dl class="limits-figures">
+        <dl class="limits-figures" tabIndex={0} aria-label="Figures">
           {figures.map((f) => (
             <div>
               <dt>{f.label}</dt>
-              <dd><Value value={f.value} unit={f.unit ?? ""} mark={markOf(f, unverified)} doc={ORIGIN[f.provenance ?? ""] ?? f.provenance} /></dd>
+              <dd><Value value={f.value} unit={f.unit ?? ""} mark={markOf(f, unverified)} doc={originOf(f)} /></dd>
             </div>
           ))}
         </dl>

@@ -77,6 +77,8 @@ export function factorCount(values: (number | null)[]): number {
   return Math.min(2, rest.length);
 }
 
+const BESIDE = 130;
+
 function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
   const all = names(s);
   const values = all.map((n) => (typeof s.values[n] === "number" ? (s.values[n] as number) : null));
@@ -84,6 +86,7 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
   const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
   const [first, factors, rest] = [all[0], all.slice(1, 1 + count), all.slice(1 + count)];
   const text = s.text || lead;
+  const long = text.length > BESIDE; // a longer one stands below, over the whole width
   return (
     <div class="equation">
       <div class="equation-main">
@@ -107,9 +110,10 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
             </>
           );
         })}
-        {text && <p class="equation-text"><Text text={text} /></p>}
+        {text && !long && <p class="equation-text"><Text text={text} /></p>}
       </div>
       {rest.length > 0 && <div class="equation-tiles"><Tiles s={{ ...s, text: "" }} list={rest} /></div>}
+      {long && <p class="equation-text below"><Text text={text} /></p>}
     </div>
   );
 }
