@@ -20,6 +20,8 @@ Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 SIGNATURE = ("shapes", "types", "strides", "concrete")
+COMPILED = "triton_"
+"""Kernels of the compiler, which record further fields (`kernel_flop`) that their models read."""
 Sizes = tuple[int, ...]
 
 ELEMENTS = ("", "bf16", "fp16", "fp32", "fp64", "opaque8", "opaque16", "opaque32", "opaque64", "opaque128")
@@ -80,12 +82,14 @@ def _costs(capture: Capture) -> Costs:
         return Costs((), of_host, wrapper)
     codes = [table[c].cat.codes.to_numpy()[use].astype(np.int64) for c in SIGNATURE]
     hint = _hints(capture, rows[use])
-    group, first = factorize([name_codes[use], *codes, hint])
-    texts = [table[c].cat.categories.tolist() for c in SIGNATURE]
+    compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
+    extra = np.where(compiled, table["extra"].cat.codes.to_numpy()[use].astype(np.int64), -1)
+    group, first = factorize([name_codes[use], *codes, hint, extra])
+    texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
 
     def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
-        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result)
+        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=_text(texts[4], extra[row]))
 
     backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
     telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
