@@ -165,3 +165,9 @@ def permute_pooled_backward(call: Inputs) -> Cost | None:
     """The gradient of permute_pooled_embs: permuted back."""
     x = call.tensor(0)
     return None if x is None else moved(x.dtype, x.bytes, like(x), direction="bwd")
+
+
+@pattern(r"torch::autograd::CppNode<(.*::)?SplitLookupFunction_.*", kind="other", wrapper=True)
+def lookup_backward(call: Inputs) -> Cost | None:
+    """The gradient of a lookup records the incoming gradient [B, total D] only: the rows that are updated are unknown, so no answer."""
+    return unknown("number of updated rows not recorded: only the incoming gradient is")

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
-from tb_sol_plugin.cost.model import Cost, model, pattern
+from tb_sol_plugin.cost.model import Cost, model, pattern, unknown
 from tb_sol_plugin.cost.parts import like, moved, read, vector
 
 UNIFORM: Final = "experts in use: the number expected with uniform routing"
@@ -61,6 +61,12 @@ def experts(call: Inputs) -> Cost | None:
     if len(first.shape) != 3 or len(second.shape) != 3 or len(x.shape) < 2:
         return None
     return fused_experts(x, first, second, ids.shape[1], call.tensor(3), ids)
+
+
+@model("vllm::moe_forward", "vllm::moe_forward_shared", "sglang::moe_forward", kind="gemm", wrapper=True)
+def forward_by_name(call: Inputs) -> Cost | None:
+    """vllm::moe_forward(x[T, D], scores[T, E], layer name): no answer: neither weights nor experts per token are there."""
+    return unknown("width, type and number per token of the experts not recorded: the layer is named only")
 
 
 @pattern(r"(_moe_C|sgl_kernel|aiter|vllm|vllm_aiter|flashinfer)::(rocm_aiter_)?(topk_softmax|topk_sigmoid|grouped_topk|"

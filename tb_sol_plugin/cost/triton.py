@@ -19,7 +19,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.elementwise import BINARY, MOVES, TERNARY, UNARY
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
-from tb_sol_plugin.cost.model import Cost, pattern, unknown
+from tb_sol_plugin.cost.model import Cost, model, pattern, unknown
 from tb_sol_plugin.cost.norm import BACKWARD, FORWARD, SOFTMAX, SOFTMAX_BACKWARD
 from tb_sol_plugin.cost.parts import vector
 
@@ -147,3 +147,9 @@ def _operands(buffers: list[Tensor]) -> tuple[int, str] | None:
             if results == out.numel:
                 fits.add((results * a.shape[-1], compute_dtype(a, b)))
     return fits.pop() if len(fits) == 1 else None
+
+
+@model("CompiledFunction", "CompiledFunctionBackward", kind="other", wrapper=True)
+def compiled_graph(call: Inputs) -> Cost | None:
+    """A compiled graph as one call: no answer; its kernels have one each where they were recorded as operators (torch 2.5 and later)."""
+    return unknown("a compiled graph whose kernels were not recorded as operators")
