@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -121,11 +122,11 @@ def main_dtype(ops: pd.DataFrame) -> str:
     return next(iter(dtypes_with(ops, "flop")), "")
 
 
-def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, ops: pd.DataFrame) -> FactsSection:
-    """The facts with units, labels, and a mark on every figure of the device that is not confirmed."""
+def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str]) -> FactsSection:
+    """The facts with units, labels, and a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
     labels = LABELS | {name: f"Peak, {name.removeprefix(PEAK)}" for name in facts if name.startswith(PEAK)}
     marks: dict[str, Mark] = {}
-    main = main_dtype(ops)
+    main = types[0] if types else ""
     if spec is not None:
         for name in facts:
             dtype = name.removeprefix(PEAK)
@@ -138,7 +139,7 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, ops: pd.Dat
             marks["peak_bytes_per_s"] = UNVERIFIED
         if "achievable_bf16_tflops" in spec.unverified and "achievable_flop_per_s" in facts:
             marks["achievable_flop_per_s"] = UNVERIFIED
-    used = {"vector", *dtypes_with(ops, "flop")}
+    used = {"vector", *types}
     hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
         hidden.append("hfu")

@@ -42,8 +42,8 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
     }
 
 
-def program_points(capture: Capture, ops: pd.DataFrame, *, per_step: bool) -> list[Program]:
-    """The whole selection; where it has several steps also their average and each of them."""
+def program_points(capture: Capture, ops: pd.DataFrame) -> list[Program]:
+    """The whole selection, first; where it has several steps also their average and each of them."""
     covered = ops["modelled"].to_numpy()
     out = [_point("whole program", "whole", ops, np.zeros(len(ops), np.int64), covered, 1)[0]]
     step = ops["step"].to_numpy().astype(np.int64)
@@ -51,7 +51,7 @@ def program_points(capture: Capture, ops: pd.DataFrame, *, per_step: bool) -> li
     complete = capture.steps["complete"].to_numpy() & (numbers >= 0)
     rows = np.unique(step[(step >= 0) & covered])
     rows = rows[complete[rows]] if len(rows) else rows
-    if not per_step or len(rows) < 2:
+    if len(rows) < 2:
         return out
     inside = covered & np.isin(step, rows)
     count = human(len(rows), "count")

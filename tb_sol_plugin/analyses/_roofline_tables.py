@@ -201,7 +201,7 @@ def above_table(frame: pd.DataFrame) -> TableSection:
 
 def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     """Device time by kind of modelled work, and the rest by the reason it has no limit: the rows add up to all of it."""
-    sums = _kind_sums(chosen.ops, by_host)
+    sums = _kind_sums(chosen.ops)
     names = [part for part in PARTS if part in chosen.parts]
     frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
     frame["kind"] = [n if n in KINDS else "other" for n in names]
@@ -233,7 +233,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     return table
 
 
-def _kind_sums(ops: pd.DataFrame, by_host: bool) -> dict[str, np.ndarray]:
+def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
     """Per kind, over its modelled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
     covered = ops["modelled"].to_numpy()
     kind = ops["kind"].cat.codes.to_numpy().astype(np.int64)

@@ -7,7 +7,7 @@ structured sparsity; attention counts only the pairs that a causal mask leaves. 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,14 @@ from tb_sol_plugin.analyses._roofline_selection import Direction, Selection, sel
 from tb_sol_plugin.analyses._roofline_tables import above_table, kinds_table, rows_table, shown_rows, unmodelled_table, with_causes
 from tb_sol_plugin.analyses._roofline_words import headline, notices
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.work import Work, work
 from tb_sol_plugin.metrics.work_rows import By, rows
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import device_for
-from tb_sol_plugin.model.report import FigureSection, Report
+from tb_sol_plugin.model.report import FigureSection, Report, Scalar, TableSection
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -78,21 +79,50 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     chosen = select(capture, done, part, query.direction)
     frame = with_causes(rows(capture, done, chosen.ops, query.by), spec)
     shown = shown_rows(frame, query.top, query.least_share)
-    facts = facts_of(capture, done, chosen, part)
-    bare = unmodelled(capture, done, chosen.ops)
+    same = _for_any_rows(capture, done, chosen, part, query)
+    facts = dict(same.facts)
     by_host = done.by_host_time
     report = Report(analysis="roofline", title="Roofline", headline=headline(frame, facts, spec, by_host=by_host))
-    report.notices = notices(capture, done, chosen, bare, direction=query.direction, l2=query.level == "l2")
+    report.notices = notices(capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2")
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
     report.sections = [
-        _figure(capture, frame, shown, chosen, done, query, span=8 if ranked else 12),
+        _figure(frame, shown, same, done, query, span=8 if ranked else 12),
         *ranked,
         rows_table(frame, shown, chosen, total_row(frame, facts), query.by),
-        kinds_table(chosen, by_host=by_host),
-        facts_section(facts, spec, chosen.ops),
-        unmodelled_table(bare, chosen),
+        same.kinds,
+        facts_section(facts, spec, list(same.matrix)),
+        unmodelled_table(same.bare, chosen),
     ]
     return report
+
+
+class _Same(NamedTuple):
+    """What does not depend on how rows are made. matrix, vector: types with FLOP of either class, most first."""
+
+    facts: dict[str, Scalar]
+    kinds: TableSection
+    bare: pd.DataFrame
+    matrix: tuple[str, ...]
+    vector: tuple[str, ...]
+    program: list[chart.Program]
+
+
+def _for_any_rows(capture: Capture, done: Work, chosen: Selection, part: Scope, query: RooflineQuery) -> _Same:
+    """Worked out once per device limits, steps, pass and count of pairs."""
+
+    def make() -> _Same:
+        ops = chosen.ops
+        return _Same(
+            facts_of(capture, done, chosen, part),
+            kinds_table(chosen, by_host=done.by_host_time),
+            unmodelled(capture, done, ops),
+            tuple(dtypes_with(ops, "flop")),
+            tuple(dtypes_with(ops, "flop_vector")),
+            program_points(capture, ops),
+        )
+
+    limits = done.spec.fingerprint if done.spec is not None else None
+    return memo(capture, ("roofline", limits, query.attention, query.step.strip(), query.direction), make)
 
 
 _POINT: Final = (
@@ -101,15 +131,13 @@ _POINT: Final = (
 )  # fmt: skip
 
 
-def _figure(
-    capture: Capture, frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, done: Work, query: RooflineQuery, *, span: int
-) -> FigureSection:
-    spec, ops = done.spec, chosen.ops
+def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, query: RooflineQuery, *, span: int) -> FigureSection:
+    spec = done.spec
     time = shown["measured_ns"].to_numpy(dtype=np.float64)
     large = shown[np.cumsum(time) - time < DRAWN_SHARE * time.sum()].head(MOST_POINTS)
     points = [chart.Point(*row) for row in large[list(_POINT)].itertuples(index=False)]
-    roofs = ceilings(spec, sorted(dtypes_with(ops, "flop")), sorted(dtypes_with(ops, "flop_vector")), l2=query.level == "l2")
-    program = program_points(capture, ops, per_step=query.by != "step")
+    roofs = ceilings(spec, same.matrix, same.vector, l2=query.level == "l2")
+    program = same.program if query.by != "step" else same.program[:1]
     drawing = chart.draw(points, program, roofs)
     pairs = "causal-aware" if query.attention == "causal_aware" else "every pair of attention counted"
     passes = "" if query.direction == "both" else f", {query.direction} pass"
