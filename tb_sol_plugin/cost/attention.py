@@ -72,7 +72,7 @@ def pairs(queries: int, keys: int, mask: Mask, window: Window = EVERYWHERE) -> f
     """(query, key) pairs that one head computes. A square causal mask counts as exactly half of it."""
     causal = mask in ("top_left", "bottom_right")
     left, right = window
-    left = -1 if left >= keys - 1 else left
+    left = -1 if left >= max(queries, keys) - 1 else left
     right = 0 if causal else -1 if right >= max(queries, keys) else right
     if left < 0 and right < 0:
         return queries * keys

@@ -234,16 +234,16 @@ def _slot(shape: object, kind: object, stride: object, hint: str) -> Slot:
         steps = stride if isinstance(stride, list) and len(stride) == len(shape) else [None] * len(shape)
         tensors = [_tensor(s, k, t, hint) for s, k, t in zip(shape, kinds, steps, strict=False)]
         return tuple(t for t in tensors if t is not None)
-    if kind in _NOT_TENSORS or kind == "TensorList":
+    if not isinstance(kind, str) or kind in _NOT_TENSORS or kind == "TensorList":
         return None
     return _tensor(shape, kind, stride, hint)
 
 
 def _tensor(shape: object, kind: object, stride: object, hint: str) -> Tensor | None:
-    if not isinstance(shape, list) or not all(isinstance(s, int) and s >= 0 for s in shape):
+    if not isinstance(shape, list) or not all(type(s) is int and s >= 0 for s in shape):
         return None
     dtype = _TYPES.get(kind, hint if kind == "TensorList" else "") if isinstance(kind, str) else ""
-    steps = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) and all(isinstance(s, int) for s in stride) else None
+    steps = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) and all(type(s) is int for s in stride) else None
     return Tensor(tuple(shape), dtype, steps)
 
 
