@@ -2092,6 +2092,7 @@ var PATHS = {
 	modules: "M2.5 2.5h4v3h-4z M9.5 6.5h4v3h-4z M9.5 11h4v3h-4z M4.5 5.5v7h5 M4.5 8h5",
 	phases: "M2.5 3.5h11 M2.5 8h4 M9 8h4.5 M2.5 12.5h7 M12 12.5h1.5",
 	roofline: "M2.5 2.5v11h11 M4.5 11l4-5.5h5 M10.8 9.5h.01",
+	whatif: "M2.5 12.5h4l3-4.5 M6.5 12.5l7 0 M9.5 8l4-4.5 M10.5 3.5h3v3",
 	memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
 	communication: "M4 8l7-3.5 M4 8l7 3.5 M5.5 8a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 4a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 12a2 2 0 1 1-4 0 2 2 0 0 1 4 0z",
 	memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
@@ -9876,7 +9877,12 @@ function axisName(s, letter, axes) {
 	const axis = s.figure.layout?.[`${letter}axis${axes}`] ?? {};
 	return plain((typeof axis.title === "string" ? axis.title : axis.title?.text) ?? "") || (letter === "x" ? "across" : "up");
 }
-var shown = (value) => typeof value === "number" ? human(value, "FLOP").replace(/FLOP$/, "").replace(" ", " ").trim() : "";
+/** A bound as a person would type it: `1 T`, `0.25`. */
+function shown(value) {
+	if (typeof value !== "number") return "";
+	const { factor, name } = scaleOf(value, "FLOP");
+	return `${Number((value / factor).toPrecision(4))} ${name.replace("FLOP", "")}`.trim();
+}
 /** The same choice as dragging a box, by keys: bounds left open do not bound. */
 function AreaForm({ s, close }) {
 	const text = view.value.figures[s.id] ?? "";
@@ -9955,7 +9961,7 @@ function AreaForm({ s, close }) {
 				})]
 			}),
 			/* @__PURE__ */ a("div", {
-				class: "form-line",
+				class: "form-line above",
 				children: [
 					/* @__PURE__ */ a("span", { children: axisName(s, "x", axes) }),
 					field(0, "from, across"),
@@ -9967,7 +9973,7 @@ function AreaForm({ s, close }) {
 				]
 			}),
 			axes === "" && /* @__PURE__ */ a("div", {
-				class: "form-line",
+				class: "form-line above",
 				children: [
 					/* @__PURE__ */ a("span", { children: axisName(s, "y", axes) }),
 					field(2, "from, up"),
@@ -10568,6 +10574,7 @@ var LETTERS = {
 	b: "gpu_breakdown",
 	n: "communication",
 	y: "memory",
+	w: "whatif",
 	h: "health",
 	l: "links"
 };
@@ -10578,11 +10585,11 @@ var KEYS = [
 	["↑ ↓", "move in a table"],
 	["→ ←", "open and close a branch"],
 	["*", "open all below"],
-	["Enter", "open or select the row"],
+	["Enter", "open or select the row; in a chart's Select, an area by numbers"],
 	["c", "copy the row"],
 	["Esc", "go back: close, clear the selection"]
 ];
-var GO = "o overview, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, h health";
+var GO = "o overview, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, w what if, h health";
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
@@ -11065,7 +11072,7 @@ function Fields({ fields }) {
 	});
 }
 var opensWith = (f) => f.page ?? f.default ?? "";
-var labelOf = (f) => (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
+var labelOf = (f) => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 function setField(f, value, how = "push") {
 	const query = {
 		...view.value.query,
@@ -11084,6 +11091,7 @@ var NAMES = {
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
 function words(text) {
 	const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
+	if (parts.length === 1 && /\d/.test(text)) return text;
 	const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
 	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
@@ -11129,7 +11137,7 @@ function FieldControl({ f }) {
 			tip: f.doc ?? "",
 			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
 				class: "ellipsis field-value",
-				children: now ? shown(now) : "Any"
+				children: now ? shown(now) : free ? "Choose" : "Any"
 			}), /* @__PURE__ */ a(Icon, {
 				name: "down",
 				size: 12
@@ -11142,10 +11150,13 @@ function FieldControl({ f }) {
 				return /* @__PURE__ */ a(List, {
 					label,
 					value: now,
-					options: f.choices.map((c) => ({
+					options: [...free && now ? [{
+						value: "",
+						text: "None"
+					}] : [], ...f.choices.map((c) => ({
 						value: c,
 						text: c ? shown(c) : "Any"
-					})),
+					}))],
 					onPick: pick,
 					...free && { free: {
 						ask: `${label}, or what you type`,

@@ -156,12 +156,18 @@ def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, vie
     field.press("Enter")
     wrong = v.page.wait_for_selector(".limits-wrong")
     assert "NOT_A_DEVICE" in wrong.text_content() and "p.sol.device" not in v.page.url
-    # WHEN a known device is asked for THEN the page measures against it, and the address says so
-    field.fill("MI300X")
+    # WHEN a known device at another clock is asked for THEN the page measures against it, and the address says so
+    field.fill("H100_SXM@1410MHz")
     field.press("Enter")
-    v.page.wait_for_function("location.hash.includes('p.sol.device=MI300X')")
+    v.page.wait_for_function("location.hash.includes('p.sol.device=H100_SXM%401410MHz')")
     v.settle()
-    assert "MI300X" in pick.text_content()
+    assert "H100 SXM" in pick.text_content()
+    # WHEN sparse peaks are switched on in the menu THEN the clock stays
+    pick.click()
+    assert v.page.locator(".limits .bound").input_value() == "1410"
+    v.page.locator(".limits .chip", has_text="sparse").click()
+    v.page.wait_for_function("decodeURIComponent(location.hash).includes('p.sol.device=H100_SXM@1410MHz+sparse')")
+    v.settle()
     # AND the device as recorded comes back by its own entry
     pick.click()
     v.page.locator(".limits .option", has_text="As recorded").click()

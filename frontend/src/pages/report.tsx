@@ -65,7 +65,7 @@ function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
 }
 
 const opensWith = (f: QueryField): string => f.page ?? f.default ?? "";
-const labelOf = (f: QueryField): string => (f.label || words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
+const labelOf = (f: QueryField): string => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 
 function setField(f: QueryField, value: string, how: "push" | "replace" = "push"): void {
   const query = { ...view.value.query, [f.name]: value };
@@ -79,6 +79,7 @@ const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "ty
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
 function words(text: string): string {
   const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
+  if (parts.length === 1 && /\d/.test(text)) return text; // a code such as bf16
   const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
   return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
@@ -105,10 +106,10 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     return (
       <div class="field">
         <span class="field-label">{label}</span>
-        <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : "Any"}</span><Icon name="down" size={12} /></>}>
+        <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : free ? "Choose" : "Any"}</span><Icon name="down" size={12} /></>}>
           {(close) => {
             const pick = (v: string): void => { set(v, "push"); close(); };
-            return <List label={label} value={now} options={f.choices!.map((c) => ({ value: c, text: c ? shown(c) : "Any" }))} onPick={pick} {...(free && { free: { ask: `${label}, or what you type`, take: pick } })} />;
+            return <List label={label} value={now} options={[...(free && now ? [{ value: "", text: "None" }] : []), ...f.choices!.map((c) => ({ value: c, text: c ? shown(c) : "Any" }))]} onPick={pick} {...(free && { free: { ask: `${label}, or what you type`, take: pick } })} />;
           }}
         </Popover>
       </div>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { FigureSection } from "../../api/types";
 import { changeFigure, view } from "../../state/view";
-import { human, NARROW, readQuantity } from "../../units";
+import { readQuantity, scaleOf } from "../../units";
 import { plain } from "../../markup";
 import { Switch } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
@@ -44,7 +44,12 @@ function axisName(s: FigureSection, letter: "x" | "y", axes: string): string {
   return plain(title ?? "") || (letter === "x" ? "across" : "up");
 }
 
-const shown = (value: number | null | undefined): string => (typeof value === "number" ? human(value, "FLOP").replace(/FLOP$/, "").replace(NARROW, " ").trim() : "");
+/** A bound as a person would type it: `1 T`, `0.25`. */
+function shown(value: number | null | undefined): string {
+  if (typeof value !== "number") return "";
+  const { factor, name } = scaleOf(value, "FLOP");
+  return `${Number((value / factor).toPrecision(4))} ${name.replace("FLOP", "")}`.trim();
+}
 
 /** The same choice as dragging a box, by keys: bounds left open do not bound. */
 function AreaForm({ s, close }: { s: FigureSection; close: () => void }): JSX.Element {
@@ -71,8 +76,8 @@ function AreaForm({ s, close }: { s: FigureSection; close: () => void }): JSX.El
     <div class="form">
       <div class="form-row"><span class="field-label">Dragging</span><Switch label="Dragging" value={dragOf(s.id)} onPick={(v) => setDrag(s.id, v as "zoom" | "select")} choices={[{ value: "select", text: "selects rows" }, { value: "zoom", text: "zooms" }]} /></div>
       {pairsOf(s).length > 1 && <div class="form-row"><span class="field-label">Area of</span><Switch label="Area of" value={axes} onPick={setAxes} choices={pairsOf(s).map((a) => ({ value: a, text: a === "" ? "the chart" : "the strip" }))} /></div>}
-      <div class="form-line"><span>{axisName(s, "x", axes)}</span>{field(0, "from, across")}<span class="quiet">to</span>{field(1, "to, across")}</div>
-      {axes === "" && <div class="form-line"><span>{axisName(s, "y", axes)}</span>{field(2, "from, up")}<span class="quiet">to</span>{field(3, "to, up")}</div>}
+      <div class="form-line above"><span>{axisName(s, "x", axes)}</span>{field(0, "from, across")}<span class="quiet">to</span>{field(1, "to, across")}</div>
+      {axes === "" && <div class="form-line above"><span>{axisName(s, "y", axes)}</span>{field(2, "from, up")}<span class="quiet">to</span>{field(3, "to, up")}</div>}
       <p class="form-note">Numbers in base units; k, M, G, T and P are understood.</p>
       <div class="form-row end">
         {now.length > 0 && <button type="button" class="button" onClick={() => { changeFigure(s.id, withAreas(text, []), "quiet"); close(); }}>Clear</button>}
