@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.achievable import achievable_peak
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.overview_parts import PLAIN, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import a_device, why_no_ratio
@@ -128,9 +127,8 @@ def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
             f"memory traffic at the bandwidth of {a_device(spec)}."
         )
         if best is not None:
-            rate = human(achievable_peak(spec, "bf16"), "FLOP/s")
             reached = human(best / fall.total_ns, "ratio")
-            more += f"\nAt the {rate} that products reach in practice: {reached}, {human(round(best / each), 'ns')}."
+            more += f"\nAt the rates that products reach in practice{_rates(fall)}: {reached}, {human(round(best / each), 'ns')}."
     mark = _mark(capture, fall, ratio)
     if ratio is not None and ratio > TOLERATED:
         mark = Mark("flagged", "faster than the limit: the limit or the work is wrong")
@@ -145,6 +143,14 @@ def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
         mark=_mark(capture, fall, ratio),
     )
     tiles.add("speed_of_light_achievable", best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None)
+
+
+def _rates(fall: Waterfall) -> str:
+    """` (bf16 794.0 TFLOP/s)`: the achievable rates of the types that the matrix work uses."""
+    spec, ops = fall.work.spec, fall.work.ops
+    used = ops["dtype"][fall.counted & (np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)) > 0)].unique()
+    known = [f"{d} {human(spec.achievable(str(d)), 'FLOP/s')}" for d in used if spec is not None and spec.achievable(str(d))]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None:

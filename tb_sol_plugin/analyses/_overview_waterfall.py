@@ -64,6 +64,7 @@ def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSect
         showgrid=False,
         showline=False,
         tickfont={"size": 12, "color": light("ink")},
+        ticklabelstandoff=4,
     )
     largest = max(parts.losses, key=lambda p: p.ns, default=None)
     said = f"; the largest part is {largest.name}, {human(round(largest.ns), 'ns')}" if largest else ""
@@ -95,7 +96,8 @@ def _bars(parts: Parts, factor: float, unit: str) -> list[_Bar]:
     for part in parts.losses:
         width = part.ns / factor
         sign = MINUS if width >= 0 else "+"
-        said = f"<b>{sign}{_plain(abs(width))}</b>  {human(abs(part.ns) / whole, 'ratio')}"
+        number = _plain(abs(width))
+        said = f"<b>{number if number[0] == '<' else sign + number}</b>  {human(abs(part.ns) / whole, 'ratio')}"
         out.append(_Bar(part, part.name, min(left, left - width), abs(width), said, False))
         left -= width
     at = 0.0
@@ -143,6 +145,8 @@ def _label(bar: _Bar, reach: float) -> fig.Plain:
 
 def _plain(value: float) -> str:
     """A number of the axis' unit with the decimals of its size."""
+    if 0 < abs(value) < 0.005:
+        return "< 0.01"
     return human(value, "count") if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 

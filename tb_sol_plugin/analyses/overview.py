@@ -173,8 +173,14 @@ def _findings(found: list[Lever], fall: Waterfall, most: int = 5) -> FindingsSec
         findings=findings,
         combined_ns=combined,
         span=5,
-        empty="No lever saves more than 0.5 % of the step.",
+        empty=_nothing_found(fall),
     )
+
+
+def _nothing_found(fall: Waterfall) -> str:
+    """What stands in the place of the findings where there is none."""
+    none = "Nothing was found that saves more than 0.5 % of the step."
+    return none if fall.has_limits else f"{none} Most findings need limits, which are not known here."
 
 
 # -- where the step goes --------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Limits against what a good kernel reaches instead of what the data sheet says: the second, lower ceiling.
 
-The table of devices has the rate that matrix products reach in BF16; FP16 runs on the same units at the same peak, so it has the same
-rate. Every other limit stays as it is.
+Matrix work of a type whose achievable rate is known (`DeviceSpec.achievable`) is bound by that rate; every other limit stays as it is.
 """
 
 from __future__ import annotations
@@ -16,20 +15,11 @@ from tb_sol_plugin.model.device import DeviceSpec
 Floats = npt.NDArray[np.float64]
 
 
-def achievable_peak(spec: DeviceSpec, dtype: str) -> float | None:
-    """FLOP/s that matrix work in `dtype` reaches in practice; None where the table has no such rate."""
-    reached, dense = spec.achievable_bf16, spec.matrix_peak("bf16")
-    if reached is None or not dense or dtype not in ("bf16", "fp16"):
-        return None
-    peak = spec.matrix_peak(dtype)
-    return None if peak is None else reached if peak == dense else None
-
-
 def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:
     """Per row of `Work.ops` its limit in ns at the achievable rates; None where the device has none, or no matrix work uses it."""
     names = ops["dtype"].cat.categories.tolist()
     codes = ops["dtype"].cat.codes.to_numpy()
-    reached = np.array([*(achievable_peak(spec, d) or np.nan for d in names), np.nan])[codes]
+    reached = np.array([*(spec.achievable(d) or np.nan for d in names), np.nan])[codes]
     flop = ops["flop"].to_numpy(dtype=np.float64)
     if not (np.isfinite(reached) & (np.nan_to_num(flop) > 0)).any():
         return None

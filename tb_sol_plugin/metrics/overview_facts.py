@@ -7,22 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.achievable import achievable_peak
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.device import DeviceSpec, devices_in_use
-from tb_sol_plugin.model.device_table import MATRIX_COLUMNS, VECTOR_COLUMNS
+from tb_sol_plugin.model.device_figures import ORIGINS
+from tb_sol_plugin.model.device_spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS
 from tb_sol_plugin.model.report import Mark, Scalar
 
 HOW_FOUND = {"derived": "derived from its units and clock", "memory": "device table by name and memory", "file": "device file"}
 """How the limits of a device were found, for a reader; by name where nothing else is said."""
-ORIGINS = {
-    "derived": "follows from units, rate and clock",
-    "third_party": "published, not confirmed by a data sheet",
-    "unverified": "not confirmed by a data sheet",
-    "measured": "measured on the machine",
-    "user": "given by a device file",
-}
-"""What each provenance of a figure means."""
 FLAG_WORDS = {
     "record_shapes": "shapes",
     "with_stack": "stacks",
@@ -68,7 +60,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
         _limits(out, spec, ops, chosen)
     versions = facts.versions
     runtime = [
-        f"{label} {versions[key]}"
+        f"{label} {_hip(versions[key]) if label == 'HIP' else versions[key]}"
         for key, label in (("cuda_runtime_version", "CUDA"), ("hip_runtime_version", "HIP"), ("cuda_driver_version", "driver"))
         if versions.get(key)
     ]
@@ -100,7 +92,7 @@ def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> No
     dtype = _main_type(spec, ops)
     rates = (
         ("matrix_peak", f"{dtype} dense", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
-        ("achievable_peak", f"{dtype} achievable", achievable_peak(spec, dtype), "FLOP/s", "achievable_bf16_tflops"),
+        ("achievable_peak", f"{dtype} achievable", spec.achievable(dtype), "FLOP/s", _achievable_column(spec, dtype)),
         ("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s", VECTOR_COLUMNS["fp32"]),
         ("memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", "mem_bw_gb_per_s"),
         ("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", "pcie_gen"),
@@ -114,6 +106,11 @@ def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> No
         out.add(name, label, value, unit, mark=mark, more=ORIGINS.get(known, "").capitalize())
 
 
+def _achievable_column(spec: DeviceSpec, dtype: str) -> str:
+    """The column of the table that the achievable rate of a type is from: BF16's where the type has none of its own."""
+    return ACHIEVABLE_COLUMNS.get(dtype if dtype in spec.achievable_rates else "bf16", "")
+
+
 def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
     """The type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
     flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
@@ -121,6 +118,14 @@ def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
     if total.sum() > 0:
         return str(ops["dtype"].cat.categories[int(total.argmax())])
     return next((d for d in ("bf16", "fp16", "fp32") if spec.matrix_peak(d)), "")
+
+
+def _hip(version: str) -> str:
+    """`6.4.43483` of HIP's number 60443483 (major × 10⁷ + minor × 10⁵ + patch, as hip_version.h writes it); other text as it is."""
+    if not version.isdigit() or int(version) < 10_000_000:
+        return version
+    number = int(version)
+    return f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
 
 
 def _rank(rank: int | None, world: int | None) -> str:

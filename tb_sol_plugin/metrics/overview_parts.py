@@ -27,7 +27,7 @@ KINDS: Final = {
     "conv": ("Convolution", "convolutions"),
     "norm": ("Softmax, norm", "norms and softmax"),
     "elementwise": ("Elementwise", "elementwise work"),
-    "other": ("Other work", "other operators"),
+    "other": ("Other operators", "other operators"),
 }
 """Kind of work: the words of its bar, and of a sentence."""
 
@@ -75,18 +75,29 @@ def parts_of(capture: Capture, fall: Waterfall) -> Parts:
 def _waits(capture: Capture, fall: Waterfall) -> list[Part]:
     unit, each = device_word(capture), fall.steps
     unit = unit[:1].upper() + unit[1:]
-    launch, blocked = fall.launch_gap_ns, fall.blocked_ns
-    other = fall.host_wait_ns - launch - blocked
     return [
         Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
-        Part(
-            "Launch gaps", launch / each, "idle", "Nothing runs while the host prepares the next launch, and from one kernel to the next."
-        ),
-        Part("Host blocked", blocked / each, "idle", "Nothing runs after the host waited for the device, or while it is in runtime calls."),
-        Part(f"{unit} waits otherwise", other / each, "idle", "Nothing runs while the host does something else."),
+        *_host_waits(unit, fall),
         Part("Exposed communication", fall.exposed_communication_ns / each, "communication", "Communication runs and nothing computes."),
         Part("Exposed copies", fall.exposed_copies_ns / each, "memcpy", "Only copies run."),
     ]
+
+
+def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
+    """Idle time by cause; causes too small to see are one part with the rest."""
+    each, least = fall.steps, SMALL * fall.total_ns
+    causes = (
+        ("Launch gaps", fall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
+        ("Host blocked", fall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
+    )
+    seen = [(name, ns, meaning) for name, ns, meaning in causes if ns >= least]
+    rest = fall.host_wait_ns - sum(ns for _, ns, _ in seen)
+    name, meaning = (
+        (f"{unit} waits otherwise", "Nothing runs while the host does something else.")
+        if seen
+        else (f"{unit} waits for the host", "Nothing runs and no batch is fetched.")
+    )
+    return [*(Part(n, ns / each, "idle", m) for n, ns, m in seen), Part(name, rest / each, "idle", meaning)]
 
 
 def _host_parts(fall: Waterfall) -> list[Part]:
@@ -126,7 +137,7 @@ def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
     if len(small) == 1:
         return [*large, *small]
     rest = sum(p.ns for p in small)
-    return [*large, Part("Other work above limit", rest, "other", "Kinds of work below 1 % of the step each.")]
+    return [*large, Part("Small kinds above limit", rest, "other", "Kinds of work, and work without a limit, below 1 % of the step each.")]
 
 
 def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:

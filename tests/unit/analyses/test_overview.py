@@ -82,7 +82,7 @@ def test_every_number_of_the_headline_has_its_formula(tmp_path: Path) -> None:
     docs = {k: plain(v) for k, v in section.docs.items()}
     # THEN the values stand in the formulas: 2 * 137.4 GFLOP, 2 * 138.9 us at 989.4 TFLOP/s, and the rate that products reach
     assert "277.8 µs / 1.00 ms" in docs["speed_of_light"] and "an H100 SXM" in docs["speed_of_light"]
-    assert "At the 794.0 TFLOP/s that products reach in practice: 34.6 %, 346.2 µs." in docs["speed_of_light"]
+    assert "At the rates that products reach in practice (bf16 794.0 TFLOP/s): 34.6 %, 346.2 µs." in docs["speed_of_light"]
     assert "274.9 GFLOP / (1.00 ms × 989.4 TFLOP/s of bf16)" in docs["mfu"]
     assert "400.0 µs / 1.00 ms" in docs["gpu_busy"] and "277.8 µs / 400.0 µs" in docs["efficiency_while_busy"]
     assert "201.3 MB / (1.00 ms × 3.35 TB/s)" in docs["bandwidth_utilisation"]
@@ -305,6 +305,26 @@ def test_a_selected_point_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert isinstance(figure, FigureSection) and figure.table == "parts"
     keys = [bar["customdata"][0] for bar in figure.figure["data"]]  # type: ignore[attr-defined]
     assert keys == answer.table("parts")["part"].tolist()
+
+
+def test_causes_too_small_to_see_are_one_wait(tmp_path: Path) -> None:
+    # GIVEN 8 us of launch gaps in a step of 1 ms, and 2 us at its end
+    t = one_step()
+    product(t, at=0, start=4_000, duration=490_000)
+    product(t, at=495_000, start=498_000, duration=500_000)
+    parts = overview(read_back(t, tmp_path)).table("parts").set_index("part")["time_ns"]
+    assert parts["GPU waits for the host"] == 10_000 and "Launch gaps" not in parts.index
+
+
+def test_names_of_parts_are_their_keys(tmp_path: Path) -> None:
+    # GIVEN a copy on the device, a kind "other", of 100 us, and a product of 5 us: one large kind and one that is too small to see
+    t = one_step()
+    t.op("aten::copy_", 0, 5_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
+    t.launch("copy_kernel", at=1_000, start=100_000, duration=100_000)
+    product(t, at=10_000, start=200_000, duration=5_000, n=64)
+    product(t, at=20_000, start=205_000, duration=5_000, n=64, name="custom::thing")
+    names = overview(read_back(t, tmp_path)).table("parts")["part"].tolist()
+    assert len(names) == len(set(names)) and "Other operators above limit" in names and "Small kinds above limit" in names
 
 
 # -- the host ---------------------------------------------------------------------------------------------------

@@ -137,6 +137,20 @@ def test_limits_by_bound(tmp_path: Path) -> None:
     assert f.limits.achievable == pytest.approx(2 * 4096**3 / 794e12 * 1e9 + f.limits.memory, rel=1e-3)
 
 
+def test_two_devices_share_the_work(tmp_path: Path) -> None:
+    # GIVEN two devices that run one product of 2 * 512**3 FLOP each, [100, 300) and [150, 350) us
+    t = TraceBuilder(devices=2)
+    t.step(1, 0, 1_000_000)
+    for device in range(2):
+        at = device * 10_000
+        t.op("aten::mm", at, 5_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
+        t.launch("gemm", at=at + 1_000, start=100_000 + 50_000 * device, duration=200_000, device=device, stream=7 + device)
+    f = of(read_back(t, tmp_path))
+    # THEN any of them is busy for 250 us, and each has one product to do at its limit
+    assert f.devices == 2 and f.busy_ns == 250_000 and parts(f) == f.total_ns
+    assert f.sol_ns == pytest.approx(2 * 512**3 / 66.9e12 * 1e9, rel=1e-3)
+
+
 @pytest.mark.real
 def test_parts_add_up_on_every_recorded_run(traces: Path) -> None:
     # GIVEN every recording that can be read WHEN its time is split THEN each nanosecond is in one part, whole and step by step
