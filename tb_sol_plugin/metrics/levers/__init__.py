@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.levers.above_limit import above_limit
 from tb_sol_plugin.metrics.levers.attention import unfused_attention
 from tb_sol_plugin.metrics.levers.case import Case, case
 from tb_sol_plugin.metrics.levers.chains import fusable_chains
-from tb_sol_plugin.metrics.levers.layout import layout_kernels, permuting_copies
+from tb_sol_plugin.metrics.levers.layout import channels_first, layout_kernels, permuting_copies
 from tb_sol_plugin.metrics.levers.lever import Lever, device_word
 from tb_sol_plugin.metrics.levers.moving import communication, copies
 from tb_sol_plugin.metrics.levers.optimizer import unfused_optimizer
@@ -23,9 +23,10 @@ from tb_sol_plugin.metrics.levers.precision import fp32_matrix, plain_units
 from tb_sol_plugin.metrics.levers.product_sizes import misaligned_products, unfilled_tiles
 from tb_sol_plugin.metrics.levers.recompute import recompute
 from tb_sol_plugin.metrics.levers.same_product import slower_kernel
-from tb_sol_plugin.metrics.levers.waiting import host_sync, host_wait, input_wait, launch_bound, warm_up
+from tb_sol_plugin.metrics.levers.waiting import device_allocation, handover, host_sync, host_wait, input_wait, launch_bound, warm_up
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import Waterfall
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
 __all__ = ["LEAST", "RULES", "Lever", "combined_ns", "device_word", "levers"]
@@ -39,6 +40,7 @@ _WORK: Final[tuple[Rule, ...]] = (
     unfused_attention,
     unfused_optimizer,
     layout_kernels,
+    channels_first,
     fusable_chains,
     permuting_copies,
     fp32_matrix,
@@ -49,14 +51,15 @@ _WORK: Final[tuple[Rule, ...]] = (
     above_limit,
 )
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
-_IDLE: Final[tuple[Rule, ...]] = (warm_up, host_sync, launch_bound, host_wait)
+_IDLE: Final[tuple[Rule, ...]] = (warm_up, device_allocation, host_sync, launch_bound, handover, host_wait)
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
 RULES: Final = (
-    "input_wait", "warm_up", "host_sync", "launch_bound", "host_wait", "exposed_communication", "pageable_copies", "exposed_copies",
-    "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "fusable_chains", "permuting_copies", "fp32_matrix",
-    "plain_units", "slower_kernel", "misaligned_products", "small_products", "unfilled_tiles", "gemm_above_limit",
-    "attention_above_limit", "conv_above_limit", "norm_above_limit", "elementwise_above_limit", "other_above_limit",
+    "input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "handover", "host_wait", "exposed_communication",
+    "pageable_copies", "exposed_copies", "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "channels_first",
+    "fusable_chains", "permuting_copies", "fp32_matrix", "plain_units", "slower_kernel", "misaligned_products", "small_products",
+    "unfilled_tiles", "gemm_above_limit", "attention_above_limit", "conv_above_limit", "norm_above_limit", "elementwise_above_limit",
+    "other_above_limit",
 )  # fmt: skip
 """Every rule by its stable id, as in `Lever.rule`."""
 
@@ -67,6 +70,8 @@ def levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
         return []
     at = case(capture, part, fall)
     rules: tuple[Rule, ...] = (input_wait, *_WORK) if at.on_host else (input_wait, *_WORK, *_IDLE, communication, copies)
+    if not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:
+        rules = ()  # nothing tells what the program does: a few kernels or calls alone are no ground for advice
     found: list[Lever] = []
     for rule in rules:
         answer = rule(at)

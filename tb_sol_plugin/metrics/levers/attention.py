@@ -18,9 +18,8 @@ from tb_sol_plugin.cost.inputs import BITS
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case, thread_of
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, took
+from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, times, took
 from tb_sol_plugin.tables import tree
-from tb_sol_plugin.units import human
 
 PRODUCTS: Final = frozenset(("aten::bmm", "aten::baddbmm", "aten::matmul", "aten::mm", "aten::addmm", "aten::baddbmm_"))
 SOFTMAX: Final = frozenset(("aten::_softmax", "aten::softmax", "aten::_safe_softmax", "aten::_masked_softmax"))
@@ -68,14 +67,14 @@ def unfused_attention(case: Case) -> Lever | None:
     spent, limit = sum(p.spent for p in parts), sum(p.limit for p in parts)
     claimed = np.concatenate([case.claim(p.rows, case.left[p.rows] * p.part) for p in parts])
     score = next(p.score for p in parts if p.score)
-    times = [f"{human(p.count, 'count')} times{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
+    often = [f"{times(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
     math = _below(case, rows, MATH)
     find = str(texts.pick(case.ops["name"], rows[(soft | back)[rows]][:1])[0])
     return Lever(
         "unfused_attention",
         "Attention writes its score matrix to memory",
-        f"{what} over {score} run {took(spent)}, {' and '.join(times)}; fused into one kernel the limit is {took(limit)}."
+        f"{what} over {score} run {took(spent)}, {' and '.join(often)}; fused into one kernel the limit is {took(limit)}."
         + (" `scaled_dot_product_attention` fell back to its math backend: mask, type or head size fit no fused one." if math else ""),
         case.each(float(claimed.sum())),
         "with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):"
@@ -140,7 +139,7 @@ def _chains(
     if not keep.any():
         return none
     part = (1 - limit / np.where(good, spent, 1.0))[group]
-    worst = int(np.bincount(which[good]).argmax())
+    worst = int(np.bincount(which[good], (spent - limit)[good]).argmax())
     text = fused[worst]
     return _Chains(
         rows[keep], part[keep], float(spent[good].sum()), float(limit[good].sum()), int(good.sum()), "" if text is None else text[1]

@@ -69,12 +69,12 @@ class Case:
     @cached_property
     def flop(self) -> Floats:
         """Matrix FLOP per call, 0 where none or unknown."""
-        return np.nan_to_num(self.ops["flop"].to_numpy(dtype=np.float64))
+        return np.asarray(np.nan_to_num(self.ops["flop"].to_numpy(dtype=np.float64)), np.float64)
 
     @cached_property
     def bytes(self) -> Floats:
         """Least traffic per call, NaN unknown."""
-        return self.ops["bytes"].to_numpy(dtype=np.float64)
+        return np.asarray(self.ops["bytes"].to_numpy(dtype=np.float64), np.float64)
 
     @cached_property
     def known(self) -> Mask:
@@ -150,12 +150,18 @@ class Case:
         for column in columns:
             key = pd.factorize(key * (int(column.max(initial=0)) + 2) + column + 1)[0].astype(np.int64)
         code, first = _first(key)
-        names = self.ops["name"].cat.categories
+        names, categories = self.ops["name"].cat.categories, [table[c].cat.categories for c in _COLUMNS]
         read = []
-        for r in first.tolist():
-            parts = [str(table[c].cat.categories[v[r]]) if v[r] >= 0 else "" for c, v in zip(_COLUMNS, columns, strict=True)]
-            read.append((str(names[name[r]]), Inputs(*parts)))
+        for codes in zip(name[first].tolist(), *(v[first].tolist() for v in columns), strict=True):
+            if codes not in self._read:
+                self._read[codes] = Inputs(*(str(c[i]) if i >= 0 else "" for c, i in zip(categories, codes[1:], strict=True)))
+            read.append((str(names[codes[0]]), self._read[codes]))
         return code, read
+
+    @cached_property
+    def _read(self) -> dict[tuple[int, ...], Inputs]:
+        """Arguments by the codes of their texts: rules that look at the same calls read them once."""
+        return {}
 
 
 _COLUMNS = ("shapes", "types", "strides", "concrete")

@@ -17,7 +17,7 @@ from tb_sol_plugin.cost.elementwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.cost.inputs import BITS, Tensor, broadcast, wider
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case, thread_of
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, took
+from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, times, took
 from tb_sol_plugin.units import human
 
 _PLAIN: Final = (*UNARY, *BINARY, "addcmul", "addcdiv", "lerp", "where", "masked_fill", "native_dropout", "native_dropout_backward",
@@ -39,9 +39,9 @@ def fusable_chains(case: Case) -> Lever | None:
     rows = np.flatnonzero(case.named(MEMBERS.__contains__) & case.known & (case.left == case.time) & np.isfinite(case.bytes))
     if len(rows) < 2:
         return None
+    rows, follows, before = _in_order(case, rows)
     code, read = case.by_signature(rows)
     out, out_bytes, inputs = (np.array(v)[code] for v in zip(*(_sizes(name, call) for name, call in read), strict=True))
-    follows, before = _adjacent(case, rows)
     follows &= (out[before] > 0) & (inputs == out[before][:, None]).any(axis=1)
     follows[0] = False
     # `before` is the row above in the order of the stream, so that a run of `follows` is a chain
@@ -63,39 +63,38 @@ def fusable_chains(case: Case) -> Lever | None:
     kept, group = rows[use], chain[use]
     claimed = case.claim(kept, case.left[kept] * (saved / np.where(spent > 0, spent, 1.0))[group])
     chains = np.flatnonzero(saved > 0)
-    words, most = _largest(case, kept, group, saved)
+    words, most, at = _largest(case, kept, group, saved)
     longest, moved = int(length[chains].max()), float(between[chains].sum())
     sizes = "2" if longest == 2 else f"2 to {longest}"
+    what = "operators" if case.on_host else "kernels"
     evidence = (
-        f"{human(len(chains), 'count')} chains of {sizes} elementwise kernels over tensors of equal size take {took(spent[chains].sum())} and "
-        f"move {human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
+        f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {sizes} elementwise {what} each, which move "
+        f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
     )
-    (layer,), _ = texts.largest([case.ops["layer"]], kept, claimed)
-    fix = f"torch.compile(model)  # or only `{layer}`" if layer else "torch.compile(model)"
+    layer = str(texts.pick(case.ops["layer"], [at])[0])
+    fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
     return Lever(
         "fusable_chains", "Elementwise kernels pass their results through memory", evidence, case.each(float(claimed.sum())),
-        fix.replace("`", ""), "elementwise", "roofline", "Elementwise work on the roofline",
-        find=str(texts.pick(case.ops["name"], kept[[int(claimed.argmax())]])[0]), rows=kept, claimed=claimed,
+        fix, "elementwise", "roofline", "Elementwise work on the roofline",
+        find=str(texts.pick(case.ops["name"], [at])[0]), rows=kept, claimed=claimed,
     )  # fmt: skip
 
 
-def _adjacent(case: Case, rows: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """(per row whether the one before it in `rows` is its neighbour, that row's place).
+def _in_order(case: Case, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
+    """(the calls in the order in which their work runs, whether the call above is a neighbour, the place of that call).
 
-    `rows` is put in the order in which the work runs; neighbours have nothing between them on their stream and share a thread.
+    Neighbours have nothing between them on their stream and share a thread.
     """
-    thread = thread_of(case, rows)
     if case.on_host:
-        place, stop, stream = rows, rows, thread.astype(np.int64)
+        place, stop, stream = rows, rows, np.zeros(len(rows), np.int64)
     else:
         first, last, lane = _places(case)
-        order = np.argsort(first[rows], kind="stable")
-        rows[:] = rows[order]
-        thread = thread[order]
+        rows = rows[np.argsort(first[rows], kind="stable")]
         place, stop, stream = first[rows], last[rows], lane[rows]
+    thread = thread_of(case, rows)
     before = np.maximum(np.arange(len(rows)) - 1, 0)
     near = (place == stop[before] + 1) & (thread == thread[before]) & (stream == stream[before]) & (place >= 0)
-    return near, before
+    return rows, near, before
 
 
 def _places(case: Case) -> tuple[Ints, Ints, Ints]:
@@ -137,18 +136,19 @@ def _result(name: str, call: Inputs, tensors: list[Tensor]) -> tuple[int, str] |
         shape = tensors[0].shape
         if not call.has_values:
             return None
-        kept = 1 if dims is None else prod(n for d, n in enumerate(shape) if d not in {i % len(shape) for i in dims if shape})
-        return kept, tensors[0].dtype
-    shape = broadcast(*(t.shape for t in tensors))
-    if shape is None:
+        left = 1 if dims is None else prod(n for d, n in enumerate(shape) if d not in {i % len(shape) for i in dims if shape})
+        return left, tensors[0].dtype
+    joined = broadcast(*(t.shape for t in tensors))
+    if joined is None:
         return None
+    if name.removeprefix("aten::") in COMPARE:
+        return prod(joined), "bool"
     full = [t.dtype for t in tensors if t.shape] or [tensors[0].dtype]
-    dtype = "bool" if name.removeprefix("aten::") in COMPARE else wider(*(d for d in full if d != "bool")) if any(d != "bool" for d in full) else "bool"
-    return prod(shape), dtype
+    return prod(joined), wider(*(d for d in full if d != "bool")) or full[0]
 
 
-def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float]:
-    """The kind of chain that wastes most, as `pow → mean → add` over its sizes, and how much."""
+def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, int]:
+    """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the first call of one."""
     names = texts.codes(case.ops["name"])[rows]
     shapes = texts.codes(case.ops["shapes"])[rows]
     edge = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
@@ -165,4 +165,5 @@ def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, f
     if len(chain) > 6:
         chain = [*chain[:3], "…", *chain[-2:]]
     shape = str(texts.pick(case.ops["shapes"], rows[[begin]])[0])
-    return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {human(int((which == best).sum()), 'count')} times", float(time[best])
+    often = times(int((which.reshape(-1) == best).sum()))
+    return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), int(rows[begin])

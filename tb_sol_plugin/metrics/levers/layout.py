@@ -11,11 +11,13 @@ from tb_sol_plugin.cost.inputs import Inputs, Tensor
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Lever, counted, over, running, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, counted, over, took
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.units import human
 
-CONVERTS: Final = re.compile(r"nchw_?(To|2)_?nhwc|nhwc_?(To|2)_?nchw|batched_transpose_\d|transpose_readWrite|transpose_NCHW2CNHW|transpose_CNHW2NCHW", re.IGNORECASE)
+CONVERTS: Final = re.compile(
+    r"nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|batched_transpose_\d|transpose_readwrite|transpose_(nchw2cnhw|cnhw2nchw)", re.IGNORECASE
+)
 """Kernels with which cuDNN and MIOpen change the layout around a convolution."""
 COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
 
@@ -39,8 +41,9 @@ def layout_kernels(case: Case) -> Lever | None:
     return Lever(
         "layout_kernels",
         f"{library} converts the memory layout around convolutions",
-        f"{counted(len(rows), 'kernel').capitalize()} such as `{short_name(kernel)}` take {took(per.sum())}, "
-        f"{human(float(per.sum()) / whole, 'ratio')} of the {counted(len(calls), 'call')} of `{operator}` and others that run them: NCHW tensors, NHWC kernels.",
+        f"{acting(len(rows), 'kernel', 'takes')} {took(per.sum())} (`{short_name(kernel)}`), "
+        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the "
+        f"{counted(len(calls), 'call')} that run them, most of them `{operator}`: the tensors are NCHW, the kernels NHWC.",
         case.each(float(claimed.sum())),
         "model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
         "conv",
@@ -72,8 +75,8 @@ def permuting_copies(case: Case) -> Lever | None:
     return Lever(
         "permuting_copies",
         "Copies only change the order of elements in memory",
-        f"{running(len(rows), 'permuting copy', 'permuting copies')} {took(claimed.sum())}, {took(most)} of it in {over(name, shapes)}"
-        f"{f' inside `{layer}`' if layer else ''}; what reads them may take the first order.",
+        f"{acting(len(rows), 'permuting copy', 'takes', 'permuting copies')} {took(claimed.sum())}, "
+        f"{took(most)} of it in {over(name, shapes)}{f' inside `{layer}`' if layer else ''}; what reads them may take the first order.",
         case.each(float(claimed.sum())),
         "model.to(memory_format=torch.channels_last)  # and the input: one layout from the first to the last layer"
         if images
@@ -86,6 +89,49 @@ def permuting_copies(case: Case) -> Lever | None:
         rows=rows,
         claimed=claimed,
     )  # fmt: skip
+
+
+LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_norm|\w*(max|avg)_pool|upsample_)\w*")
+"""Layers whose CPU kernels vectorise over channels when these lie together."""
+
+
+def channels_first(case: Case) -> Lever | None:
+    """On a CPU: convolutions and their neighbours over NCHW tensors, whose kernels are written for NHWC."""
+    if not case.on_host or case.spec is None:
+        return None
+    conv = case.of_kind("conv") & case.known
+    rows = np.flatnonzero(case.named(lambda n: LAYERS.fullmatch(n) is not None) & case.known & (case.left > case.limit))
+    if not conv.any() or not len(rows):
+        return None
+    code, read = case.by_signature(rows)
+    rows = rows[np.array([_planes(call) for _, call in read], bool)[code]]
+    if not len(rows):
+        return None
+    spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
+    claimed = case.claim(rows, case.left[rows] - case.limit[rows])
+    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    return Lever(
+        "channels_first",
+        "Convolution, pooling and norm layers work on NCHW tensors",
+        f"{acting(len(rows), 'call', 'takes')} {took(spent)} where the limit is {took(least)}, {took(most)} above it in "
+        f"{over(name, shapes)}; "
+        "the kernels of a CPU work best with the channels last.",
+        case.each(float(claimed.sum())),
+        "model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+        "conv",
+        "roofline",
+        "The layers on the roofline",
+        find=name,
+        candidate=True,
+        rows=rows,
+        claimed=claimed,
+    )
+
+
+def _planes(call: Inputs) -> bool:
+    """Whether image batches of several channels are among the tensors, and the planes of all lie one after another."""
+    images = [t for t in call.flat if len(t.shape) == 4 and min(t.shape) > 1]
+    return bool(images) and all(_order(t) == (0, 1, 2, 3) for t in images)
 
 
 def _permutes(name: str, call: Inputs) -> bool:

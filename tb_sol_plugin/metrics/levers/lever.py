@@ -48,10 +48,15 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"one {one}" if n == 1 else f"{human(n, 'count')} {many or one + 's'}"
 
 
-def running(n: int, one: str, many: str = "") -> str:
-    """`One call runs`, `12 calls run`."""
+def acting(n: int, one: str, verb: str, many: str = "") -> str:
+    """`One call runs`, `12 calls run`: a count at the head of a sentence and its verb (given for one: `runs`)."""
     text = counted(n, one, many)
-    return f"{text[0].upper()}{text[1:]} {'runs' if n == 1 else 'run'}"
+    return f"{text[0].upper()}{text[1:]} {verb if n == 1 else verb.removesuffix('s')}"
+
+
+def times(n: int) -> str:
+    """`once`, `12 times`."""
+    return "once" if n == 1 else f"{human(n, 'count')} times"
 
 
 def took(ns: float) -> str:

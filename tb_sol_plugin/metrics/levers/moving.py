@@ -10,7 +10,7 @@ import numpy as np
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import plain_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Lever, running, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, took
 from tb_sol_plugin.metrics.waterfall import NO_KIND
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import intervals as iv
@@ -78,7 +78,7 @@ def copies(case: Case) -> list[Lever]:
         size, duration = device["bytes"].to_numpy()[chosen], device["duration_ns"].to_numpy()[chosen]
         known = (size >= 0) & (duration > 0)
         rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-        evidence = f"{running(len(chosen), 'copy', 'copies')} {took(time)} while nothing computes, most of it {worst}{rate}"
+        evidence = f"{acting(len(chosen), 'copy', 'runs', 'copies')} {took(time)} while nothing computes, most of it {worst}{rate}"
         if rule == "pageable_copies":
             title = f"{'All host copies use' if mask.all() else 'Copies use'} pageable memory"
             evidence += "; pageable memory blocks the host and needs a second copy"

@@ -26,6 +26,8 @@ FUSED: Final = re.compile(r"_fused_|[Ff]used_?(Adam|SGD|LAMB|Lion|Adagrad)|multi
 """Names of operators and kernels that do the whole update in one pass."""
 HAS_FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch.optim with `fused=True`."""
+LAUNCH_GAP_NS: Final = 200_000
+"""More idle time per kernel than 200 µs has another cause than launching it."""
 LEAST_CALLS: Final = 8
 """Fewer operator calls per step than this are as good as fused."""
 
@@ -39,7 +41,7 @@ def unfused_optimizer(case: Case) -> Lever | None:
     if not len(steps):
         return None
     inside = _inside(case, steps)
-    if texts.where(name, lambda n: FUSED.search(n) is not None)[inside].any():
+    if (inside & (h.kind == S.OPERATOR) & texts.where(name, lambda n: FUSED.search(n) is not None)).any():
         return None
     host = case.ops["host"].to_numpy()
     rows = np.flatnonzero(inside[host] & (case.left > 0))
@@ -58,21 +60,22 @@ def unfused_optimizer(case: Case) -> Lever | None:
     claimed = np.zeros(len(rows))
     if limit is not None and spent > limit:
         claimed = case.claim(rows, case.left[rows] * (1 - limit / spent))
-    idle = 0 if case.on_host else case.claim_idle(iv.union(h.start[steps], h.stop[steps]))
+    idle = _launch_gaps(case, iv.union(h.start[steps], h.stop[steps]), len(kernels))
     if not claimed.any() and not idle:
         return None
-    unit = device_word(case.capture)
-    each = count / len(steps)
-    evidence = f"`{kind}` updates its parameters with {human(round(each), 'count')} {'operators' if case.on_host else 'kernels'} a step, {took(spent)}"
-    evidence += f"; one pass over {arrays} arrays of {human(round(elements / case.fall.steps), 'count')} elements has a limit of {took(limit)}" if limit else ""
-    evidence += f"; the {unit} idles {took(idle)} meanwhile" if idle else ""
-    fix = f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)  # one kernel per group"
+    each = human(round(count / len(steps)), "count")
+    evidence = f"`{kind}` updates its parameters with {each} {'operators' if case.on_host else 'kernels'} a step, {took(spent)}"
+    if limit:
+        size_each = human(round(elements / case.fall.steps), "count")
+        evidence += f"; one pass over {arrays} arrays of {size_each} elements has a limit of {took(limit)}"
+    if idle:
+        evidence += f"; the {device_word(case.capture)} idles {took(idle)} meanwhile"
     return Lever(
         "unfused_optimizer",
         "The optimizer takes many passes over its parameters",
         evidence + ".",
         case.each(float(claimed.sum()) + idle),
-        fix,
+        f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)",
         "elementwise",
         "phases",
         "The optimizer among the phases",
@@ -80,6 +83,14 @@ def unfused_optimizer(case: Case) -> Lever | None:
         rows=rows if claimed.any() else rows[:0],
         claimed=claimed if claimed.any() else claimed[:0],
     )
+
+
+def _launch_gaps(case: Case, inside: iv.Spans, kernels: int) -> int:
+    """The device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
+    if case.on_host or not kernels:
+        return 0
+    idle = iv.length(iv.intersect(case.idle, inside))
+    return case.claim_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else 0
 
 
 def _inside(case: Case, steps: npt.NDArray[np.intp]) -> Mask:
@@ -105,12 +116,13 @@ def _parameters(case: Case, rows: Ints) -> tuple[int, int, int]:
     `addcdiv_` runs once per parameter and marks Adam and its kin; `mul_` without it the momentum of SGD; else `add_` is all there is.
     """
     code, read = case.by_signature(rows)
-    calls = np.bincount(code, minlength=len(read))
+    calls = np.bincount(code, minlength=len(read)).tolist()
     for verb, arrays in (("addcdiv", 7), ("mul", 5), ("add", 3)):
-        found = [(n, _first(call)) for n, (name, call) in zip(calls.tolist(), read, strict=True) if re.fullmatch(rf"aten::(_foreach_)?{verb}_?", name)]
-        elements = sum(n * sum(t.numel for t in tensors) for n, tensors in found)
+        name = re.compile(rf"aten::(_foreach_)?{verb}_?")
+        found = [(n, t) for n, (operator, call) in zip(calls, read, strict=True) if name.fullmatch(operator) for t in _first(call)]
+        elements = sum(n * t.numel for n, t in found)
         if elements:
-            return arrays, elements, sum(n * sum(t.numel * BITS.get(t.dtype, 32) // 8 for t in tensors) for n, tensors in found)
+            return arrays, elements, sum(n * t.numel * BITS.get(t.dtype, 32) // 8 for n, t in found)
     return 0, 0, 0
 
 

@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_class import unit_name
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, counted, over, took
+from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, over, took
 
 MATRIX_KINDS: Final = ("gemm", "conv", "attention")
 WORTH: Final = 1.5
@@ -46,17 +46,16 @@ def fp32_matrix(case: Case) -> Lever | None:
     total = float(spent[gain].sum())
     claimed = case.claim(rows[gain], (spent - limits[chosen])[gain])
     rows = rows[gain]
-    said = ", ".join(f"in {WORDS[t]} {took(limits[t][gain].sum())}" for t in better[:2])
+    said = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
     (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     (kind,), _ = texts.largest([case.ops["kind"]], rows, claimed)
     unit = unit_name(case.vendor)
-    where = "plain FP32 units" if case.vendor != "amd" else f"FP32 rate of the {unit}s"
+    title = "Matrix work runs in FP32" if case.vendor in ("cpu", "amd") else f"Matrix work runs in FP32 and leaves the {unit}s unused"
     return Lever(
         "fp32_matrix",
-        "Matrix work runs in FP32" if case.on_host else f"Matrix work runs in FP32 and leaves the {unit}s unused" if case.vendor != "amd"
-        else "Matrix work runs in FP32, the slowest type of the Matrix Cores",
-        f"{counted(len(rows), 'call').capitalize()} in FP32 take {took(total)} at the {where.replace('plain FP32 units', 'FP32 rate')}; the limit of the same work is {said}. "
-        f"Largest: {over(name, shapes)}, {took(most)}. Results change in the last digits.",
+        title,
+        f"{acting(len(rows), 'call', 'computes')} in FP32 for {took(total)}; the limit of the same work is {said}. "
+        f"Largest: {over(name, shapes)}, {took(most)} above that. Results differ by rounding.",
         case.each(float(claimed.sum())),
         _precision_fix(case, chosen, kind),
         kind,
@@ -109,8 +108,8 @@ def plain_units(case: Case) -> Lever | None:
     return Lever(
         "plain_units",
         f"Matrix work in {WORDS[dtype]} misses the {unit}s",
-        f"{counted(len(rows), 'call').capitalize()} run {took(spent)} in kernels without {unit}s (`{short_name(kernel)}`), most in {over(name, shapes)}; "
-        f"on {unit}s the limit is {took(least)}.",
+        f"{acting(len(rows), 'call', 'runs')} {took(spent)} in kernels that do not use them (`{short_name(kernel)}`), most in "
+        f"{over(name, shapes)}; on {unit}s the limit is {took(least)}.",
         case.each(float(claimed.sum())),
         "# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8",
         "gemm",

@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, counted, over, took
+from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, counted, over, took
 from tb_sol_plugin.metrics.levers.products import ALIGNED, Product, aligned_by_name, product, tile_of, tiles
 from tb_sol_plugin.units import human
 
@@ -61,7 +61,7 @@ def misaligned_products(case: Case) -> Lever | None:
     kernel = case.kernel_name(int(rows[worst]))
     loads = aligned_by_name(kernel)
     (name, shapes), _ = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    evidence = f"{counted(len(rows), 'product').capitalize()} take {took(spent)}, most in {over(name, shapes)}"
+    evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {over(name, shapes)}"
     evidence += f" with {shape.odd}" if shape is not None else ""
     evidence += f": its kernel loads {counted(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
     return Lever(
@@ -149,7 +149,8 @@ def _fit(case: Case, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, u
         return Lever(
             "small_products",
             f"Products have fewer blocks than the device has {unit}",
-            f"{counted(len(rows), 'product').capitalize()} take {took(case.time[rows].sum())} and leave {unit} without work. {largest}, {human(count, 'count')} blocks on {units} {unit}.",
+            f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())} and leave {unit} without work. "
+            f"{largest}, {counted(count, 'block')} on {units} {unit}.",
             case.each(float(claimed.sum())),
             "# larger batches, or several products in one: torch.bmm, one Linear for q, k and v",
             "gemm", "roofline", "The products on the roofline", find=name, candidate=True, rows=rows, claimed=claimed,
@@ -159,8 +160,9 @@ def _fit(case: Case, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, u
     return Lever(
         "unfilled_tiles",
         "Products do not fill their tiles or the last round of blocks",
-        f"{counted(len(rows), 'product').capitalize()} take {took(case.time[rows].sum())}. {largest}: tiles are {human(part, 'ratio')} full; "
-        f"{human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run ({human(float(filled), 'ratio')}).",
+        f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())}. {largest}: its tiles are {human(part, 'ratio')} full, and "
+        f"{human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run "
+        f"({human(float(filled), 'ratio')}).",
         case.each(float(claimed.sum())),
         "torch.cuda.tunable.enable()  # TunableOp tries other tiles per size"
         if case.vendor == "amd"

@@ -71,7 +71,7 @@ _TILES: Final = tuple(
         r"_MT(\d+)x(\d+)x\d+",  # Tensile
         r"nvjet_\w+?_(\d+)x(\d+)_",  # cuBLASLt since Hopper
         r"gemm\w*?_(\d+)x(\d+)_\d+x\d+",  # CUTLASS: tile, then depth and stages
-        r"gemm_(?:\w+_)?(\d+)x(\d+)",  # cuBLAS, older
+        r"gemm_(?:\w+?_)?(\d+)x(\d+)",  # cuBLAS, older
     )
 )
 

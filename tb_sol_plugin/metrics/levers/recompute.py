@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Lever, counted, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, took
 from tb_sol_plugin.units import human
 
 
@@ -24,7 +24,7 @@ def recompute(case: Case) -> Lever | None:
     return Lever(
         "recompute",
         "Forward work runs a second time in the backward pass",
-        f"{counted(len(rows), 'recomputed call').capitalize()} take {took(cost)}{where}; {human(heavy / cost, 'ratio')} of that are products, "
+        f"{acting(len(rows), 'recomputed call', 'takes')} {took(cost)}{where}; {human(heavy / cost, 'ratio')} of that are products, "
         "convolutions and attention, whose results are worth keeping. Keeping them costs memory.",
         case.each(float(claimed.sum())),
         "checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, ops_to_save))",

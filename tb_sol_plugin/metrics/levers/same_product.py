@@ -10,8 +10,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Lever, counted, over, took
-from tb_sol_plugin.units import human
+from tb_sol_plugin.metrics.levers.lever import Ints, Lever, acting, over, took
 
 LARGE_NS: Final = 20_000
 """A product whose limit is below 20 µs ends before the clocks and caches settle: its time says little about its kernel."""
@@ -25,7 +24,8 @@ def slower_kernel(case: Case) -> Lever | None:
     """Large products whose kernel is slower than another kernel that ran for the same sizes and type."""
     if case.on_host:
         return None
-    rows = np.flatnonzero(case.of_kind("gemm", "conv") & case.known & (case.limit >= LARGE_NS) & (case.left == case.time) & (case.main >= 0))
+    whole = case.known & (case.left == case.time) & (case.main >= 0)
+    rows = np.flatnonzero(case.of_kind("gemm", "conv") & whole & (case.limit >= LARGE_NS))
     if len(rows) < 2 * LEAST_CALLS:
         return None
     frame = pd.DataFrame(
@@ -55,8 +55,8 @@ def slower_kernel(case: Case) -> Lever | None:
     return Lever(
         "slower_kernel",
         "The same product runs faster elsewhere in this recording",
-        f"{counted(len(slow), 'call').capitalize()} of {over(name, shapes)} and others take up to {human(ratio, 'ratio')} of the time of the same sizes elsewhere; "
-        f"{took(most)} in `{short_name(case.kernel_name(row))}` where `{short_name(fast)}` also ran.",
+        f"{acting(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {took(most)} more in "
+        f"{over(name, shapes)}, where `{short_name(case.kernel_name(row))}` ran instead of `{short_name(fast)}`.",
         case.each(float(claimed.sum())),
         "torch.cuda.tunable.enable()  # TunableOp picks one kernel per size"
         if case.vendor == "amd"
@@ -70,6 +70,5 @@ def slower_kernel(case: Case) -> Lever | None:
     )
 
 
-def _sizes(case: Case, rows: np.ndarray) -> np.ndarray:
-    code, _ = case.by_signature(rows)
-    return code
+def _sizes(case: Case, rows: Ints) -> Ints:
+    return case.by_signature(rows)[0]

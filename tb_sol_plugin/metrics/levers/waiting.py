@@ -17,18 +17,29 @@ from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
 from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, took
 from tb_sol_plugin.metrics.names import phase_name
+from tb_sol_plugin.metrics.work_owner import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
 SYNC: Final = re.compile(r"^(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$")
 """Calls in which the host stands still until the device has caught up."""
-LAUNCH: Final = re.compile(r"Launch|^(cuda|hip)(Free|Malloc|Module|GetDevice|DeviceGet|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
-"""Calls that load code or create state the first time they run."""
+LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
+"""Calls that start a kernel: the first start of a kernel loads its code."""
+SET_UP: Final = re.compile(r"^(cuda|hip)(GetDevice|DeviceGet|Module|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
+"""Calls that create what the driver keeps for the rest of the program."""
+ALLOCATE: Final = re.compile(r"^(cuda|hip)(Malloc|Free)(Async|Host|Managed)?$|^cuMem(Create|Map|Unmap|Release|Alloc|Free)")
+"""Calls that take device memory from the driver or give it back."""
+CONTEXT_NS: Final = 100_000_000
+"""An allocation of over 100 ms creates the context: it is part of the warm-up."""
 FIRST_USE_NS: Final = 1_000_000
 """A launch takes 2 to 20 µs; one of over 1 ms loads code or waits for the driver."""
-LAUNCH_GAP_NS: Final = 200_000
-"""An eager operator takes 5 to 50 µs on the host, under a profiler with stacks some times that; a longer gap is other work."""
+LAUNCH_GAP_NS: Final = 500_000
+"""An eager operator takes 5 to 50 µs on the host, in a module and under a profiler with stacks up to ten times that; more is other work."""
+LATENCY_NS: Final = 10_000
+"""A kernel whose launch began less than 10 µs before the device ran dry could not have started earlier."""
+HANDOVER_NS: Final = 10_000
+"""From one queued kernel to the next a device needs 1 to 5 µs; a longer gap waits for something else."""
 STRETCH: Final = 8
 """Fewer kernels in a row than this are not worth a graph."""
 
@@ -86,10 +97,43 @@ def _calls(case: Case, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
 
 
 def warm_up(case: Case) -> Lever | None:
-    """Idle inside launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
+    """Idle inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
     h = at.host(case.capture)
-    rows = _calls(case, LAUNCH)
-    rows = rows[h.duration[rows] >= FIRST_USE_NS]
+    device = case.capture.device
+    call = device["call"].to_numpy()
+    first = np.zeros(len(h.start), bool)
+    fresh = np.flatnonzero(~device["name"].duplicated().to_numpy() & (call >= 0))
+    first[call[fresh]] = True
+    launch, setup, memory = (_calls(case, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
+    rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
+    return _inside_calls(
+        case,
+        rows[h.duration[rows] >= FIRST_USE_NS],
+        "warm_up",
+        "The recording begins before the program is warm",
+        "load code or set up the driver",
+        "first use, not a cost of every step",
+        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
+    )
+
+
+def device_allocation(case: Case) -> Lever | None:
+    """Idle while the allocator takes memory from the driver or gives it back."""
+    on_amd = case.vendor == "amd"
+    return _inside_calls(
+        case,
+        _calls(case, ALLOCATE),
+        "device_allocation",
+        "The allocator asks the driver for memory during the step",
+        "allocate or free device memory",
+        "a warm allocator serves the step from what it holds",
+        f"PYTORCH_{'HIP' if on_amd else 'CUDA'}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step",
+    )
+
+
+def _inside_calls(case: Case, rows: npt.NDArray[np.intp], rule: str, title: str, does: str, why: str, fix: str) -> Lever | None:
+    """The idle time inside some calls."""
+    h = at.host(case.capture)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.idle) > 0]
     if not len(rows):
         return None
@@ -97,17 +141,8 @@ def warm_up(case: Case) -> Lever | None:
     (name,), _ = texts.largest([case.capture.host["name"]], rows, inside)
     ns = case.claim_idle(iv.union(h.start[rows], h.stop[rows]))
     unit = device_word(case.capture)
-    return Lever(
-        "warm_up",
-        "The recording begins before the program is warm",
-        f"The {unit} idles {took(ns)} while {counted(len(rows), 'call')} of over 1 ms load code or set up the {unit}, "
-        f"most of it in `{name}`: first use, not a cost of every step.",
-        case.each(ns),
-        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
-        "host",
-        "gpu_breakdown",
-        "Idle causes",
-    )
+    evidence = f"The {unit} idles {took(ns)} during {counted(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
+    return Lever(rule, title, evidence, case.each(ns), fix, "host", "gpu_breakdown", "Idle causes")
 
 
 def host_sync(case: Case) -> Lever | None:
@@ -159,67 +194,103 @@ _SYNC_FIXES: Final = {
 
 
 def launch_bound(case: Case) -> Lever | None:
-    """Stretches of kernels that are each shorter than the gap until the host has launched the next."""
+    """Stretches in which each kernel starts only when the host has launched it, long after the one before has ended."""
     start, stop, ended = _gaps(case)
     if len(start) < STRETCH:
         return None
     launch = at.launches(case.capture)
     before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
-    work = start - before
-    slow = (stop - start <= LAUNCH_GAP_NS) & (work < stop - start) & (launch.call[ended] >= 0) & (launch.time[ended] > start - LATENCY_NS)
+    work, gap = start - before, stop - start
+    slow = (gap <= LAUNCH_GAP_NS) & (launch.call[ended] >= 0) & (launch.time[ended] > start - LATENCY_NS)
     edge = np.flatnonzero(np.diff(np.concatenate(([False], slow, [False])).astype(np.int8)))
     first, last = edge[::2], edge[1::2]
-    keep = last - first >= STRETCH
+    # of a stretch the device has to idle for longer than it works
+    sums = np.concatenate(([0], np.cumsum(gap - np.minimum(work, LAUNCH_GAP_NS))))
+    keep = (last - first >= STRETCH) & (sums[last] > sums[first])
     if not keep.any():
         return None
     member = np.zeros(len(start) + 1, np.int64)
     np.add.at(member, first[keep], 1)
     np.add.at(member, last[keep], -1)
     inside = np.cumsum(member[:-1]) > 0
-    every = int((case.capture.device["kind"].to_numpy()[case.fall.own > 0] == S.KERNEL).sum())
-    gap = float(np.median((stop - start)[inside]))
+    kernel = case.capture.device["kind"].to_numpy() == S.KERNEL
+    every, here = int(kernel[case.fall.own > 0].sum()), int(kernel[ended[inside]].sum())
+    middle = took(float(np.median(gap[inside])))
+    run = took(float(np.median(work[inside])))
     ns = case.claim_idle((start[inside], stop[inside]))
-    count = int(inside.sum())
-    on_amd = case.capture.facts.vendor == "amd"
+    graphs = "HIP" if case.vendor == "amd" else "CUDA"
     return Lever(
         "launch_bound",
         "The host launches more slowly than the kernels run",
-        f"{human(count, 'count')} of {human(every, 'count')} kernels, in {counted(int(keep.sum()), 'stretch', 'stretches')}, end before the "
-        f"host has launched the next (median gap {took(gap)}); {took(ns)} pass without work between them.",
+        f"{human(here, 'count')} of {human(every, 'count')} kernels, in {counted(int(keep.sum()), 'stretch', 'stretches')}, "
+        f"start only when the host has launched them: the median runs {run} and waits {middle}; {took(ns)} pass without work.",
         case.each(ns),
-        f'torch.compile(model, mode="reduce-overhead")  # {"HIP" if on_amd else "CUDA"} graphs: one launch for many kernels',
+        f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels',
         "host",
         "gpu_breakdown",
         "Idle causes",
     )
 
 
-LATENCY_NS: Final = 10_000
-"""A kernel whose launch began less than 10 µs before the device ran dry could not have started earlier."""
+def handover(case: Case) -> Lever | None:
+    """Gaps between kernels that were queued in time: the device's own change from one to the next."""
+    start, stop, ended = _gaps(case)
+    launch = at.launches(case.capture)
+    hit = (stop - start <= HANDOVER_NS) & (launch.call[ended] >= 0) & (launch.time[ended] <= start - LATENCY_NS)
+    if not hit.any():
+        return None
+    each = took(float((stop - start)[hit].mean()))
+    ns = case.claim_idle((start[hit], stop[hit]))
+    unit = device_word(case.capture)
+    return Lever(
+        "handover",
+        f"The {unit} changes kernels too often",
+        f"{human(int(hit.sum()), 'count')} times the next kernel is queued and the {unit} still needs {each} to change over: {took(ns)}.",
+        case.each(ns),
+        "torch.compile(model)  # fewer, longer kernels",
+        "host",
+        "gpu_breakdown",
+        "Idle causes",
+    )
 
 
 def host_wait(case: Case) -> Lever | None:
-    """The idle time that no other rule explains, with the phase or the call in which most of it passes."""
+    """The idle time that no other rule explains, with the phase, the call or the operator in which most of it passes."""
     idle = case.idle
     ns = iv.length(idle)
     if not ns:
         return None
     unit = device_word(case.capture)
-    longest, inside = _phase_of(case, idle)
+    phase, in_phase = _phase_of(case, idle)
     rest = ns < iv.length(case.fall.idle)
     evidence = f"{'Besides, the' if rest else 'The'} {unit} idles {took(ns)} with {counted(len(idle[0]), 'gap')}"
+    ends = _at_the_ends(case, idle)
+    if 4 * ends > ns:
+        evidence += f"; {took(ends)} of it before the first or after the last event on the {unit}"
     call, blocked = _call_of(case, idle)
     if 4 * blocked > ns:
         evidence += f"; {took(blocked)} pass in `{call}`"
-    if longest and 2 * inside > ns:
-        evidence += f"; for {took(inside)} of it the host is in `{longest}`"
-        title = f"The {unit} waits while the host is in {longest}"
-        fix = f'with record_function("{longest}/…"):  # mark its parts, to see which one blocks'
-    else:
-        title = f"The {unit} waits for the host"
-        fix = "profile(with_stack=True)  # shows which Python runs in the gaps"
+    operator, running = _operator_of(case, idle)
+    if 4 * running > ns:
+        evidence += f"; {took(running)} in `{operator}`"
+    if phase and 2 * in_phase > ns:
+        evidence += f"; for {took(in_phase)} of it the host is in `{phase}`"
+    title, fix = f"The {unit} waits for the host", "profile(with_stack=True)  # shows which Python runs in the gaps"
+    if phase and 2 * in_phase > ns:
+        title = f"The {unit} waits while the host is in {phase}"
+        fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
+    if 2 * blocked > ns and "Memcpy" in call:
+        fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory holds the host"
     case.claim_idle(idle)
     return Lever("host_wait", title, evidence + ".", case.each(ns), fix, "host", "gpu_breakdown", "Idle causes")
+
+
+def _at_the_ends(case: Case, idle: iv.Spans) -> int:
+    """Idle time before the first and after the last device event."""
+    start = case.capture.device["start_ns"].to_numpy()
+    stop = start + case.capture.device["duration_ns"].to_numpy()
+    low, high = int(start.min()), int(stop.max())
+    return iv.length(idle) - iv.length(iv.clip(idle, low, high))
 
 
 def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
@@ -243,6 +314,14 @@ def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
     time = pd.DataFrame(spans).groupby(names).sum()
     time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
     return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
+
+
+def _operator_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+    """The outermost operator during which the device idles longest, and for how long."""
+    h = at.host(case.capture)
+    rows = outermost(np.flatnonzero(h.kind == S.OPERATOR), h.end)
+    (name,), most = texts.largest([case.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    return name, round(most)
 
 
 def _call_of(case: Case, idle: iv.Spans) -> tuple[str, int]:

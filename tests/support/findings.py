@@ -1,0 +1,46 @@
+"""Findings of a synthetic recording, and the pieces that their tests build recordings from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_sol_plugin.metrics.levers import Lever, levers
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.model.selection import Query
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
+
+H100_FP32, H100_TF32, H100_BF16, H100_BANDWIDTH, H100_UNITS = 66.9e12, 494.7e12, 989.4e12, 3.35e12, 132
+"""Limits of an H100 SXM as its data sheet has them: FLOP/s, bytes/s, multiprocessors."""
+
+
+def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Lever]:
+    """Every finding of a recording by its rule."""
+    c = read_back(t, folder)
+    part = scope(c, Query())
+    out = levers(c, part, waterfall(c, part, limits))
+    assert len({f.rule for f in out}) == len(out)
+    return {f.rule: f for f in out}
+
+
+def step(length: int = 1_000_000, **more: object) -> TraceBuilder:
+    """A recording with one step of `length` ns."""
+    t = TraceBuilder(**more)  # type: ignore[arg-type]
+    t.step(1, 0, length)
+    return t
+
+
+def call(
+    t: TraceBuilder, name: str, at: int, duration: int, shapes: list[list[int]], *, kernel: str = "k", types: str = "float", **more: object
+) -> None:
+    """An operator of 40 ns at host time `at` // 100 that launches one kernel [at, at + duration): the device never waits for the host.
+
+    shapes: sizes of its tensors; types: the type of all of them. more: further arguments of the operator, or of the kernel
+    where they begin with `kernel_`.
+    """
+    host = at // 100
+    own = {k: v for k, v in more.items() if not k.startswith("kernel_")}
+    kernel_own = {k.removeprefix("kernel_"): v for k, v in more.items() if k.startswith("kernel_")}
+    t.op(name, host, 40, shapes=shapes, types=[types] * len(shapes), **own)  # type: ignore[arg-type]
+    t.launch(kernel, at=host + 10, start=at, duration=duration, call_duration=20, **kernel_own)  # type: ignore[arg-type]

@@ -1,0 +1,212 @@
+"""Findings about operator calls: attention, optimizer, layouts, chains; each with what it must not take for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.findings import H100_BANDWIDTH, H100_FP32, call, found, step
+from tests.support.trace_builder import TraceBuilder
+
+MILLION = 1 << 20
+SCORE, NARROW, WIDE = [8, 256, 256], [8, 256, 32], [8, 32, 256]
+
+
+def run(t: TraceBuilder, calls: list[tuple[str, int, list[list[int]]]], **more: object) -> int:
+    """Calls one after another on the device, (name, us, sizes) each; returns the end of the last."""
+    now = 1_000
+    for name, us, shapes in calls:
+        call(t, name, now, us * 1_000, shapes, **more)
+        now += us * 1_000
+    return now
+
+
+# -- attention ------------------------------------------------------------------------------------------------
+
+FORWARD = [
+    ("aten::bmm", 40, [NARROW, WIDE]), ("aten::div", 10, [SCORE, []]), ("aten::add", 15, [SCORE, [1, 256, 256]]),
+    ("aten::_softmax", 30, [SCORE]), ("aten::native_dropout", 12, [SCORE]), ("aten::bmm", 40, [SCORE, NARROW]),
+]  # fmt: skip
+FLOP = 4 * 8 * 256 * 256 * 32
+"""Two products of 2 * 8*256*256*32."""
+
+
+def test_scale_mask_and_dropout_between_belong_to_unfused_attention(tmp_path: Path) -> None:
+    # GIVEN product, scale, mask, softmax, dropout, product: 147 us
+    t = step(200_000)
+    run(t, FORWARD)
+    got = found(t, tmp_path)
+    # THEN fused: the larger of both products at 66.9 TFLOP/s and q, k, v, o of 8*256*32 floats
+    limit = max(FLOP / H100_FP32, 4 * 8 * 256 * 32 * 4 / H100_BANDWIDTH) * 1e9
+    lever = got["unfused_attention"]
+    assert lever.saving_ns == pytest.approx(147_000 - limit, abs=2) and len(lever.rows) == 6
+    # AND nothing of it is offered again
+    assert not set(got) & {"fusable_chains", "elementwise_above_limit", "norm_above_limit", "gemm_above_limit"}
+
+
+def test_elementwise_work_of_another_size_does_not_belong_to_it(tmp_path: Path) -> None:
+    # GIVEN between the products an `add` over 8x256x32, not over the scores
+    t = step(200_000)
+    run(t, [*FORWARD[:1], ("aten::add", 15, [NARROW, NARROW]), *FORWARD[3:4], *FORWARD[5:]])
+    assert len(found(t, tmp_path)["unfused_attention"].rows) == 3
+
+
+def test_the_backward_of_unfused_attention(tmp_path: Path) -> None:
+    # GIVEN dV = P^T dO and dP = dO V^T, the softmax gradient, a scale, dQ = dS K and dK = dS^T Q: 40 + 40 + 30 + 10 + 40 + 40 us
+    t = step(300_000)
+    products = [("aten::bmm", 40, [SCORE, NARROW]), ("aten::bmm", 40, [NARROW, WIDE])]
+    run(t, [*products, ("aten::_softmax_backward_data", 30, [SCORE, SCORE]), ("aten::mul", 10, [SCORE, []]),
+            ("aten::bmm", 40, [SCORE, NARROW]), ("aten::bmm", 40, [SCORE, NARROW])])  # fmt: skip
+    lever = found(t, tmp_path)["unfused_attention"]
+    # THEN a fused backward: five products instead of four, q, k, v, o, do read and dq, dk, dv written
+    limit = max(5 * FLOP / 2 / H100_FP32, 8 * 8 * 256 * 32 * 4 / H100_BANDWIDTH) * 1e9
+    assert lever.saving_ns == pytest.approx(200_000 - limit, abs=2) and len(lever.rows) == 6 and "once backward" in lever.evidence
+
+
+def test_a_math_backend_is_told_to_take_another(tmp_path: Path) -> None:
+    # GIVEN the same chain below scaled_dot_product_attention's math backend
+    t = step(200_000)
+    t.op("aten::_scaled_dot_product_attention_math", 5, 10_000)
+    run(t, FORWARD)
+    lever = found(t, tmp_path)["unfused_attention"]
+    assert "math backend" in lever.evidence and "sdpa_kernel" in lever.fix
+
+
+def test_a_classifier_is_no_attention(tmp_path: Path) -> None:
+    # GIVEN two linear layers with a softmax between: the second product does not take the softmax as its scores
+    t = step(200_000)
+    run(t, [("aten::mm", 40, [[256, 64], [64, 1000]]), ("aten::_softmax", 30, [[256, 1000]]), ("aten::mm", 40, [[256, 64], [64, 64]])])
+    assert "unfused_attention" not in found(t, tmp_path)
+
+
+# -- optimizer ------------------------------------------------------------------------------------------------
+
+ADAM = ("mul_", "lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")
+
+
+def optimizer(t: TraceBuilder, names: tuple[str, ...], prefix: str = "aten::") -> None:
+    """`Optimizer.step#AdamW.step` over 1 Mi parameters: one kernel of 10 us per name."""
+    t.annotation("Optimizer.step#AdamW.step", 0, 90_000)
+    run(t, [(prefix + n, 10, [[MILLION]] * (3 if n.startswith("addc") else 1)) for n in names])
+
+
+def test_an_optimizer_of_many_passes(tmp_path: Path) -> None:
+    # GIVEN eight passes of 10 us over 2**20 FP32 parameters
+    t = step(82_000)
+    optimizer(t, ADAM)
+    lever = found(t, tmp_path)["unfused_optimizer"]
+    # THEN fused: 7 arrays of 4 MiB at 3.35 TB/s; the 1 us before the first kernel and after the last, while it runs, could go too
+    limit = 7 * 4 * MILLION / H100_BANDWIDTH * 1e9
+    assert lever.saving_ns == pytest.approx(80_000 - limit + 2_000, abs=2)
+    assert "8 kernels a step" in lever.evidence and lever.fix == "torch.optim.AdamW(model.parameters(), fused=True)"
+    assert "1\u202f048\u202f576 elements" in lever.evidence
+
+
+def test_a_fused_optimizer_is_left_alone(tmp_path: Path) -> None:
+    # GIVEN the same with one fused call among them
+    t = step(92_000)
+    optimizer(t, (*ADAM, "_fused_adamw_"))
+    assert "unfused_optimizer" not in found(t, tmp_path)
+
+
+def test_the_same_operators_outside_an_optimizer_are_none(tmp_path: Path) -> None:
+    t = step(82_000)
+    run(t, [("aten::" + n, 10, [[MILLION]] * (3 if n.startswith("addc") else 1)) for n in ADAM])
+    assert "unfused_optimizer" not in found(t, tmp_path)
+
+
+# -- layouts --------------------------------------------------------------------------------------------------
+
+
+def convolution(t: TraceBuilder, first: str) -> None:
+    """`aten::cudnn_convolution` whose first kernel runs 30 us, the second 100 us."""
+    t.op("aten::cudnn_convolution", 0, 4_000, shapes=[[8, 64, 56, 56], [64, 64, 3, 3]], types=["float", "float"])
+    t.launch(first, at=100, start=10_000, duration=30_000)
+    t.launch("cutlass_80_tensorop_s1688fprop_optimized_tf32_128x128_16x4", at=1_000, start=40_000, duration=100_000)
+
+
+def test_a_librarys_layout_kernels(tmp_path: Path) -> None:
+    t = step(140_000)
+    convolution(t, "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(x)")
+    lever = found(t, tmp_path)["layout_kernels"]
+    # THEN their 30 us of the call's 130 could go
+    assert lever.saving_ns == 30_000 and "23.1\u202f%" in lever.evidence and "channels_last" in lever.fix
+    assert (lever.analysis, lever.find) == ("kernels", "nchwToNhwcKernel")
+
+
+def test_other_helper_kernels_are_no_layout_change(tmp_path: Path) -> None:
+    t = step(140_000)
+    convolution(t, "void cudnn::ops::scalePackedTensor_kernel<float, float>(x)")
+    assert "layout_kernels" not in found(t, tmp_path)
+
+
+PERMUTED = ([2048, 32, 1], [2048, 1, 64])
+"""Strides of 8x64x32: dense, and dense with the last two dimensions swapped."""
+
+
+@pytest.mark.parametrize(("strides", "saving"), [(PERMUTED, 50_000), ((PERMUTED[0], PERMUTED[0]), None), ((PERMUTED[0], [4096, 32, 1]), None)])
+def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list[int]], saving: int | None) -> None:
+    # GIVEN copies of 50 us: dense to permuted, dense to dense, and out of a larger tensor
+    t = step(60_000)
+    call(t, "aten::copy_", 10_000, 50_000, [[8, 64, 32], [8, 64, 32]], strides=list(strides))
+    lever = found(t, tmp_path).get("permuting_copies")
+    # THEN only the first changes nothing but the order; whether it is needed is not known
+    assert (lever.saving_ns if lever else None) == saving and (lever is None or lever.candidate)
+
+
+# -- chains ---------------------------------------------------------------------------------------------------
+
+CHAIN = [("aten::relu", 10, [[MILLION]]), ("aten::mul", 10, [[MILLION], [MILLION]]), ("aten::add", 10, [[MILLION], []])]
+
+
+def test_a_chain_of_elementwise_kernels(tmp_path: Path) -> None:
+    # GIVEN relu, mul, add of 10 us each over 2**20 floats: (1+1) + (2+1) + (1+1) arrays, less two intermediates read and written
+    t = step(31_000)
+    run(t, CHAIN)
+    lever = found(t, tmp_path)["fusable_chains"]
+    # THEN 3 arrays stay: both operands and the result
+    limit = 3 * 4 * MILLION / H100_BANDWIDTH * 1e9
+    assert lever.saving_ns == pytest.approx(30_000 - limit, abs=2)
+    assert "`relu → mul → add` over 1048576, once" in lever.evidence and "move 16.78\u202fMB" in lever.evidence
+    assert lever.fix == "torch.compile(model)"
+
+
+def test_kernels_over_other_sizes_are_no_chain(tmp_path: Path) -> None:
+    t = step(31_000)
+    run(t, [CHAIN[0], ("aten::mul", 10, [[MILLION // 2], [MILLION // 2]]), CHAIN[2]])
+    assert "fusable_chains" not in found(t, tmp_path)
+
+
+def test_a_product_between_breaks_the_chain(tmp_path: Path) -> None:
+    t = step(61_000)
+    run(t, [CHAIN[0], ("aten::mm", 20, [[1024, 1024], [1024, 1024]]), CHAIN[1]])
+    assert "fusable_chains" not in found(t, tmp_path)
+
+
+def test_kernels_on_two_streams_are_no_chain(tmp_path: Path) -> None:
+    t = step(31_000)
+    for i, (name, us, shapes) in enumerate(CHAIN):
+        call(t, name, 1_000 + 10_000 * i, us * 1_000, shapes, kernel_stream=7 + i)
+    assert "fusable_chains" not in found(t, tmp_path)
+
+
+def test_a_reduction_hands_on_its_smaller_result(tmp_path: Path) -> None:
+    # GIVEN a mean over the last dimension of 1024x1024 and an add over its 1024 results
+    t = step(31_000)
+    call(t, "aten::mean", 1_000, 20_000, [[1024, 1024], [], []], concrete=["", "[-1]", "True", ""])
+    call(t, "aten::add", 21_000, 10_000, [[1024, 1], []])
+    lever = found(t, tmp_path)["fusable_chains"]
+    # THEN fused: 4 MiB read and 4 KiB written; the mean's 4 KiB stay inside
+    limit = max((4 * MILLION + 4 * 1024) / H100_BANDWIDTH, (MILLION + 1024) / H100_FP32) * 1e9
+    assert lever.saving_ns == pytest.approx(30_000 - limit, abs=2)
+
+
+# -- without a device -----------------------------------------------------------------------------------------
+
+
+def test_a_recording_of_the_host_without_measured_limits_says_nothing_of_its_work(tmp_path: Path) -> None:
+    t = step(100_000, device="")
+    t.op("aten::relu", 1_000, 40_000, shapes=[[MILLION]], types=["float"])
+    t.op("aten::mul", 50_000, 40_000, shapes=[[MILLION], [MILLION]], types=["float", "float"])
+    assert found(t, tmp_path) == {}
