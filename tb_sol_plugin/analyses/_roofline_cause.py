@@ -24,12 +24,15 @@ NARROWER: Final = {
 
 
 class Case(NamedTuple):
-    """One row above its limit. bytes: of all calls, NaN where unknown. reason: what had to be assumed, "" for nothing."""
+    """One row above its limit.
+
+    kernels: names of all its device events. bytes: of all calls, NaN where unknown. reason: what had to be assumed, "" for nothing.
+    """
 
     kind: str
     dtype: str
     bound: str
-    kernel: str
+    kernels: str
     calls: int
     bytes: float
     efficiency: float
@@ -38,9 +41,9 @@ class Case(NamedTuple):
 
 def likely_cause(case: Case, spec: DeviceSpec) -> str:
     """One sentence without a full stop. Order: what the kernel's name proves, then what the numbers fit, then what was assumed."""
-    if case.kind == "conv" and WINOGRAD.search(case.kernel):
+    if case.kind == "conv" and WINOGRAD.search(case.kernels):
         return "Winograd convolution: fewer operations than the definition counts"
-    if case.kind == "conv" and FFT.search(case.kernel):
+    if case.kind == "conv" and FFT.search(case.kernels):
         return "FFT convolution: fewer operations than the definition counts"
     if case.bound == "memory":
         return _memory(case, spec)

@@ -139,8 +139,10 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
             marks["peak_bytes_per_s"] = UNVERIFIED
         if "achievable_bf16_tflops" in spec.unverified and "achievable_flop_per_s" in facts:
             marks["achievable_flop_per_s"] = UNVERIFIED
-    used = {"vector", *types}
+    used = {"vector", *types}  # the peak of the main type stands under the name of the type
     hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
+    if f"{PEAK}{main}" in facts:
+        hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
         hidden.append("hfu")
     return FactsSection(
@@ -152,7 +154,6 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
         docs={name: FACTS[name] for name in facts},
         marks=marks,
         hidden=hidden,
-        span=4,
     )
 
 

@@ -299,8 +299,8 @@ def _strip_marks(points: Sequence[Point], whole: float, bandwidth: float | None)
 def _strip_axes(points: Sequence[Point], bandwidth: float | None, top: float) -> fig.Plain:
     values = [log10(p.bandwidth) for p in points] + ([log10(bandwidth)] if bandwidth else [])
     low, high = min(values) - 0.3, max(values) + 0.3
-    if high - low < 1.2:
-        low = high - 1.2
+    if high - low < 1.8:
+        low = high - 1.8
     ticks = powers(low, high, unit="B/s", also=bandwidth)
     return {
         "xaxis2": fig.axis("", range=[low, high], anchor="y2", **ticks),

@@ -140,6 +140,7 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         start = _ridge(roof, found) if found.bandwidth else canvas.x[0]
         spots = [
             Spot(right, level, "right", "bottom"),
+            Spot(right, level, "right", "bottom", 0.0, 12.0),
             Spot(right, level, "right", "top"),
             Spot(start, level, "left", "top", 10.0),
             Spot(start, level, "left", "bottom", 10.0),

@@ -56,7 +56,7 @@ def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
     """`frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names."""
     causes = [""] * len(frame)
     if spec is not None:
-        columns = ("kind", "dtype", "bound", "main_kernel", "calls", "bytes", "efficiency", "reason")
+        columns = ("kind", "dtype", "bound", "kernels", "calls", "bytes", "efficiency", "reason")
         picked = np.flatnonzero(frame["flagged"].to_numpy())
         for at, values in zip(picked.tolist(), frame[list(columns)].take(picked).itertuples(index=False), strict=True):
             causes[at] = likely_cause(Case(*values), spec)
@@ -219,7 +219,6 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         _integers(frame.iloc[order].reset_index(drop=True), whole),
         (ID, *KIND_COLUMNS),
         key="id",
-        span=8,
         subtitle="adds up to all device time" if not by_host else "adds up to all host time of operators",
         last=[n for n in names if n not in KINDS],
         empty="No device time here.",

@@ -39,9 +39,9 @@ class Key(NamedTuple):
 def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFrame:
     """Rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
 
-    Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, bound, flags, reason, estimated, flagged, inferred and the sums
-    and ratios of `metrics.work.group`, with share, compute_ns, memory_ns, eff_achievable, recompute (share of the time),
-    intensity_flop_per_byte, achieved_flop_per_s and achieved_bytes_per_s. NaN is unknown.
+    Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
+    reason, estimated, flagged, inferred and the sums and ratios of `metrics.work.group`, with share, compute_ns, memory_ns,
+    eff_achievable, recompute (share of the time), intensity_flop_per_byte, achieved_flop_per_s, achieved_bytes_per_s. NaN is unknown.
 
     Work that was launched before the recording began stands in rows of its own. With by="kernel" an operator's work is shared among
     its kernels by their time; a recording without device work has no kernels, its rows are then operators.
@@ -64,7 +64,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
     frame["kind"] = _main_kind(ops, code, size)
     frame["inferred"] = ops["inferred"].to_numpy()[first]
     at = code if kernels else _place(done, ops, code)[done.owner[events]]
-    frame["main_kernel"] = _main_kernel(capture, events, at, size)
+    frame["main_kernel"], frame["kernels"] = _kernels(capture, events, at, frame["flagged"].to_numpy())
     frame = frame.assign(**_measures(frame, ops, done, code, size))
     frame["flags"] = _flags(frame, ops, code, size)
     frame["bound"] = frame["bound"].astype(str)
@@ -210,11 +210,11 @@ def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
     return [KINDS[k] for k in time.reshape(size, len(KINDS)).argmax(axis=1).tolist()]
 
 
-def _main_kernel(capture: Capture, events: npt.NDArray[np.int64], at: Ints, size: int) -> list[str]:
-    """Per row the device event name with most time among its events; "" without any. at: per event its row."""
-    out = [""] * size
+def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged: Mask) -> tuple[list[str], list[str]]:
+    """Per row the device event name with most time among its events, and for flagged rows all names; "" without. at: per event its row."""
+    size = len(flagged)
     if not len(events):
-        return out
+        return [""] * size, [""] * size
     names = capture.device["name"]
     width = len(names.cat.categories)
     number, pairs = pd.factorize(at * width + names.cat.codes.to_numpy()[events].astype(np.int64))
@@ -222,7 +222,10 @@ def _main_kernel(capture: Capture, events: npt.NDArray[np.int64], at: Ints, size
     order = np.argsort(time, kind="stable")
     best = np.full(size, -1, np.int64)
     best[pairs[order] // width] = pairs[order] % width
-    return [str(names.cat.categories[b]) if b >= 0 else "" for b in best.tolist()]
+    every: list[list[str]] = [[] for _ in range(size)]
+    for pair in pairs[flagged[pairs // width]].tolist():
+        every[pair // width].append(str(names.cat.categories[pair % width]))
+    return [str(names.cat.categories[b]) if b >= 0 else "" for b in best.tolist()], ["\n".join(found) for found in every]
 
 
 def _chosen(done: Work, ops: pd.DataFrame) -> Mask:
