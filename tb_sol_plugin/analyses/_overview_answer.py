@@ -9,7 +9,7 @@ import numpy as np
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.overview_parts import PLAIN, shown_ratio
-from tb_sol_plugin.metrics.overview_sentence import a_device, why_no_ratio
+from tb_sol_plugin.metrics.overview_sentence import WRONG, a_device, why_no_ratio
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.step_split import average, split_steps, split_windows
 from tb_sol_plugin.metrics.utilisation import utilisation
@@ -70,8 +70,8 @@ class _Tiles:
 UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
 
 
-def equation(capture: Capture, fall: Waterfall, text: str) -> FactsSection:
-    """Ratio = busy × efficiency while busy, then tiles. text: the sentence beside it."""
+def equation(capture: Capture, fall: Waterfall) -> FactsSection:
+    """Ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
     tiles = _Tiles()
     _ratio(tiles, capture, fall)
     _utilisations(tiles, fall)
@@ -106,7 +106,6 @@ def equation(capture: Capture, fall: Waterfall, text: str) -> FactsSection:
         notes=tiles.notes,
         hidden=tiles.hidden,
         marks=tiles.marks,
-        text=text,
         value_links={"modelled_share": Link("roofline")},
     )
 
@@ -131,7 +130,7 @@ def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
             more += f"\nAt the rates that products reach in practice{_rates(fall)}: {reached}, {human(round(best / each), 'ns')}."
     mark = _mark(capture, fall, ratio)
     if ratio is not None and ratio > TOLERATED:
-        mark = Mark("flagged", "faster than the limit: the limit or the work is wrong")
+        mark = Mark("flagged", WRONG)
     tiles.add("speed_of_light", ratio, "of the speed of light", more=more, mark=mark)
     tiles.add("gpu_busy", fall.busy_ns / fall.total_ns if fall.total_ns else None, f"{unit} busy", more=f"{busy} / {step}.")
     efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns else None

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.levers import Lever, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
-from tb_sol_plugin.metrics.overview_sentence import sentence
+from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.step_split import CATEGORIES
 from tb_sol_plugin.metrics.unmodelled import unmodelled
@@ -94,7 +94,7 @@ def overview(capture: Capture, query: Query) -> Report:
     parts = parts_of(capture, fall)
     report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, fall))
     on_host = fall.work.by_host_time
-    first = answer.host_tiles(capture, part, fall) if on_host and not fall.has_limits else answer.equation(capture, fall, said)
+    first = answer.host_tiles(capture, part, fall) if on_host and not fall.has_limits else answer.equation(capture, fall)
     report.sections = [
         first,
         waterfall_figure(parts, per_step=fall.stepped, shown=shown_ratio(fall) is not None),
@@ -298,7 +298,7 @@ def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:
         zip(frame["name"].tolist(), frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
     ):
         if efficiency == efficiency and efficiency > TOLERATED:
-            table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", "faster than the limit: the limit or the work is wrong")
+            table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", WRONG)
         elif guessed:
             for column in ("sol_ns", "wasted_ns", "efficiency"):
                 table.marks.setdefault(column, {})[str(row)] = Mark("estimated", str(why))

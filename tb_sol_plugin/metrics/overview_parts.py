@@ -119,7 +119,9 @@ def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
         over = (time - least) / each
         meaning = f"{human(round(time / each), 'ns')} measured, {human(round(least / each), 'ns')} at the limit."
         name = f"{word} above limit" if over >= 0 else f"{word} below limit"
-        kinds.append(Part(name, over, kind, meaning if over >= 0 else f"{meaning} Faster than its limit: the limit or the work is wrong."))
+        kinds.append(
+            Part(name, over, kind, meaning if over >= 0 else f"{meaning} Data stayed in a cache, or the limit or the work is wrong.")
+        )
     again = sum(fall.again_ns.values())
     kinds.append(
         Part(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.levers import Lever
 from tb_sol_plugin.metrics.overview_parts import KINDS, LEAST, PLAIN, kernel_time, shown_ratio
@@ -15,13 +16,18 @@ from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
 
 MOSTLY: Final = 0.6
 """Part of a group from which one member stands for it in a sentence."""
+WRONG: Final = "data stayed in a cache, or the limits or the work are wrong"
+"""Why a measurement can be below its limit."""
 MEASURE: Final = "tb-sol doctor --measure"
 
 
 def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Lever]) -> str:
     """Two or three sentences, the numbers in bold. found: levers, the largest saving first."""
+    ratio = shown_ratio(fall)
     if not fall.total_ns:
         return "Nothing in this recording has a length."
+    if ratio is not None and ratio > TOLERATED:
+        return f"{_times(capture, part, fall)} It ran faster than its limits: {WRONG}."
     said = [_times(capture, part, fall), _limited(capture, fall, found), _no_limits(capture, fall)]
     return " ".join(s for s in said if s)
 
@@ -48,8 +54,9 @@ def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
     if shown_ratio(fall) is not None:
         return ""
     spec = fall.work.spec
-    if fall.work.by_host_time and spec is None:
-        return f"the limits of this CPU are not known; `{MEASURE}` measures them"
+    if fall.work.by_host_time and spec is None and not capture.facts.devices:
+        host = capture.facts.host_name
+        return f"the limits of {host or 'this CPU'} are not known; `{MEASURE}`{' run there' if host else ''} measures them"
     if spec is None:
         return why_no_limits(capture)
     if spec.memory_bandwidth is None:
