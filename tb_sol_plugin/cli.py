@@ -27,6 +27,7 @@ COMMANDS = {
 }
 OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name")
 """Names that a query field may not have: they mean the same for every analysis."""
+DEVICE = "device limits to measure against: a key as H100_SXM, H100_SXM@1410MHz or H100_SXM+sparse, or a device file (default: as recorded)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,9 +94,7 @@ def _analyze(given: list[str]) -> int:
             parser.add_argument(*flags, dest=f"q.{field.name}", nargs="?", const="true", metavar="true|false", help=text)
         else:
             values = field.choices if field.type == "choice" else None
-            parser.add_argument(
-                *flags, dest=f"q.{field.name}", choices=values, metavar=None if values else "VALUE", help=text
-            )
+            parser.add_argument(*flags, dest=f"q.{field.name}", choices=values, metavar=None if values else "VALUE", help=text)
     options = parser.parse_args(given[1:])
     raw = {name[2:]: str(value) for name, value in vars(options).items() if name.startswith("q.") and value is not None}
     return _answer(item.name, raw, options)
@@ -105,8 +104,10 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     from tb_sol_plugin.analyses import get, run_analysis
     from tb_sol_plugin.model.report import UnavailableReport, encode
     from tb_sol_plugin.model.selection import parse
+    from tb_sol_plugin.store.devices import split_choice
 
     parse(get(name).query, raw)
+    options.device = raw.pop("device_limits") if split_choice(raw.get("device_limits", ""))[0] else ""
     capture = open_one(options)
     report = run_analysis(name, capture, raw)
     lacking = isinstance(report, UnavailableReport)
@@ -129,7 +130,7 @@ def open_one(options: argparse.Namespace) -> Capture:
     """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
     from tb_sol_plugin.store.direct import open_run
 
-    run, every = open_run(options.path, run=options.run, cache=not options.no_cache)
+    run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
     if len(every) > 1 and not options.run:
         print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
     chosen = [r for r in run.recordings if options.worker in ("", r.worker)]
@@ -141,7 +142,10 @@ def open_one(options: argparse.Namespace) -> Capture:
     if len(run.recordings) > 1 and not (options.worker and options.span):
         shown = f"worker {spans[0].worker}, span {spans[0].span}"
         print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {_clean(shown)}", file=sys.stderr)
-    return run.open(spans[0])
+    capture = run.open(spans[0])
+    for note in capture.devices.notes():
+        print(f"tb-sol: {_clean(note)}", file=sys.stderr)
+    return capture
 
 
 def _which_flags(parser: argparse.ArgumentParser) -> None:
@@ -158,14 +162,14 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
     _which_flags(parser)
     parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows shown of each table")
-    parser.add_argument("--device", default="", metavar="KEY", help="device limits to measure against, e.g. H100_SXM")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
 
 
 def _report(options: argparse.Namespace) -> int:
     from tb_sol_plugin.cli_report import tell
     from tb_sol_plugin.cli_text import console
 
-    tell(console(), open_one(options), rows=options.rows, device=options.device)
+    tell(console(), open_one(options), rows=options.rows)
     return 0
 
 
@@ -174,7 +178,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spec", action="store_true", help="LOGDIR is a list like TensorBoard's --logdir_spec")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=6007, help="0 takes a free one")
-    parser.add_argument("--device", default="", metavar="KEY", help="device limits to measure against, e.g. H100_SXM")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
     parser.add_argument("--cache-dir", default=None, metavar="DIR", help='where parsed recordings are kept; "" keeps none')
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read recordings")
     parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")

@@ -9,6 +9,7 @@ import socket
 import sys
 
 from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.store.devices import check_choice
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import is_url, named, single
 from tb_sol_plugin.store.store import Store
@@ -32,9 +33,11 @@ def serve(options: argparse.Namespace) -> int:
     for root in roots:
         if not is_url(root.url) and not os.path.exists(root.url):
             raise BadInput("there is no such directory", hint="check the path", file=root.label)
-    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=options.workers or min(2, os.cpu_count() or 1)))
+    check_choice(options.device)
+    workers = options.workers or min(2, os.cpu_count() or 1)
+    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device))
     open_to_all = options.host not in _PRIVATE
-    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, device=options.device)
+    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         server = make_server(options.host, options.port, create_app(store, web), threaded=True, request_handler=Quiet)

@@ -18,7 +18,10 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]
         """Add our flags; each is read with a default, because embedding programs may not define them."""
         group = parser.add_argument_group("tb_sol_plugin (SOL tab)")
         group.add_argument(
-            "--sol_device", default="", metavar="KEY", help="Device limits to measure against, e.g. H100_SXM (default: as recorded)."
+            "--sol_device",
+            default="",
+            metavar="KEY|PATH",
+            help="Device limits to measure against: a key as H100_SXM or H100_SXM@1410MHz+sparse, or a device file (default: as recorded).",
         )
         group.add_argument("--sol_cache_dir", default=None, metavar="DIR", help='Where parsed recordings are kept; "" keeps none.')
         group.add_argument(

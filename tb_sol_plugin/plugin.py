@@ -54,9 +54,7 @@ class SolPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 def web_options(flags: Any) -> WebOptions:
     """What is served, from TensorBoard's flags and ours. A host that others can reach counts like --bind_all."""
     public = bool(getattr(flags, "bind_all", False)) or (getattr(flags, "host", None) or "") not in _PRIVATE
-    return WebOptions(
-        serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public, device=getattr(flags, "sol_device", "") or ""
-    )
+    return WebOptions(serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public)
 
 
 def store_options(flags: Any) -> StoreOptions:
@@ -68,4 +66,5 @@ def store_options(flags: Any) -> StoreOptions:
         load_seconds=getattr(flags, "sol_load_seconds", 3600.0),
         scan_seconds=getattr(flags, "sol_scan_seconds", 20.0),
         workers=getattr(flags, "sol_workers", 0) or min(2, os.cpu_count() or 1),
+        device=getattr(flags, "sol_device", "") or "",
     )

@@ -25,6 +25,7 @@ def traces() -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests never touch the user's cache; one cache per test session keeps them quick."""
+    """Tests never touch the user's cache nor read the user's device file; one cache per test session keeps them quick."""
     base = tmp_path_factory.getbasetemp() / "tb-sol-cache"
     monkeypatch.setenv("TB_SOL_CACHE_DIR", str(base))
+    monkeypatch.setenv("TB_SOL_DEVICES", "")

@@ -17,9 +17,9 @@ SPARSE_BY_MISTAKE: Final = 0.02
 def book_of(files: Sequence[tuple[Place, DeviceFile]], default: str = "") -> DeviceBook:
     """The book of some files, lowest first. default: the expression used where a query names no limits.
 
-    A row without explicit `device_names` that is the only one of its kind (GPU or CPU) in a file beside the recordings, or in
-    one named on the command line, applies to every recording of that kind; unless its key is one of the table, whose row it
-    then changes.
+    A row without explicit `device_names` that is the only one of its kind (GPU or CPU) in a file beside the recordings applies
+    to every recording of that kind; unless its key is one of the table, whose row it then changes. The only row of its kind in
+    a file named on the command line always applies.
     """
     rows: dict[str, dict[str, str]] = {key: dict(row) for key, row in raw_rows().items() if row["vendor"]}
     specs: dict[str, DeviceSpec] = {}
@@ -57,10 +57,8 @@ def _layer(place: Place, file: DeviceFile, rows: dict[str, dict[str, str]], spec
             for name in (key, *spec.aliases):
                 taken[name.lower()] = key
             named |= {n.lower(): key for n in _names(row)}
-            if not _names(row) and key not in raw_rows():
-                alone[spec.vendor == "cpu"].append(key)
-            elif key not in raw_rows():
-                alone[spec.vendor == "cpu"].append("")
+            if place == "chosen" or key not in raw_rows():
+                alone[spec.vendor == "cpu"].append("" if _names(row) and place != "chosen" else key)
         if len(left) == len(pending):
             for row, _ in left:
                 why = "itself, through other rows" if row.inherits.lower() in wanted else f"{row.inherits[:60]}, which is not known"

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tb_sol_plugin.errors import BadInput, NotFound
+from tb_sol_plugin.model.device_book import DeviceBook
 from tb_sol_plugin.model.run import Recording, Run
 from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import basename, is_url, single
@@ -16,9 +18,9 @@ from tb_sol_plugin.store.scan import Heads, Listing, scan
 RECORD_ONE = "record one with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir))"
 
 
-def options_for(cache: bool = True, fs_options: Mapping[str, object] | None = None) -> StoreOptions:
+def options_for(cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> StoreOptions:
     """Options of a single read; `cache=False` neither reads nor writes the cache."""
-    return StoreOptions(cache_dir=None if cache else "", fs_options=dict(fs_options or {}), scan_seconds=0, scan_files=0)
+    return StoreOptions(cache_dir=None if cache else "", fs_options=dict(fs_options or {}), scan_seconds=0, scan_files=0, device=device)
 
 
 def is_file(path: str, options: StoreOptions) -> bool:
@@ -59,15 +61,19 @@ def listing_of(path: str, options: StoreOptions) -> Listing:
 
 
 def open_run(
-    path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None
+    path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = ""
 ) -> tuple[Run, tuple[str, ...]]:
     """The run at `path`, and the names of all runs there. A logdir with several gives the one named, else the first.
 
+    device: limits used where a query names none: a key, an expression, or the path of a device file.
     Raises BadInput where nothing is, NotFound for a run that is not there.
     """
-    options = options_for(cache, fs_options)
-    if is_file(path, options):
-        return _run("", [recording_of(path, options)], options), ("",)
+    options = options_for(cache, fs_options, device)
+    check_choice(device, options.fs_options)
+    one = is_file(path, options)
+    book = book_for(path, options, file=one)
+    if one:
+        return _run("", [recording_of(path, options)], options, book), ("",)
     listing = listing_of(path, options)
     if not listing.runs:
         looked = f"looked at {listing.files:,} files in {listing.directories:,} directories"
@@ -76,8 +82,13 @@ def open_run(
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
     chosen = run or every[0]
-    return _run(chosen, listing.runs[chosen], options), every
+    return _run(chosen, listing.runs[chosen], options, book), every
 
 
-def _run(name: str, recordings: Sequence[Recording], options: StoreOptions) -> Run:
-    return Run(name, recordings, lambda recording: open_here(recording, options))
+def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
+    """The rows of device files that hold at `path`: a device file counts in its folder and in the two above."""
+    return DeviceFiles(options.device, options.fs_options).book(*folders_above(path, file=file))
+
+
+def _run(name: str, recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> Run:
+    return Run(name, recordings, lambda recording: open_here(recording, options, book))

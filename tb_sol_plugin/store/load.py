@@ -19,6 +19,7 @@ import msgspec
 
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device_book import EMPTY, DeviceBook
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.memo import Memo
@@ -69,8 +70,18 @@ class Loader:
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
-        """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read."""
+    def capture(self, recording: Recording, wait: float = 0.0, devices: DeviceBook = EMPTY) -> Capture:
+        """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read.
+
+        devices: the rows of device files that hold for it now.
+        """
+        found = self._capture(recording, wait)
+        if found.devices.fingerprint != devices.fingerprint:
+            found = found.with_devices(devices)
+            self._open.put(cache_key(recording), found)
+        return found
+
+    def _capture(self, recording: Recording, wait: float) -> Capture:
         key = cache_key(recording)
         found = self._ready(key, recording)
         if found is not None:
@@ -256,7 +267,7 @@ class Loader:
             return pool
 
 
-def open_here(recording: Recording, options: StoreOptions) -> Capture:
+def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook = EMPTY) -> Capture:
     """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line."""
     cache = Cache(cache_directory(options.cache_dir), options.cache_bytes)
     found = cache.load(cache_key(recording))
@@ -270,13 +281,13 @@ def open_here(recording: Recording, options: StoreOptions) -> Capture:
         found = read.capture if read.capture is not None else cache.load(read.key)
     if found is None:
         raise BadInput("the cache entry of this recording vanished", hint="try again, or open it with cache=False", file=recording.file)
-    return named(found, recording)
+    return named(found, recording, devices)
 
 
-def named(capture: Capture, recording: Recording) -> Capture:
+def named(capture: Capture, recording: Recording, devices: DeviceBook = EMPTY) -> Capture:
     """The capture under the names the listing gave it; `facts.file` is relative to the logdir."""
     facts = msgspec.structs.replace(capture.facts, file=recording.file, size=recording.size)
-    return Capture(facts, capture.tables, run=recording.run, worker=recording.worker, span=recording.span)
+    return Capture(facts, capture.tables, run=recording.run, worker=recording.worker, span=recording.span, devices=devices)
 
 
 def table_bytes(capture: Capture) -> int:

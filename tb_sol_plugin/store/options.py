@@ -18,6 +18,7 @@ class StoreOptions:
     workers: processes that read files. worker_bytes: resident memory at which one is ended. load_seconds: its time limit.
     open_bytes: captures kept open, by the size of their tables. scan_seconds, scan_files: budget of one scan.
     fresh_seconds: age at which a listing is renewed when somebody asks for it. fs_options: passed on to fsspec.
+    device: limits used where a query names none: a key of the table, an expression, or the path of a device file.
     """
 
     cache_dir: str | None = None
@@ -30,6 +31,7 @@ class StoreOptions:
     scan_files: int = 500_000
     fresh_seconds: float = 10.0
     fs_options: Mapping[str, object] = field(default_factory=dict)
+    device: str = ""
 
 
 def cache_directory(chosen: str | None) -> Path | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tb_sol_plugin.model.run import Recording, natural
 from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store.devices import NAMES as DEVICE_FILES
 from tb_sol_plugin.store.files import Budget, Entry, Walked
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import Root
@@ -91,6 +92,8 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
         unsure: list[Entry] = []
         for entry in files.walk(root, budget, counts, options.fs_options):
             name = entry.file.rpartition("/")[2]
+            if entry.file in DEVICE_FILES:
+                continue  # no recording: `store.devices` reads it
             if names.certain(name):
                 taken.append((root, entry, "kineto"))
             elif names.MAYBE.search(name):

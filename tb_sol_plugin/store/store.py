@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tb_sol_plugin.errors import NotFound
 from tb_sol_plugin.model.redact import text
 from tb_sol_plugin.model.run import Recording, Run
+from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import Root
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.device_book import DeviceBook
     from tb_sol_plugin.store.load import Loader, Progress
 
 ScanState: TypeAlias = Literal["scanning", "done", "error"]
@@ -35,6 +37,7 @@ class Store:
         self._executor = executor
         self._loader: Loader | None = None
         self._heads = Heads(self.options.fs_options)
+        self.devices = DeviceFiles(self.options.device, self.options.fs_options)
         self._listing = Listing()
         self._failed = ""
         self._scanned_at = float("-inf")
@@ -134,8 +137,20 @@ class Store:
         raise NotFound(f"no span {_short(span)!r} of this worker", hint=_near(span, {r.span for r in of_worker}), field="span")
 
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
-        """See `Loader.capture`."""
-        return self.loader.capture(recording, wait)
+        """See `Loader.capture`; with the rows of device files as they are now."""
+        return self.loader.capture(recording, wait, self.book(recording))
+
+    def book(self, recording: Recording) -> DeviceBook:
+        """The rows of device files that hold for a recording: the reader's own, its logdir's, those of the command line."""
+        inside = [root for root in self.roots if not root.name or recording.file.startswith(f"{root.name}/")]
+        found = max(inside, key=lambda root: len(root.name), default=None)
+        return self.devices.book(*([found.url] if found is not None else []))
+
+    def device_notes(self) -> list[str]:
+        """What is wrong in the device files, once each. Remote folders are not asked anew."""
+        folders = [root.url for root in self.roots if root.local]
+        books = [self.devices.book(folder) for folder in folders] or [self.devices.book()]
+        return list(dict.fromkeys(note for book in books for note in book.notes()))
 
     def progress(self, recording: Recording) -> Progress | None:
         """See `Loader.progress`."""

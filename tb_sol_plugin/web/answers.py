@@ -37,7 +37,7 @@ def runs(store: Store, options: WebOptions, state: ScanState, listing: Listing) 
 def notes(store: Store) -> list[str]:
     """What a reader should know of the server."""
     note = store.loader.cache.note
-    return [note] if note else []
+    return [*([note] if note else []), *store.device_notes()]
 
 
 def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) -> list[wire.Worker]:
@@ -65,15 +65,15 @@ def _span(store: Store, recording: Recording, label: str, facts: bool) -> wire.S
     return span
 
 
-def catalogue(options: WebOptions) -> wire.Analyses:
+def catalogue() -> wire.Analyses:
     """Every analysis, no recording in mind."""
     return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()))
 
 
-def analyses(capture: Capture, options: WebOptions, limits: str = "") -> wire.Analyses:
+def analyses(capture: Capture, limits: str = "") -> wire.Analyses:
     """What can be asked of a capture: analyses, steps, the limits it is measured against."""
-    device, note = _device(capture, limits or options.device)
-    return wire.Analyses("ready", _infos(capture), _steps(capture), device, note, list(devices.known_keys()))
+    device, note = _device(capture, limits)
+    return wire.Analyses("ready", _infos(capture), _steps(capture), device, note, list(devices.choices(capture.devices)))
 
 
 def _infos(capture: Capture | None) -> list[wire.AnalysisInfo]:
@@ -104,4 +104,7 @@ def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
         return None, error.message
     if spec is None:
         return None, devices.why_no_limits(capture)
-    return wire.Device(spec.key, spec.name, spec.method, list(spec.unverified)), ""
+    figures = [wire.Figure(f.name, f.label, f.value, f.unit, f.provenance, f.source) for f in devices.figures(spec)]
+    return wire.Device(
+        spec.key, spec.name, spec.method, list(spec.unverified), spec.source, spec.notes, devices.caution(spec), figures
+    ), ""  # fmt: skip

@@ -10,13 +10,12 @@ from typing import Literal
 class WebOptions:
     """serve_original: whether the recordings' own bytes can be fetched; auto means yes unless the server is open to the network.
 
-    bind_all: the server listens on every interface. device: key of the device limits used where a request names none.
+    bind_all: the server listens on every interface.
     first_wait: seconds a request waits for a file before it answers "still loading". memo_bytes: answers kept.
     """
 
     serve_original: Literal["auto", "on", "off"] = "auto"
     bind_all: bool = False
-    device: str = ""
     first_wait: float = 0.2
     memo_bytes: int = 256_000_000
 

@@ -80,11 +80,12 @@ def analyses() -> Response:
     c = context()
     _only("run", "worker", "span", "wait", "device_limits")
     if not request.args.get("run"):
-        return reply(pack_json(answers.catalogue(c.options)), request)
+        return reply(pack_json(answers.catalogue()), request)
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
-    made = c.memo.get(("analyses", cache_key(recording), limits), lambda: pack_json(answers.analyses(capture, c.options, limits)))
+    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint)
+    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits)))
     return reply(made, request)
 
 
@@ -94,15 +95,13 @@ def analysis(name: str) -> Response:
     c = context()
     item = get(name)
     raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
-    if c.options.device and "device_limits" in item.query.__struct_fields__:
-        raw.setdefault("device_limits", c.options.device)
     parse(item.query, raw)
     form, section = request.args.get("format", "json"), request.args.get("section", "")
     if form not in ("json", "csv"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
     recording = _recording()
     capture = _capture(recording)
-    key = (cache_key(recording), recording.file, name, form, section, tuple(sorted(raw.items())))
+    key = (cache_key(recording), recording.file, name, form, section, tuple(sorted(raw.items())), capture.devices.fingerprint)
     known = c.faults.get(key)
     if known is None:
         try:

@@ -167,13 +167,31 @@ class Step(msgspec.Struct):
     complete: bool
 
 
+class Figure(msgspec.Struct):
+    """One figure of the limits. provenance: derived, third_party, unverified, measured or user. source: in words, or its arithmetic."""
+
+    name: str
+    label: str
+    value: float
+    unit: str
+    provenance: str
+    source: str
+
+
 class Device(msgspec.Struct):
-    """The limits used. method: how they were found. unverified: figures without a confirmed source."""
+    """The limits used. method: how they were found. unverified: figures without a confirmed source.
+
+    source: "table", or the name of the device file. caution: a sentence for a banner, "" where the limits are plain.
+    """
 
     key: str
     name: str
     method: str
     unverified: list[str]
+    source: str
+    notes: str
+    caution: str
+    figures: list[Figure]
 
 
 class Analyses(msgspec.Struct):

@@ -7,12 +7,15 @@ import gzip
 import io
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 
 from tb_sol_plugin.analyses import get, registry
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.options import WebOptions
@@ -271,7 +274,11 @@ def test_health(client: FlaskClient) -> None:
     assert client.get("/api/v1/health").get_json()["status"] == "ok"
 
 
-def test_the_device_of_the_server_is_the_default(store: Store) -> None:
-    client = create_app(store, WebOptions(device="A100_SXM_80GB")).test_client()
-    shown = client.get("/api/v1/analyses?run=job&wait=20").get_json()["device"]
-    assert shown is None or shown["method"] == "override"
+def test_the_device_of_the_server_is_the_default(logdir: Path, tmp_path: Path) -> None:
+    options = StoreOptions(cache_dir=str(tmp_path / "cache"), device="A100_SXM_80@705MHz")
+    with ThreadPoolExecutor(1) as pool:
+        client = create_app(Store(single(str(logdir)), options, executor=pool), WebOptions()).test_client()
+        shown = client.get("/api/v1/analyses?run=job&wait=20").get_json()["device"]
+    # half the clock of the table (1410 MHz) is half the dense BF16 peak of 312 TFLOP/s
+    assert (shown["key"], shown["method"]) == ("A100_SXM_80@705MHz", "override")
+    assert {f["name"]: f["value"] for f in shown["figures"]}["bf16_tensor_tflops"] == 156e12
