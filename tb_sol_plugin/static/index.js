@@ -9194,7 +9194,8 @@ function TableView({ s, main, shown, twins }) {
 			const link = s.row_links?.[String(row.index)];
 			if (link) go(linkView(link), "push");
 			else select(row);
-		} else if (event.key === "Escape" && (state.row || at >= 0)) {
+		} else if (event.key === " " && row) select(row);
+		else if (event.key === "Escape" && (state.row || at >= 0)) {
 			setCursor(-1);
 			if (state.row) selectRow([s, ...twins], "");
 		} else if (event.key === "c" && row) copyText(rowText(s, columns.map((c) => c.column), row.index), "the row").then((ok) => {
@@ -9342,7 +9343,7 @@ function TableView({ s, main, shown, twins }) {
 				children: copied ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
 					name: "check",
 					size: 12
-				}), " Copied the row"] }) : tree ? "→ open, ← close, * open all below, C copies the row" : `↑ ↓ move, Enter ${s.row_links ? "opens" : "selects"}, C copies the row`
+				}), " Copied the row"] }) : tree ? "→ open, ← close, * open all below, space selects, C copies the row" : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`
 			}),
 			s.footer && /* @__PURE__ */ a("span", {
 				class: "definition",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -124,13 +125,27 @@ def test_bounds_of_a_number_are_a_chip_and_a_link(serve: Server, view: Callable[
 
 
 def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the roofline WHEN a row with a point is selected THEN a card in the chart holds its name and numbers, and leads on
+    # GIVEN the roofline, and of its points the one that stands farthest from all others
     table = section(serve, "table", "ops")
-    key = next(iter(points(serve)))
+    drawn = {key: (math.log10(x), math.log10(y)) for key, (x, y) in points(serve).items()}
+    key = max(drawn, key=lambda k: min(math.dist(drawn[k], place) for other, place in drawn.items() if other != k))
     at = table["data"][table["key"]].index(key)
-    v = roofline(serve, view, **{"t.ops.k": key})
+    v = roofline(serve, view)
+    left, top = v.page.evaluate(
+        """([x, y]) => {
+            const el = document.querySelector('[data-figure=roofline]'), { xaxis, yaxis } = el._fullLayout, box = el.getBoundingClientRect();
+            return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
+        }""",
+        list(drawn[key]),
+    )
+    # WHEN it is clicked THEN its row is selected, and a card in the chart holds its name and numbers, and leads on
+    v.page.mouse.move(left - 3, top)
+    v.page.mouse.move(left, top)
+    v.page.mouse.click(left, top)
     card = v.page.locator("[data-section=roofline] .pinned")
     card.wait_for()
+    assert v.page.locator("[data-section=ops] tr.selected").get_attribute("data-key") == key
+    assert v.page.locator("[data-section=above] tr.selected").count() == (key in section(serve, "table", "above")["data"]["id"])
     assert table["data"]["name"][at] in card.locator(".pinned-head").text_content()
     numbers = dict(zip(card.locator("dt").all_text_contents(), card.locator("dd").all_text_contents(), strict=True))
     assert numbers["Calls"] == str(table["data"]["calls"][at]) and "s" in numbers["Time"]
@@ -139,6 +154,9 @@ def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[
     assert card.locator("dt").count() > before
     if str(at) in table.get("row_links", {}):
         assert card.locator("a.link").count() >= 1
+    # AND the words at the point are those of its note
+    note = section(serve, "figure", "roofline")["notes"][key]
+    assert note["text"] in v.page.locator("[data-figure=roofline] .annotation-text").all_text_contents()
     # WHEN Esc is pressed THEN the card, the ring and the selection are gone
     v.page.keyboard.press("Escape")
     card.wait_for(state="detached")

@@ -125,7 +125,8 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
       const link = s.row_links?.[String(row.index)];
       if (link) go(linkView(link), "push");
       else select(row);
-    } else if (event.key === "Escape" && (state.row || at >= 0)) {
+    } else if (event.key === " " && row) select(row);
+    else if (event.key === "Escape" && (state.row || at >= 0)) {
       setCursor(-1);
       if (state.row) selectRow([s, ...twins], "");
     } else if (event.key === "c" && row) {
@@ -198,7 +199,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
       </div>
       {!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && (
         <div class="table-foot">
-          <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? "→ open, ← close, * open all below, C copies the row" : `↑ ↓ move, Enter ${s.row_links ? "opens" : "selects"}, C copies the row`}</span>
+          <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? "→ open, ← close, * open all below, space selects, C copies the row" : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`}</span>
           {s.footer && <span class="definition"><Text text={s.footer} /></span>}
           {!!s.truncated && <span class="definition">{number(s.truncated, 0)} more rows were left out.</span>}
         </div>
