@@ -3607,7 +3607,8 @@ function ready(s, look) {
 			...ring
 		],
 		layout,
-		point: pointOf(ring[0])
+		point: pointOf(ring[0]),
+		shows: ring.length > 0 || drawn.some((t) => Array.isArray(t["selectedpoints"]) && !look.inside)
 	};
 }
 /** Text inside a bar reads on the bar, text outside on the card. */
@@ -9637,6 +9638,7 @@ function Figure({ s, table, twins, main }) {
 	const inside = insideOf(s);
 	const drag = brushable(s) ? dragOf(s.id) : "zoom";
 	const [spot, setSpot] = d$2(null);
+	const [shows, setShows] = d$2(false);
 	const known = T({
 		table,
 		twins
@@ -9666,7 +9668,7 @@ function Figure({ s, table, twins, main }) {
 		if (!near || !el || width < 40) return;
 		let live = true;
 		const timer = window.setTimeout(() => {
-			const { data, layout, point } = ready(s, {
+			const { data, layout, point, shows } = ready(s, {
 				themed,
 				token,
 				width,
@@ -9681,7 +9683,9 @@ function Figure({ s, table, twins, main }) {
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
 			draw(el, shown, layout).then((el) => {
-				if (live) listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0);
+				if (!live) return;
+				setShows(shows);
+				listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});
@@ -9769,7 +9773,7 @@ function Figure({ s, table, twins, main }) {
 					class: "plot",
 					"data-figure": s.id
 				}),
-				table && selected && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
+				table && selected && shows && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
 					table,
 					selected,
 					spot,

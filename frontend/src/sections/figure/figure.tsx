@@ -45,6 +45,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const inside = insideOf(s);
   const drag = brushable(s) ? dragOf(s.id) : "zoom";
   const [spot, setSpot] = useState<Spot | null>(null);
+  const [shows, setShows] = useState(false); // the selected row is drawn here
   const known = useRef<{ table: TableSection | null; twins: TableSection[] }>({ table, twins });
   known.current = { table, twins };
   const keepKey = keep ? [...keep].join("\u0001") : "";
@@ -68,9 +69,9 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout, point } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom) });
+      const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom) });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-      draw(el, shown, layout).then((el) => { if (live) listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
+      draw(el, shown, layout).then((el) => { if (!live) return; setShows(shows); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
     const listen = (drawn: PlotElement, at: { x: number; y: number } | null, radius: number): void => {
       setDrawn(true);
@@ -118,7 +119,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       <BoxScale s={s} />
       <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
-        {table && selected && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
+        {table && selected && shows && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
         {ZOOMED.test(zoom) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";"))}>Whole figure</button>}
       </div>
     </>

@@ -58,7 +58,7 @@ export interface Point {
   radius: number;
 }
 
-export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Plain; point: Point | null } {
+export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Plain; point: Point | null; shows: boolean } {
   const raw = (s.figure.layout ?? {}) as Plain;
   const axes = Object.keys(raw).filter((k) => /^[xy]axis\d*$/.test(k));
   for (const k of ["xaxis", "yaxis"]) if (!axes.includes(k)) axes.push(k);
@@ -95,7 +95,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   if (look.areas.length) layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), ...look.areas.flatMap((area) => frame(area, layout, look))];
   const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected]! : null;
   const ring = look.selected ? selection(drawn, look) : [];
-  return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]) };
+  return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]), shows: ring.length > 0 || drawn.some((t) => Array.isArray(t["selectedpoints"]) && !look.inside) };
 }
 
 /** Text inside a bar reads on the bar, text outside on the card. */
