@@ -139,9 +139,9 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         level = log10(roof.peak)
         start = _ridge(roof, found) if found.bandwidth else canvas.x[0]
         spots = [
-            Spot(right, level, "right", "bottom"),
+            Spot(right, level, "right", "bottom", 0.0, 1.0),
             Spot(right, level, "right", "bottom", 0.0, 12.0),
-            Spot(right, level, "right", "top"),
+            Spot(right, level, "right", "top", 0.0, -1.0),
             Spot(start, level, "left", "top", 10.0),
             Spot(start, level, "left", "bottom", 10.0),
         ]
@@ -155,7 +155,11 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         start = level - log10(found.bandwidth) if found.bandwidth else canvas.x[0]
         which = f"{reach.name} " if len(found.reach) > 1 else ""
         text = f"{which}achievable {human(reach.peak, 'FLOP/s')}"
-        places = [Spot(right, level, "right", "top"), Spot(right, level, "right", "bottom"), Spot(start, level, "left", "top", 14.0)]
+        places = [
+            Spot(right, level, "right", "top", 0.0, -1.0),
+            Spot(right, level, "right", "bottom", 0.0, 1.0),
+            Spot(start, level, "left", "top", 14.0, -1.0),
+        ]
         out.append(Label(text, "ink-3", places, most=700.0))
     if found.bandwidth:
         out += _ridge_names(found, canvas)
