@@ -10398,13 +10398,19 @@ function markOf(figure, unverified) {
 		why: "no source confirms this figure"
 	} : void 0;
 }
+/** The figures that nobody confirmed, by their labels. */
+function unconfirmed(device) {
+	if (!device.figures) return device.unverified ?? [];
+	return device.figures.filter((f) => markOf(f, device.unverified ?? [])).map((f) => f.label);
+}
+var sentence$1 = (text) => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 /** Where a figure comes from, in words and with its source. */
 var originOf = (f) => [ORIGIN[f.provenance ?? ""] ?? f.provenance, f.source].filter(Boolean).join(": ");
 function Limits() {
 	const analyses = pages.value.value;
 	const device = analyses?.device ?? null;
 	const now = view.value.device;
-	const unsure = device?.unverified?.length ? device.unverified.join(", ") : "";
+	const unsure = device ? unconfirmed(device).join(", ") : "";
 	const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
 	return /* @__PURE__ */ a(Pick, {
 		label: "Device limits",
@@ -10436,7 +10442,7 @@ function Card({ device, note, keys, close }) {
 			const answer = await getAnalyses(w, text);
 			if (text && !answer.device) {
 				setWrong({
-					message: answer.device_note || `No limits are known for ${text}.`,
+					message: sentence$1(answer.device_note ?? "") || `No limits are known for ${text}.`,
 					hint: ""
 				});
 				return;
@@ -10446,7 +10452,7 @@ function Card({ device, note, keys, close }) {
 		} catch (error) {
 			if (!(error instanceof ApiError)) throw error;
 			setWrong({
-				message: error.body.message,
+				message: sentence$1(error.body.message),
 				hint: error.body.hint ?? ""
 			});
 		} finally {
@@ -10459,7 +10465,7 @@ function Card({ device, note, keys, close }) {
 		children: [
 			device ? /* @__PURE__ */ a(Figures, { device }) : /* @__PURE__ */ a("p", {
 				class: "limits-note",
-				children: note || "No limits are known for this device."
+				children: sentence$1(note) || "No limits are known for this device."
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "limits-tools",
@@ -10549,17 +10555,17 @@ function Figures({ device }) {
 				doc: originOf(f)
 			}) })] }))
 		}),
-		!figures.length && unverified.length > 0 && /* @__PURE__ */ a("p", {
-			class: "limits-note",
-			children: [
-				"Not verified: ",
-				unverified.join(", "),
-				"."
-			]
+		device.caution && /* @__PURE__ */ a("p", {
+			class: "limits-note caution",
+			children: /* @__PURE__ */ a(Text, { text: sentence$1(device.caution) })
 		}),
 		device.notes && /* @__PURE__ */ a("p", {
 			class: "limits-note",
-			children: /* @__PURE__ */ a(Text, { text: device.notes })
+			children: /* @__PURE__ */ a(Text, { text: sentence$1(device.notes) })
+		}),
+		device.source && device.source !== "table" && /* @__PURE__ */ a("p", {
+			class: "limits-note",
+			children: ["From the device file ", /* @__PURE__ */ a("code", { children: device.source })]
 		})
 	] });
 }

@@ -254,7 +254,9 @@ export interface DeviceInfo {
   name?: string;
   method?: string;
   unverified?: string[];
+  source?: string;
   notes?: string;
+  caution?: string;
   figures?: DeviceFigure[];
 }
 

@@ -38,6 +38,14 @@ export function markOf(figure: DeviceFigure, unverified: readonly string[]): Mar
   return figure.provenance === "unverified" || unverified.includes(figure.name) ? { state: "unverified", why: "no source confirms this figure" } : undefined;
 }
 
+/** The figures that nobody confirmed, by their labels. */
+function unconfirmed(device: DeviceInfo): string[] {
+  if (!device.figures) return device.unverified ?? [];
+  return device.figures.filter((f) => markOf(f, device.unverified ?? [])).map((f) => f.label);
+}
+
+const sentence = (text: string): string => (text[0]?.toUpperCase() ?? "") + text.slice(1);
+
 /** Where a figure comes from, in words and with its source. */
 const originOf = (f: DeviceFigure): string => [ORIGIN[f.provenance ?? ""] ?? f.provenance, f.source].filter(Boolean).join(": ");
 
@@ -45,7 +53,7 @@ export function Limits(): JSX.Element {
   const analyses = pages.value.value;
   const device = analyses?.device ?? null;
   const now = view.value.device;
-  const unsure = device?.unverified?.length ? device.unverified.join(", ") : "";
+  const unsure = device ? unconfirmed(device).join(", ") : "";
   const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
   return (
     <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided" tip={tip} disabled={!analyses}>
@@ -69,14 +77,14 @@ function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: 
     try {
       const answer = await api.getAnalyses(w, text);
       if (text && !answer.device) {
-        setWrong({ message: answer.device_note || `No limits are known for ${text}.`, hint: "" });
+        setWrong({ message: sentence(answer.device_note ?? "") || `No limits are known for ${text}.`, hint: "" });
         return;
       }
       change({ device: text }, "push");
       close();
     } catch (error) {
       if (!(error instanceof api.ApiError)) throw error;
-      setWrong({ message: error.body.message, hint: error.body.hint ?? "" });
+      setWrong({ message: sentence(error.body.message), hint: error.body.hint ?? "" });
     } finally {
       setAsking(false);
     }
@@ -84,7 +92,7 @@ function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: 
 
   return (
     <div class="limits" aria-busy={asking}>
-      {device ? <Figures device={device} /> : <p class="limits-note">{note || "No limits are known for this device."}</p>}
+      {device ? <Figures device={device} /> : <p class="limits-note">{sentence(note) || "No limits are known for this device."}</p>}
       <div class="limits-tools">
         <Chip on={now.sparse} tip="Matrix peaks with 2:4 structured sparsity, which only pruned weights reach" onToggle={() => void take(joinLimits({ ...now, sparse: !now.sparse }))}>2:4 sparse peaks</Chip>
         <form class="form-line" onSubmit={(e) => { e.preventDefault(); void take(joinLimits({ ...now, clock: clock.trim() })); }}>
@@ -117,8 +125,9 @@ function Figures({ device }: { device: DeviceInfo }): JSX.Element {
           ))}
         </dl>
       )}
-      {!figures.length && unverified.length > 0 && <p class="limits-note">Not verified: {unverified.join(", ")}.</p>}
-      {device.notes && <p class="limits-note"><Text text={device.notes} /></p>}
+      {device.caution && <p class="limits-note caution"><Text text={sentence(device.caution)} /></p>}
+      {device.notes && <p class="limits-note"><Text text={sentence(device.notes)} /></p>}
+      {device.source && device.source !== "table" && <p class="limits-note">From the device file <code>{device.source}</code></p>}
     </>
   );
 }
