@@ -165,10 +165,15 @@ def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[
 
 
 def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the roofline WHEN limits that nobody knows are asked for THEN the menu says so and the page stays
+    # GIVEN the roofline WHEN the menu is opened THEN it holds every figure of the limits, those marked that nobody confirmed
     v = roofline(serve, view)
     pick = v.page.locator("button.pick", has_text="Device limits")
     pick.click()
+    device: Any = serve.api(f"analyses?run={RUN}&wait=30")[1]["device"]
+    assert v.page.locator(".limits-figures dt").all_text_contents() == [f["label"] for f in device["figures"]]
+    marked = [f["label"] for f in device["figures"] if f["provenance"] == "unverified" or f["name"] in device["unverified"]]
+    assert v.page.locator(".limits-figures div:has(.unverified) dt").all_text_contents() == marked
+    # WHEN limits that nobody knows are asked for THEN the menu says so and the page stays
     field = v.page.locator(".limits .search input")
     field.fill("NOT_A_DEVICE@1MHz")
     field.press("Enter")
@@ -190,3 +195,14 @@ def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, vie
     pick.click()
     v.page.locator(".limits .option", has_text="As recorded").click()
     v.page.wait_for_function("!location.hash.includes('p.sol.device')")
+
+
+def test_the_page_list_counts_what_trace_health_has_to_tell(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN each sample WHEN its page list stands THEN Trace health has the number of kinds of oddities beside it, none where there is none
+    v = view()
+    for run in ("simulated_gpu_train", "cpu_transformer"):
+        report: Any = serve.api(f"analysis/health?run={run}&wait=30")[1]
+        kinds = len(next(s for s in report["sections"] if s["id"] == "issues")["data"]["reason"])
+        v.open(serve.home + hash_of(v="1", page="health", run=run))
+        entry = v.page.locator(".nav-foot .nav-item", has_text="Trace health")
+        assert entry.locator(".nav-count").all_text_contents() == ([str(kinds)] if kinds else [])
