@@ -153,24 +153,26 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
     count = len(next(iter(section.data.values()), []))
     if not count:
         return [prose(section.empty or "no rows", "dim")]
-    columns = _fitting(section, width)
     order = _order(section, count)
     shown = order if rows <= 0 else order[:rows]
+    longest = LONGEST if width >= 140 else max(28, int(width * 0.42))
+    depth = _depths(section, count)
+    columns = _fitting(section, width, shown, longest, depth)
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    texts = [_column(section, column) for column in columns]
+    texts = _units(section, columns, shown)
     for column, (unit, _) in zip(columns, texts, strict=True):
         label = plain(column.label) + (f" {unit}" if unit else "")
         grid.add_column(label, justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
     if section.total:
-        cells = [_cell(section.total.get(c.name), scale) for c, (_, scale) in zip(columns, texts, strict=True)]
+        cells = [_cell(section.total.get(c.name), scale, longest) for c, (_, scale) in zip(columns, texts, strict=True)]
         grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
-    depth = _depths(section, count)
     for row in shown:
         cells = []
         for column, (_, scale) in zip(columns, texts, strict=True):
             mark = section.marks.get(column.name, {}).get(str(row))
-            text = _marked(_cell(section.data[column.name][row], scale), mark.state if mark else "")
-            cells.append("  " * depth[row] + text if column.show == "tree" else text)
+            indent = min(2 * depth[row], longest // 2) if column.show == "tree" else 0
+            text = _marked(_cell(section.data[column.name][row], scale, longest - indent), mark.state if mark else "")
+            cells.append(" " * indent + text)
         grid.add_row(*(Text(c) for c in cells))
     out: list[RenderableType] = [grid]
     if len(shown) < count + section.truncated:
@@ -195,13 +197,31 @@ def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
     return name, (column.unit, factor, decimals)
 
 
-def _cell(value: Scalar, scale: Scale) -> str:
+def _units(section: TableSection, columns: list[Column], shown: list[int]) -> list[tuple[str, Scale]]:
+    """Unit and scale per column. A column takes the unit of the one before it where it is at most ten times smaller: they compare."""
+    out: list[tuple[str, Scale]] = []
+    before: dict[str, tuple[str, Scale]] = {}
+    for column in columns:
+        name, scale = _column(section, column)
+        unit, factor, _ = scale
+        if unit in before:
+            beside, (_, other, _) = before[unit]
+            most = max((abs(v) for v in section.data[column.name] if isinstance(v, int | float)), default=0.0)
+            if other > factor and most >= 0.1 * other:
+                name, scale = beside, (unit, other, max(digits(most / other), 2))
+        if unit not in ("", "count", "ratio", "%"):
+            before[unit] = (name, scale)
+        out.append((name, scale))
+    return out
+
+
+def _cell(value: Scalar, scale: Scale, longest: int = LONGEST) -> str:
     if value is None:
         return "—"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return shortened(plain(value))
+        return shortened(plain(value), longest)
     unit, factor, decimals = scale
     if not unit and isinstance(value, int):
         return str(value)
@@ -212,10 +232,10 @@ def _cell(value: Scalar, scale: Scale) -> str:
     return number(scaled, decimals)
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, longest: int = LONGEST) -> str:
     """Cut in the middle: both ends of a kernel's name tell it from its neighbours."""
-    half = LONGEST // 2
-    return text if len(text) <= LONGEST else f"{text[:half]}…{text[-half + 1 :]}"
+    half = max(longest // 2, 2)
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
 
 
 def _marked(text: str, state: str) -> str:
@@ -226,23 +246,24 @@ def _is_text(section: TableSection, column: Column) -> bool:
     return any(isinstance(v, str) for v in section.data[column.name][:50])
 
 
-def _fitting(section: TableSection, width: int) -> list[Column]:
-    """Columns of the first rank, then of the second while they fit; stacked bars have no terminal form."""
-    drawn = [c for c in section.columns if c.show != "stack"]
+def _fitting(section: TableSection, width: int, shown: list[int], longest: int, depth: list[int]) -> list[Column]:
+    """Columns of the first rank, then of the second, as they fit."""
     room = max(width, 60)
     chosen: list[Column] = []
-    for column in sorted(drawn, key=lambda c: (c.rank, drawn.index(c))):
+    for column in sorted(section.columns, key=lambda c: c.rank):
         if column.rank > 2 and chosen:
             break
-        texts = [v for v in (*section.data[column.name][:100], (section.total or {}).get(column.name)) if isinstance(v, str)]
-        longest = min(max((len(v) for v in texts), default=8), LONGEST)
+        values = section.data[column.name]
+        texts = [(str(values[i]), 2 * depth[i] if column.show == "tree" else 0) for i in shown if isinstance(values[i], str)]
+        total = (section.total or {}).get(column.name)
+        widest = max((len(v) + extra for v, extra in [*texts, *([(total, 0)] if isinstance(total, str) else [])]), default=8)
         unit = _column(section, column)[0]
-        need = max(len(column.label) + (len(unit) + 1 if unit else 0), longest) + 3
+        need = max(len(column.label) + (len(unit) + 1 if unit else 0), min(widest, longest)) + 3
         if chosen and need > room:
-            break
+            continue
         chosen.append(column)
         room -= need
-    return [c for c in drawn if c in chosen]
+    return [c for c in section.columns if c in chosen]
 
 
 def _order(section: TableSection, count: int) -> list[int]:

@@ -84,6 +84,7 @@ COLUMNS = (
         "Sum of the durations of device events launched inside its calls; an event counts once per row, also where calls nest.",
         "bar",
         color="compute",
+        rank=2,
     ),
     Column(
         "device_self_union_ns",
@@ -93,7 +94,7 @@ COLUMNS = (
         rank=3,
     ),
     Column("device_events", "GPU events", "count", "Device events that it launched itself.", rank=3),
-    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host"),
+    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the operators and the runtime calls inside; never negative.", rank=2),
     Column(
         "host_self_with_calls_ns",
@@ -439,7 +440,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         "operators",
         "Operators",
         frame,
-        (ID, *COLUMNS),
+        (ID, *_shown(frame)),
         key="id",
         sort=Sort("device_self_ns" if total["device_self_ns"] is not None else "host_self_ns"),
         total={"name": "All", **total},
@@ -457,6 +458,16 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         elif name not in outside:
             table.row_links[str(row)] = Link("roofline", {"find": name}, "On the roofline")
     return table
+
+
+def _shown(frame: pd.DataFrame) -> list[Column]:
+    """Columns with nothing to say here are shown only when a reader asks: device times without a device, limits without any."""
+    device = pd.to_numeric(frame["device_self_ns"]).notna().any()
+    quiet = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
+    raised = set() if device else {"host_total_ns", "host_self_ns"}
+    if not pd.to_numeric(frame["efficiency"]).notna().any():
+        quiet |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
+    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in COLUMNS]
 
 
 def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:
