@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite, log10, sqrt
+from math import inf, isfinite, log10, sqrt
 from typing import Final, NamedTuple
 
 from tb_sol_plugin.analyses._roofline_labels import WIDTH_PX, Box, Canvas, Label, Spot, placed
@@ -75,8 +75,9 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
     canvas = _canvas(chart, program, ceilings, HEIGHT - TOP - BOTTOM)
     height = HEIGHT + (STRIP_HEIGHT if strip else 0)
     data = [*ceiling_lines(ceilings, canvas), *_marks(chart, whole), *_program(program)]
+    names = ceiling_names(ceilings, canvas)
     texts = placed(
-        [*ceiling_names(ceilings, canvas), *_program_names(program)],
+        [*names[:1], *_program_names(program), *names[1:]],
         canvas,
         [_mark_box(p, whole, canvas) for p in chart],
         _line_boxes(ceilings, canvas),
@@ -266,9 +267,11 @@ def _program_names(program: Sequence[Program]) -> list[Label]:
             Spot(x, y, "left", "top", 6.0, -6.0),
             Spot(x, y, "right", "top", -6.0, -6.0),
             Spot(x, y, "center", "top", 0.0, -11.0),
+            Spot(x, y, "left", "top", 6.0, -22.0),
+            Spot(x, y, "right", "top", -6.0, -22.0),
             Spot(x, y, "center", "bottom", 0.0, 11.0),
         ]
-        out.append(Label(p.label, "ink", spots, most=2000.0))
+        out.append(Label(p.label, "ink", spots, most=inf))
     return out
 
 
