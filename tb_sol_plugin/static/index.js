@@ -2389,10 +2389,10 @@ function Switch({ label, tip, value, choices, onPick }) {
 		}))
 	});
 }
-function Chip({ on, onToggle, count, mark, tip, children }) {
+function Chip({ on, onToggle, count, mark, tip, apart, children }) {
 	return /* @__PURE__ */ a("button", {
 		type: "button",
-		class: `chip ${on ? "on" : ""}`,
+		class: `chip ${on ? "on" : ""} ${apart ? "apart" : ""}`,
 		"aria-pressed": on,
 		"data-tip": tip,
 		onClick: onToggle,
@@ -3945,6 +3945,8 @@ function linkReport(report) {
 	seen.add(report);
 	for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f) => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
+/** Does a chart of points stand for this table? Then what filters the table is the chart's legend too. */
+var hasChart = (s) => (figures.get(s)?.length ?? 0) > 0;
 /** Keys inside the areas selected in one figure; null when there is none. */
 function insideOf(s) {
 	const text = view.value.figures[s.id] ?? "";
@@ -7139,6 +7141,15 @@ var BADGE = {
 	compute: ["bound-compute", "triangle-up"],
 	memory: ["bound-memory", "bar"]
 };
+/** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
+function ValueMark({ text }) {
+	const bound = BADGE[text];
+	const shape = bound?.[1] ?? MARKS[text];
+	return shape ? /* @__PURE__ */ a(Mark, {
+		shape,
+		color: paint(bound ? bound[0] : text)
+	}) : null;
+}
 function Badge({ text }) {
 	const bound = BADGE[text];
 	const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : void 0;
@@ -7283,16 +7294,14 @@ function Chips({ s, state }) {
 		role: "group",
 		"aria-label": `Filter ${s.title}`,
 		children: [
-			groups.map(({ c, values }) => {
+			groups.map(({ c, values }, i) => {
 				const on = state.keep[c.name] ?? [];
-				if (values.length <= CHIPS) return values.map(([value, count]) => /* @__PURE__ */ a(Chip, {
+				if (values.length <= CHIPS) return values.map(([value, count], k) => /* @__PURE__ */ a(Chip, {
+					apart: i > 0 && k === 0,
 					on: on.includes(value),
 					count,
 					tip: `${c.label}: ${value || "none"}`,
-					mark: MARKS[value] ? /* @__PURE__ */ a(Mark, {
-						shape: MARKS[value],
-						color: paint(value)
-					}) : void 0,
+					mark: /* @__PURE__ */ a(ValueMark, { text: value }),
 					onToggle: () => keep(c.name, value),
 					children: valueText(value, c.label)
 				}));
@@ -10144,6 +10153,30 @@ function mainTable(report) {
 	const tables = report.sections.filter((s) => s.kind === "table");
 	return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
+/** Above the page, where its main table has a chart of points: the filters belong to both, and tell the chart's marks. */
+function PageFilters({ r }) {
+	linkReport(r);
+	const table = mainTable(r);
+	if (!table || !lifted(table, true)) return null;
+	const state = tableOf(table.id);
+	return /* @__PURE__ */ a("div", {
+		class: "page-filters",
+		"data-filters": table.id,
+		children: [hasFind(table, true) && /* @__PURE__ */ a(FindField, {
+			value: findOf(table, true),
+			label: `Filter ${table.title}`,
+			onInput: (text) => setFind(table, true, text)
+		}), /* @__PURE__ */ a(Chips, {
+			s: table,
+			state
+		})]
+	});
+}
+var lifted = (s, main) => main && hasChart(s) && (s.filters?.length ?? 0) > 0;
+function hasFind(s, main) {
+	const count = shownOf(s, main).of;
+	return count >= FIND_FROM && (main || count > 12) || findOf(s, main) !== "";
+}
 function SectionCard({ section, report, lead }) {
 	const span = Math.max(2, Math.min(12, section.span ?? 12));
 	linkReport(report);
@@ -10232,7 +10265,7 @@ function Heading({ section, main }) {
 					section.links?.map((link) => /* @__PURE__ */ a(ReportLink, { link }))
 				]
 			}),
-			section.kind === "table" && /* @__PURE__ */ a(Chips, {
+			section.kind === "table" && !lifted(section, main) && /* @__PURE__ */ a(Chips, {
 				s: section,
 				state: tableOf(section.id)
 			})
@@ -10241,11 +10274,9 @@ function Heading({ section, main }) {
 }
 function TableTools({ s, main }) {
 	const state = tableOf(s.id);
-	const find = findOf(s, main);
-	const count = shownOf(s, main).of;
 	return /* @__PURE__ */ a($, { children: [
-		(count >= FIND_FROM && (main || count > 12) || find) && /* @__PURE__ */ a(FindField, {
-			value: find,
+		hasFind(s, main) && !lifted(s, main) && /* @__PURE__ */ a(FindField, {
+			value: findOf(s, main),
 			label: `Filter ${s.title}`,
 			onInput: (text) => setFind(s, main, text)
 		}),
@@ -11005,6 +11036,7 @@ function ReportPage({ r, waiting }) {
 			}),
 			stale.value && /* @__PURE__ */ a(StaleNotice, {}),
 			r.notices?.map((n) => /* @__PURE__ */ a(Notice, { notice: n })),
+			/* @__PURE__ */ a(PageFilters, { r }),
 			/* @__PURE__ */ a("div", {
 				class: "grid",
 				children: r.sections.map((s) => /* @__PURE__ */ a(SectionCard, {
@@ -11093,6 +11125,8 @@ function setField(f, value, how = "push") {
 	change({ query }, how);
 }
 var SWITCH = 7;
+/** First words that name one thing together with the second. */
+var ONE_NAME = /* @__PURE__ */ new Set(["causal", "above"]);
 var NAMES = {
 	op: "operator",
 	flop: "FLOP",
@@ -11103,7 +11137,7 @@ var NAMES = {
 function words(text) {
 	const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
 	if (parts.length === 1 && /\d/.test(text)) return text;
-	const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
+	const joined = parts.join(parts.length === 2 && !ONE_NAME.has(parts[0]) ? ", " : " ");
 	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
 function FieldControl({ f }) {

@@ -15,7 +15,7 @@ from tests.browser.conftest import Server, hash_of
 pytestmark = pytest.mark.browser
 RUN = "simulated_gpu_train"
 ROWS = "[data-section=ops] tbody tr:not(.total):not(.gap)"
-CHIP = "[data-section=ops] .chips .chip.on"
+CHIP = "[data-filters=ops] .chip.on"
 
 
 def section(serve: Server, kind: str, section_id: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { QueryField, Report } from "../api/types";
 import { info, stale, stamp, readAgain } from "../state/data";
 import { change, view } from "../state/view";
-import { SectionCard } from "../sections/section";
+import { PageFilters, SectionCard } from "../sections/section";
 import { Chip, Notice, Switch } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
@@ -29,6 +29,7 @@ export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX
       </div>
       {stale.value && <StaleNotice />}
       {r.notices?.map((n) => <Notice notice={n} />)}
+      <PageFilters r={r} />
       <div class="grid">
         {r.sections.map((s) => <SectionCard key={s.id} section={s} report={r} lead={said ? lead : ""} />)}
       </div>
@@ -74,13 +75,15 @@ function setField(f: QueryField, value: string, how: "push" | "replace" = "push"
 }
 
 const SWITCH = 7;
+/** First words that name one thing together with the second. */
+const ONE_NAME = new Set(["causal", "above"]);
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
 function words(text: string): string {
   const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
   if (parts.length === 1 && /\d/.test(text)) return text; // a code such as bf16
-  const joined = parts.join(parts.length === 2 && parts[0] !== "causal" ? ", " : " ");
+  const joined = parts.join(parts.length === 2 && !ONE_NAME.has(parts[0]!) ? ", " : " ");
   return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
 

@@ -14,6 +14,9 @@ export function linkReport(report: Report): void {
   for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f): f is FigureSection => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
 
+/** Does a chart of points stand for this table? Then what filters the table is the chart's legend too. */
+export const hasChart = (s: TableSection): boolean => (figures.get(s)?.length ?? 0) > 0;
+
 /** Keys inside the areas selected in one figure; null when there is none. */
 export function insideOf(s: FigureSection): ReadonlySet<string> | null {
   const text = view.value.figures[s.id] ?? "";

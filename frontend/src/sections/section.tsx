@@ -11,7 +11,7 @@ import { CardMark, Facts } from "./facts";
 import { Findings, findingsSubtitle } from "./findings";
 import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
-import { linkReport, twinsOf } from "./linked";
+import { hasChart, linkReport, twinsOf } from "./linked";
 import { Timeline } from "./timeline";
 import { Chips, countText } from "./table/filters";
 import { isRanked, rankedSubtitle } from "./table/ranked";
@@ -43,6 +43,27 @@ export function Broken({ title, why }: { title: string; why: string }): JSX.Elem
 export function mainTable(report: Report): TableSection | undefined {
   const tables = report.sections.filter((s): s is TableSection => s.kind === "table");
   return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
+}
+
+/** Above the page, where its main table has a chart of points: the filters belong to both, and tell the chart's marks. */
+export function PageFilters({ r }: { r: Report }): JSX.Element | null {
+  linkReport(r);
+  const table = mainTable(r);
+  if (!table || !lifted(table, true)) return null;
+  const state = tableOf(table.id);
+  return (
+    <div class="page-filters" data-filters={table.id}>
+      {hasFind(table, true) && <FindField value={findOf(table, true)} label={`Filter ${table.title}`} onInput={(text) => setFind(table, true, text)} />}
+      <Chips s={table} state={state} />
+    </div>
+  );
+}
+
+const lifted = (s: TableSection, main: boolean): boolean => main && hasChart(s) && (s.filters?.length ?? 0) > 0;
+
+function hasFind(s: TableSection, main: boolean): boolean {
+  const count = shownOf(s, main).of;
+  return (count >= FIND_FROM && (main || count > 12)) || findOf(s, main) !== "";
 }
 
 interface CardProps {
@@ -98,18 +119,16 @@ function Heading({ section, main }: { section: Section; main: boolean }): JSX.El
         {section.kind === "figure" && <FigureTools s={section} />}
         {section.links?.map((link) => <ReportLink link={link} />)}
       </div>
-      {section.kind === "table" && <Chips s={section} state={tableOf(section.id)} />}
+      {section.kind === "table" && !lifted(section, main) && <Chips s={section} state={tableOf(section.id)} />}
     </div>
   );
 }
 
 function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Element {
   const state = tableOf(s.id);
-  const find = findOf(s, main);
-  const count = shownOf(s, main).of;
   return (
     <>
-      {((count >= FIND_FROM && (main || count > 12)) || find) && <FindField value={find} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
+      {hasFind(s, main) && !lifted(s, main) && <FindField value={findOf(s, main)} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
       {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
       {s.columns.length > 3 && <ColumnChooser s={s} state={state} />}
       <button type="button" class="text-button accent" data-tip="The shown rows and columns, in base units" onClick={() => saveTable(s, main)}>CSV</button>

@@ -44,12 +44,14 @@ interface ChipProps {
   count?: number;
   mark?: ComponentChildren;
   tip?: string;
+  /** begins another group */
+  apart?: boolean;
   children: ComponentChildren;
 }
 
-export function Chip({ on, onToggle, count, mark, tip, children }: ChipProps): JSX.Element {
+export function Chip({ on, onToggle, count, mark, tip, apart, children }: ChipProps): JSX.Element {
   return (
-    <button type="button" class={`chip ${on ? "on" : ""}`} aria-pressed={on} data-tip={tip} onClick={onToggle}>
+    <button type="button" class={`chip ${on ? "on" : ""} ${apart ? "apart" : ""}`} aria-pressed={on} data-tip={tip} onClick={onToggle}>
       {mark}
       <span>{children}</span>
       {count !== undefined && <span class="chip-count">{count}</span>}

@@ -99,6 +99,13 @@ function Bar({ parts, full, tip }: { parts: [string, number][]; full: number; ti
 
 const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "triangle-up"], memory: ["bound-memory", "bar"] };
 
+/** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
+export function ValueMark({ text }: { text: string }): JSX.Element | null {
+  const bound = BADGE[text];
+  const shape = bound?.[1] ?? MARKS[text];
+  return shape ? <Shape shape={shape} color={paint(bound ? bound[0] : text)} /> : null;
+}
+
 export function Badge({ text }: { text: string }): JSX.Element {
   const bound = BADGE[text];
   const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : undefined;

@@ -6,11 +6,11 @@ import type { Range, TableState } from "../../state/codec";
 import { changeTable, tableOf } from "../../state/view";
 import { human, NARROW, number, readQuantity } from "../../units";
 import { Chip } from "../../ui/controls";
-import { Icon, Mark as Shape } from "../../ui/icons";
+import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { List } from "../../ui/select";
-import { MARKS, paint } from "../../ui/theme";
 import { clearPicked, pickedOf } from "../linked";
+import { ValueMark } from "./cells";
 import { laid, type Laid } from "./columns";
 import { cell, rowCount, valueCounts, type Shown } from "./model";
 
@@ -67,11 +67,11 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
   };
   return (
     <div class="chips" role="group" aria-label={`Filter ${s.title}`}>
-      {groups.map(({ c, values }) => {
+      {groups.map(({ c, values }, i) => {
         const on = state.keep[c.name] ?? [];
         if (values.length <= CHIPS) {
-          return values.map(([value, count]) => (
-            <Chip on={on.includes(value)} count={count} tip={`${c.label}: ${value || "none"}`} mark={MARKS[value] ? <Shape shape={MARKS[value]!} color={paint(value)} /> : undefined} onToggle={() => keep(c.name, value)}>{valueText(value, c.label)}</Chip>
+          return values.map(([value, count], k) => (
+            <Chip apart={i > 0 && k === 0} on={on.includes(value)} count={count} tip={`${c.label}: ${value || "none"}`} mark={<ValueMark text={value} />} onToggle={() => keep(c.name, value)}>{valueText(value, c.label)}</Chip>
           ));
         }
         return (
