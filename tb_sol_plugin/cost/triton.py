@@ -115,7 +115,7 @@ def reduction_kernel(call: Inputs) -> Cost | None:
 def template(call: Inputs) -> Cost | None:
     """triton_tem_fused_addmm_relu_2(a, b, [more,] out, ...): 2 M N K where a[M,K], b[K,N] and the last buffer of M N elements fit.
 
-    Batched operands likewise. Attention templates and whatever fits in no way or in several have an answer only where the compiler
+    Batched operands likewise. What fits in no way or in several (convolutions, several products) has an answer only where the compiler
     recorded `kernel_flop`.
     """
     buffers = call.flat
@@ -123,7 +123,7 @@ def template(call: Inputs) -> Cost | None:
         return None
     traffic, flop = total(*(t.bytes for t in buffers)), _number(call, "kernel_flop")
     recorded = _number(call, "kernel_num_gb")
-    found = None if "attention" in call.name else _operands(buffers)
+    found = _operands(buffers)
     if found is not None:
         macs, dtype = found
         return Cost(
