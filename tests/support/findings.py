@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_sol_plugin.metrics.levers import Lever, levers
+from tb_sol_plugin.metrics.levers import RULES, Lever, levers
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import waterfall
 from tb_sol_plugin.model.selection import Query
@@ -20,7 +20,8 @@ def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Lever]:
     c = read_back(t, folder)
     part = scope(c, Query())
     out = levers(c, part, waterfall(c, part, limits))
-    assert len({f.rule for f in out}) == len(out)
+    rules = [f.rule for f in out]
+    assert len(set(rules)) == len(rules) and set(rules) <= set(RULES)
     return {f.rule: f for f in out}
 
 

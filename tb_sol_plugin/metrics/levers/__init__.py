@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.levers.above_limit import above_limit
 from tb_sol_plugin.metrics.levers.attention import unfused_attention
 from tb_sol_plugin.metrics.levers.case import Case, case
@@ -65,7 +66,13 @@ RULES: Final = (
 
 
 def levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
-    """All levers worth showing, the largest saving first."""
+    """All levers worth showing, the largest saving first. The result is shared: do not change it."""
+    spec = fall.work.spec
+    key = ("levers", part.label, part.rows, part.window_ns, spec.fingerprint if spec is not None else "")
+    return memo(capture, key, lambda: _levers(capture, part, fall))
+
+
+def _levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
     if not fall.total_ns:
         return []
     at = case(capture, part, fall)

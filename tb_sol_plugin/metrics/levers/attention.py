@@ -131,7 +131,7 @@ def _chains(
     traffic = np.array([0.0 if f is None else f[0] for f in fused])[which]
     peak = np.array([spec.matrix_peak(d) or np.nan for d in types])[which]
     flop = sum(case.flop[chain[middle + o]] for o in around.tolist()) * (1.0 if forward else 1.25)
-    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9
+    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / case.fall.devices
     rows, group = _members(case, chain, middle, reach, np.array([0 if f is None else f[2] for f in fused], np.int64)[which])
     spent = np.bincount(group, case.left[rows], minlength=len(middle))
     good = spent > limit
@@ -215,6 +215,7 @@ def _below(case: Case, rows: Ints, name: str) -> bool:
     if not mask.any():
         return False
     host = case.ops["host"].to_numpy()[rows]
+    host = host[host >= 0]
     return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host]) >= 0).sum() > len(rows))
 
 

@@ -35,9 +35,9 @@ Mask = npt.NDArray[np.bool_]
 class Case:
     """One recording (or a selection of its steps) before the rules.
 
-    time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host its own host
-    time. limit: its limit in ns, NaN unknown. left: what no rule has claimed of `time`. idle: idle spans that no rule has claimed.
-    on_host: a recording without device work.
+    time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host, of the host's
+    time. limit: its limit in ns, NaN unknown (a mean over the devices, as in the waterfall). left: what no rule has claimed of
+    `time`. idle: idle spans that no rule has claimed. on_host: a recording without device work.
     """
 
     capture: Capture
@@ -141,9 +141,13 @@ class Case:
     # -- arguments of calls -----------------------------------------------------------------------------------
 
     def by_signature(self, rows: Ints) -> tuple[Ints, list[tuple[str, Inputs]]]:
-        """(signature per row, what stands in each signature): rows alike in name, sizes, types, strides and values are read once."""
+        """(signature per row, what stands in each signature): rows alike in name, sizes, types, strides and values are read once.
+
+        Calls that were launched before the window have no arguments of their own.
+        """
         table = self.capture.tables["operators"]
-        place = self.capture.operator_of_host[self.ops["host"].to_numpy()[rows]]
+        host = self.ops["host"].to_numpy()[rows]
+        place = np.where(host >= 0, self.capture.operator_of_host[np.maximum(host, 0)], -1) if len(self.capture.host) else host
         name = texts.codes(self.ops["name"])[rows]
         columns = [np.append(texts.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
         key = name
@@ -179,20 +183,19 @@ def case(capture: Capture, part: Scope, fall: Waterfall) -> Case:
     ops, owner = fall.work.ops, fall.work.owner
     on_host = not len(capture.device)
     if on_host:
-        inside = np.isin(ops["step"].to_numpy(), part.rows) if part.rows else np.ones(len(ops), bool)
-        time = np.where(inside, ops["measured_ns"].to_numpy(dtype=np.float64), 0.0)
-        counts = inside & ops["modelled"].to_numpy()
+        time = fall.op_own.astype(np.float64)
     else:
         time = np.zeros(len(ops), np.float64)
         device = capture.device
         own_work = ~device["communication"].to_numpy() & ~((device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND))
         mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(device) else np.zeros(0, np.int64)
         time += np.bincount(owner[mine], fall.own[mine], minlength=len(ops))
-        counts = fall.counted
-    limit = np.where(counts, ops["sol_ns"].to_numpy(dtype=np.float64), np.nan)
+    limit = np.where(fall.counted, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.devices, np.nan)
     return Case(capture, part, fall, time, limit, time.copy(), fall.idle, on_host)
 
 
 def thread_of(found: Case, rows: Ints) -> npt.NDArray[np.int32]:
-    """Host thread of each call."""
-    return np.asarray(at.host(found.capture).thread[found.ops["host"].to_numpy()[rows]], np.int32)
+    """Host thread of each call, -1 where it was launched before the window."""
+    host = found.ops["host"].to_numpy()[rows]
+    thread = at.host(found.capture).thread
+    return np.asarray(np.where(host >= 0, thread[np.maximum(host, 0)], -1) if len(thread) else host, np.int32)

@@ -54,7 +54,7 @@ def fusable_chains(case: Case) -> Lever | None:
     between = np.bincount(chain[follows], 2.0 * out_bytes[before[follows]], minlength=len(total))
     fused = np.maximum(total - between, total / length)
     vector = np.bincount(chain, np.nan_to_num(case.ops["flop_vector"].to_numpy(dtype=np.float64))[rows])
-    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9
+    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / case.fall.devices
     spent = np.bincount(chain, case.left[rows])
     saved = np.where(length > 1, np.maximum(spent - limit, 0.0), 0.0)
     use = np.flatnonzero(saved[chain] > 0)
@@ -63,7 +63,7 @@ def fusable_chains(case: Case) -> Lever | None:
     kept, group = rows[use], chain[use]
     claimed = case.claim(kept, case.left[kept] * (saved / np.where(spent > 0, spent, 1.0))[group])
     chains = np.flatnonzero(saved > 0)
-    words, most, at = _largest(case, kept, group, saved)
+    words, most, one = _largest(case, kept, group, saved)
     longest, moved = int(length[chains].max()), float(between[chains].sum())
     sizes = "2" if longest == 2 else f"2 to {longest}"
     what = "operators" if case.on_host else "kernels"
@@ -71,12 +71,12 @@ def fusable_chains(case: Case) -> Lever | None:
         f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {sizes} elementwise {what} each, which move "
         f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
     )
-    layer = str(texts.pick(case.ops["layer"], [at])[0])
+    (layer,), _ = texts.largest([case.ops["layer"]], one, case.time[one])
     fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
     return Lever(
         "fusable_chains", "Elementwise kernels pass their results through memory", evidence, case.each(float(claimed.sum())),
         fix, "elementwise", "roofline", "Elementwise work on the roofline",
-        find=str(texts.pick(case.ops["name"], [at])[0]), rows=kept, claimed=claimed,
+        find=str(texts.pick(case.ops["name"], one)[0]), rows=kept, claimed=claimed,
     )  # fmt: skip
 
 
@@ -147,8 +147,8 @@ def _result(name: str, call: Inputs, tensors: list[Tensor]) -> tuple[int, str] |
     return prod(joined), wider(*(d for d in full if d != "bool")) or full[0]
 
 
-def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, int]:
-    """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the first call of one."""
+def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, Ints]:
+    """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the calls of one."""
     names = texts.codes(case.ops["name"])[rows]
     shapes = texts.codes(case.ops["shapes"])[rows]
     edge = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
@@ -166,4 +166,4 @@ def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, f
         chain = [*chain[:3], "…", *chain[-2:]]
     shape = str(texts.pick(case.ops["shapes"], rows[[begin]])[0])
     often = times(int((which.reshape(-1) == best).sum()))
-    return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), int(rows[begin])
+    return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), rows[begin:end]

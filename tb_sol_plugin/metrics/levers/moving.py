@@ -54,7 +54,7 @@ _HIDE_SERVING: Final = {
 }
 """The same without a backward pass."""
 _HIDE_COPIES: Final = {
-    "HtoD": "with torch.cuda.stream(side): batch = batch.to(device, non_blocking=True)",
+    "HtoD": "with torch.Stream(device) as side: batch = batch.to(device, non_blocking=True)",
     "DtoH": "pinned.copy_(tensor, non_blocking=True)  # read it a step later",
     "DtoD": "torch.compile(model)  # fuses clone() and contiguous() away",
 }

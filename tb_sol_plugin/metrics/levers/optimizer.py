@@ -44,7 +44,7 @@ def unfused_optimizer(case: Case) -> Lever | None:
     if (inside & (h.kind == S.OPERATOR) & texts.where(name, lambda n: FUSED.search(n) is not None)).any():
         return None
     host = case.ops["host"].to_numpy()
-    rows = np.flatnonzero(inside[host] & (case.left > 0))
+    rows = np.flatnonzero((host >= 0) & inside[np.maximum(host, 0)] & (case.left > 0))
     kernels = _kernels(case, inside)
     count = len(rows) if case.on_host else len(kernels)
     if len(rows) < LEAST_CALLS * len(steps):
@@ -56,7 +56,8 @@ def unfused_optimizer(case: Case) -> Lever | None:
     spent = float(case.left[rows].sum())
     arrays, elements, size = _parameters(case, rows)
     spec = case.spec
-    limit = arrays * size / spec.memory_bandwidth * 1e9 if spec is not None and spec.memory_bandwidth and size else None
+    bandwidth = spec.memory_bandwidth if spec is not None else None
+    limit = arrays * size / bandwidth * 1e9 / case.fall.devices if bandwidth and size else None
     claimed = np.zeros(len(rows))
     if limit is not None and spent > limit:
         claimed = case.claim(rows, case.left[rows] * (1 - limit / spent))

@@ -1,6 +1,7 @@
 """Time in which the device has no work: batches, host syncs, first use of code, launches that come too slowly, the rest.
 
-The idle time of the waterfall is given out in this order; each rule takes what it can prove and leaves the rest to the next.
+The idle time of the waterfall is given out in this order; each rule takes what it can prove and leaves the rest to the next. What a
+launch gap is stands in `metrics.waits`: the bars of the waterfall and these findings speak of the same gaps.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, took
+from tb_sol_plugin.metrics.levers.case import Case, Mask
+from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, times, took
 from tb_sol_plugin.metrics.names import phase_name
+from tb_sol_plugin.metrics.waits import HAND_OVER_NS, LAUNCH_NS, WAITING
 from tb_sol_plugin.metrics.work_owner import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
-SYNC: Final = re.compile(r"^(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy$|^hipMemcpyWithStream$")
-"""Calls in which the host stands still until the device has caught up."""
 LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
 """Calls that start a kernel: the first start of a kernel loads its code."""
 SET_UP: Final = re.compile(r"^(cuda|hip)(GetDevice|DeviceGet|Module|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
@@ -34,14 +34,8 @@ CONTEXT_NS: Final = 100_000_000
 """An allocation of over 100 ms creates the context: it is part of the warm-up."""
 FIRST_USE_NS: Final = 1_000_000
 """A launch takes 2 to 20 µs; one of over 1 ms loads code or waits for the driver."""
-LAUNCH_GAP_NS: Final = 500_000
-"""An eager operator takes 5 to 50 µs on the host, in a module and under a profiler with stacks up to ten times that; more is other work."""
-LATENCY_NS: Final = 10_000
-"""A kernel whose launch began less than 10 µs before the device ran dry could not have started earlier."""
-HANDOVER_NS: Final = 10_000
-"""From one queued kernel to the next a device needs 1 to 5 µs; a longer gap waits for something else."""
 STRETCH: Final = 8
-"""Fewer kernels in a row than this are not worth a graph."""
+"""Fewer kernels than this are not worth a graph."""
 
 
 def input_wait(case: Case) -> Lever | None:
@@ -149,7 +143,7 @@ def host_sync(case: Case) -> Lever | None:
     """Gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
     start, stop, ended = _gaps(case)
     h = at.host(case.capture)
-    calls = _calls(case, SYNC)
+    calls = _calls(case, WAITING)
     if not len(start) or not len(calls):
         return None
     calls = calls[np.argsort(h.stop[calls], kind="stable")]
@@ -172,7 +166,7 @@ def host_sync(case: Case) -> Lever | None:
     return Lever(
         "host_sync",
         f"The host stops for the {unit}, and the {unit} then waits for the host",
-        f"{human(int(hit.sum()), 'count')} times the host waits until all work is done, most of it {where}, and launches the next kernel "
+        f"{times(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next kernel "
         f"only then: {took(ns)} without work.",
         case.each(ns),
         next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
@@ -194,49 +188,51 @@ _SYNC_FIXES: Final = {
 
 
 def launch_bound(case: Case) -> Lever | None:
-    """Stretches in which each kernel starts only when the host has launched it, long after the one before has ended."""
+    """Gaps that end when the host has launched the next kernel, which it did only after the device had run dry."""
     start, stop, ended = _gaps(case)
-    if len(start) < STRETCH:
+    late, _ = _launched(case, start, ended)
+    hit = late & (stop - start <= LAUNCH_NS)
+    if int(hit.sum()) < STRETCH:
         return None
-    launch = at.launches(case.capture)
     before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
-    work, gap = start - before, stop - start
-    slow = (gap <= LAUNCH_GAP_NS) & (launch.call[ended] >= 0) & (launch.time[ended] > start - LATENCY_NS)
-    edge = np.flatnonzero(np.diff(np.concatenate(([False], slow, [False])).astype(np.int8)))
-    first, last = edge[::2], edge[1::2]
-    # of a stretch the device has to idle for longer than it works
-    sums = np.concatenate(([0], np.cumsum(gap - np.minimum(work, LAUNCH_GAP_NS))))
-    keep = (last - first >= STRETCH) & (sums[last] > sums[first])
-    if not keep.any():
-        return None
-    member = np.zeros(len(start) + 1, np.int64)
-    np.add.at(member, first[keep], 1)
-    np.add.at(member, last[keep], -1)
-    inside = np.cumsum(member[:-1]) > 0
+    run, wait = (took(float(np.median(x[hit]))) for x in (start - before, stop - start))
+    edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
+    stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
     kernel = case.capture.device["kind"].to_numpy() == S.KERNEL
-    every, here = int(kernel[case.fall.own > 0].sum()), int(kernel[ended[inside]].sum())
-    middle = took(float(np.median(gap[inside])))
-    run = took(float(np.median(work[inside])))
-    ns = case.claim_idle((start[inside], stop[inside]))
-    graphs = "HIP" if case.vendor == "amd" else "CUDA"
+    every, here = int(kernel[case.fall.own > 0].sum()), int(kernel[ended[hit]].sum())
+    ns = case.claim_idle((start[hit], stop[hit]))
+    where = f", in {counted(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
+    graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(case.vendor)
+    one = f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
     return Lever(
         "launch_bound",
         "The host launches more slowly than the kernels run",
-        f"{human(here, 'count')} of {human(every, 'count')} kernels, in {counted(int(keep.sum()), 'stretch', 'stretches')}, "
-        f"start only when the host has launched them: the median runs {run} and waits {middle}; {took(ns)} pass without work.",
+        f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched after the {device_word(case.capture)} has run dry: "
+        f"the median runs {run} and waits {wait}; {took(ns)} pass without work.",
         case.each(ns),
-        f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels',
+        one if graphs else "torch.compile(model)  # fewer, longer kernels",
         "host",
         "gpu_breakdown",
         "Idle causes",
     )
 
 
+def _launched(case: Case, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
+    """(gaps whose next work was launched after they began, those whose next work was launched before)."""
+    h = at.host(case.capture)
+    call = case.capture.device["call"].to_numpy()[ended]
+    early = case.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW
+    if not len(h.start):
+        return np.zeros(len(start), bool), early
+    ready = early | ((call >= 0) & (h.stop[np.maximum(call, 0)] <= start))
+    return (call >= 0) & ~ready, ready
+
+
 def handover(case: Case) -> Lever | None:
     """Gaps between kernels that were queued in time: the device's own change from one to the next."""
     start, stop, ended = _gaps(case)
-    launch = at.launches(case.capture)
-    hit = (stop - start <= HANDOVER_NS) & (launch.call[ended] >= 0) & (launch.time[ended] <= start - LATENCY_NS)
+    _, ready = _launched(case, start, ended)
+    hit = ready & (stop - start <= HAND_OVER_NS)
     if not hit.any():
         return None
     each = took(float((stop - start)[hit].mean()))
@@ -245,7 +241,7 @@ def handover(case: Case) -> Lever | None:
     return Lever(
         "handover",
         f"The {unit} changes kernels too often",
-        f"{human(int(hit.sum()), 'count')} times the next kernel is queued and the {unit} still needs {each} to change over: {took(ns)}.",
+        f"{times(int(hit.sum())).capitalize()} the next kernel is queued and the {unit} still needs {each} to change over: {took(ns)}.",
         case.each(ns),
         "torch.compile(model)  # fewer, longer kernels",
         "host",
