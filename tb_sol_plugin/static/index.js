@@ -1579,13 +1579,21 @@ function pageView(name) {
 		device
 	};
 }
-/** What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection. */
+/**
+* What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection;
+* keys of the address that begin with `t.` or `f.` set a table or a figure.
+*/
 function linkView(link) {
-	const { find = "", step, device_limits: device, run, worker, span, ...query } = link.query ?? {};
+	const { find = "", step, device_limits: device, run, worker, span, ...rest } = link.query ?? {};
+	const placed = (key) => /^[tf]\./.test(key);
+	const query = Object.fromEntries(Object.entries(rest).filter(([key]) => !placed(key)));
+	const { tables, figures } = decode(Object.fromEntries(Object.entries(rest).filter(([key]) => placed(key))));
 	const next = {
 		...pageView(link.analysis || "overview"),
 		find,
-		query
+		query,
+		tables,
+		figures
 	};
 	if (run !== void 0 && run !== next.run) Object.assign(next, {
 		run,
@@ -2092,6 +2100,7 @@ var PATHS = {
 	modules: "M2.5 2.5h4v3h-4z M9.5 6.5h4v3h-4z M9.5 11h4v3h-4z M4.5 5.5v7h5 M4.5 8h5",
 	phases: "M2.5 3.5h11 M2.5 8h4 M9 8h4.5 M2.5 12.5h7 M12 12.5h1.5",
 	roofline: "M2.5 2.5v11h11 M4.5 11l4-5.5h5 M10.8 9.5h.01",
+	findings: "M3 4.5l1 1 1.8-2 M3 9l1 1 1.8-2 M3 13.3l1 1 1.8-2 M8.5 4.5h5 M8.5 9h5 M8.5 13.3h5",
 	whatif: "M2.5 12.5h4l3-4.5 M6.5 12.5l7 0 M9.5 8l4-4.5 M10.5 3.5h3v3",
 	memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
 	communication: "M4 8l7-3.5 M4 8l7 3.5 M5.5 8a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 4a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 12a2 2 0 1 1-4 0 2 2 0 0 1 4 0z",
@@ -10605,6 +10614,7 @@ var helpOpen = y$1(false);
 /** The letter after `g` for each page. */
 var LETTERS = {
 	o: "overview",
+	f: "findings",
 	t: "timeline",
 	r: "roofline",
 	m: "modules",
@@ -10631,7 +10641,7 @@ var KEYS = [
 	["c", "copy the row"],
 	["Esc", "go back: close, clear the selection"]
 ];
-var GO = "o overview, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, w what if, h health";
+var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, w what if, h health";
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],

@@ -66,10 +66,16 @@ export function pageView(name: string): View {
   return { ...emptyView(), page: name, run, worker, span, step, device };
 }
 
-/** What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection. */
+/**
+ * What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection;
+ * keys of the address that begin with `t.` or `f.` set a table or a figure.
+ */
 export function linkView(link: Link): View {
-  const { find = "", step, device_limits: device, run, worker, span, ...query } = link.query ?? {};
-  const next = { ...pageView(link.analysis || HOME), find, query };
+  const { find = "", step, device_limits: device, run, worker, span, ...rest } = link.query ?? {};
+  const placed = (key: string): boolean => /^[tf]\./.test(key);
+  const query = Object.fromEntries(Object.entries(rest).filter(([key]) => !placed(key)));
+  const { tables, figures } = decode(Object.fromEntries(Object.entries(rest).filter(([key]) => placed(key))));
+  const next = { ...pageView(link.analysis || HOME), find, query, tables, figures };
   const other = run !== undefined && run !== next.run;
   if (other) Object.assign(next, { run, worker: "", span: "", step: "" });
   if (worker !== undefined) Object.assign(next, { worker, span: "" });
