@@ -249,3 +249,224 @@ def test_copies_and_communication_stand_apart(tmp_path: Path) -> None:
     t.collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 30_000, 5000, elements=1024)
     facts = answer(read(str(t.write(tmp_path / "t.json")))).facts
     assert (facts["device_ns"], facts["unmodelled_ns"], facts["apart_ns"]) == (15_300, 5300, 5300)
+
+
+# -- what is selected, and where every nanosecond goes ---------------------------------------------------------------
+
+
+def _backward(t: TraceBuilder, start: int, device_start: int, duration: int) -> None:
+    """A product of 512^3 below an autograd node."""
+    t.op("autograd::engine::evaluate_function: MmBackward0", start, 900, sequence=7, forward_thread=1, thread=99)
+    t.op("aten::mm", start + 50, 800, shapes=[[512, 512], [512, 512]], types=[BF16, BF16], thread=99)
+    t.launch("gemm_backward", at=start + 100, start=device_start, duration=duration, thread=99)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Capture:
+    """10 us of a product forward, 4 us of one backward; 5 us without a model, 3 us by no operator, 2 us from before the window,
+    6 us of communication, 0.3 us of a copy over the link. The product's two kernels run side by side for 1 us."""
+    t = TraceBuilder()
+    t.kernel("before", 1, 2000, correlation=1)
+    t.op("aten::mm", 1000, 900, shapes=[[1024, 1024]] * 2, types=[BF16, BF16])
+    t.launch("gemm", at=1100, start=10_000, duration=8000)
+    t.launch("gemm_tail", at=1300, start=17_000, duration=2000, stream=9)
+    _backward(t, 3000, 30_000, 4000)
+    t.op("my::op", 5000, 900, shapes=[[8]], types=["float"])
+    t.launch("mine", at=5100, start=40_000, duration=5000)
+    t.launch("alone", at=7000, start=50_000, duration=3000)
+    t.op("aten::copy_", 8000, 400, shapes=[[64], [64]], types=["float", "float"])
+    t.copy("HtoD", 60_000, 300, src="Pinned", bytes=256, call=(8100, 50))
+    t.collective("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 70_000, 6000, elements=1024)
+    return read(str(t.write(tmp_path / "t.json")))
+
+
+def test_kinds_add_up_to_all_device_time(mixed: Capture) -> None:
+    # GIVEN work of every sort, two kernels of one operator side by side
+    found = answer(mixed)
+    kinds = found.table("kinds").set_index("id")
+    # THEN each part holds its plain sum, and together they are all device time to the nanosecond
+    assert kinds["device_ns"].to_dict() == {
+        "gemm": 14_000, "(no cost model)": 5000, "(communication)": 6000, "(copies over a link)": 300, at.NO_OPERATOR: 3000, at.BEFORE: 2000,
+    }  # fmt: skip
+    assert kinds["device_ns"].sum() == found.facts["device_ns"] == mixed.device["duration_ns"].sum() == 30_300
+    assert kinds["share"].sum() == pytest.approx(1.0)
+    # AND the limit and the efficiency of a kind are over the union of its intervals: 9 us and 4 us
+    small = max(2 * 512**3 / 989.4e12, 3 * 2 * 512**2 / 3350e9) * 1e9
+    assert kinds.loc["gemm", "sol_ns"] == round(LIMIT + small)
+    assert kinds.loc["gemm", "efficiency"] == pytest.approx((LIMIT + small) / 13_000)
+    assert kinds.loc["gemm", "achieved_flop_per_s"] == pytest.approx((MM + 2 * 512**3) / 13e-6)
+    assert (kinds.loc["gemm", "calls"], kinds.loc["gemm", "modelled_share"]) == (2, 1.0)
+    assert found.facts["apart_ns"] == 6300 and found.facts["unmodelled_ns"] == 16_300
+
+
+@pytest.mark.parametrize(
+    ("direction", "time", "names"),
+    [("forward", 10_000 + 5000 + 300, ["aten::mm", "my::op", "aten::copy_"]), ("backward", 4000, ["aten::mm"])],
+)
+def test_one_pass_alone(mixed: Capture, direction: str, time: int, names: list[str]) -> None:
+    # GIVEN one pass THEN only its operators and their time are there, also by kind, and a notice says what belongs to no pass
+    found = answer(mixed, direction=direction)
+    own = [name for name in found.table("ops")["name"] if name.startswith(("aten", "my"))]
+    assert own == names
+    assert found.facts["device_ns"] == found.table("kinds")["device_ns"].sum() == time
+    assert any("belong to no pass" in notice.text for notice in found.notices)
+    assert at.BEFORE not in found.table("ops")["name"].tolist()
+    figure = found.section("roofline")
+    assert isinstance(figure, FigureSection) and f"{direction} pass" in figure.title
+
+
+def test_both_passes_are_the_whole(mixed: Capture) -> None:
+    flop = {d: answer(mixed, direction=d).facts["total_flop"] for d in ("both", "forward", "backward")}
+    assert flop == {"both": MM + 2 * 512**3, "forward": MM, "backward": 2 * 512**3}
+
+
+def test_what_has_no_model_says_what_is_missing(mixed: Capture) -> None:
+    table = answer(mixed).table("unmodelled")
+    row = table[table["name"] == "my::op"].iloc[0]
+    assert (row["calls"], row["measured_ns"], row["input_shapes"]) == (1, 5000, "8")
+    assert "no cost model" in row["why"]
+    assert table["measured_ns"].is_monotonic_decreasing
+
+
+def test_everything_modelled_says_so(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 10_000)
+    section = answer(read(str(t.write(tmp_path / "t.json")))).section("unmodelled")
+    assert isinstance(section, TableSection)
+    assert section.data["name"] == [] and section.empty == "Everything is modelled."
+
+
+def test_top_rows_and_the_rest_are_the_whole(tmp_path: Path) -> None:
+    # GIVEN products of 10, 20, 30 and 40 us: the larger their size, the nearer to the limit
+    t = TraceBuilder()
+    for i, side in enumerate((256, 512, 1024, 4096)):
+        t.op("aten::mm", 1000 * i, 900, shapes=[[side, side]] * 2, types=[BF16, BF16])
+        t.launch("gemm", at=1000 * i + 100, start=100_000 * (i + 1), duration=10_000 * (i + 1))
+    capture = read(str(t.write(tmp_path / "t.json")))
+    # WHEN the two with most time above their limit are asked for: those of 1024 (27.8 us above) and 512 (19.7)
+    found = answer(capture, top="2")
+    table, section = found.table("ops"), found.section("ops")
+    # THEN the others stand in one last row, so that the time still adds up, and the heading counts them
+    assert table["input_shapes"].tolist() == ["1024×1024 1024×1024", "512×512 512×512", ""]
+    assert table["measured_ns"].tolist() == [30_000, 20_000, 50_000]
+    assert isinstance(section, TableSection) and section.last == ["(rows not shown)"]
+    assert section.subtitle == "showing 2 of 4 rows, 50.0\u202f% of their time"
+    assert section.total is not None and section.total["measured_ns"] == 100_000
+    figure = found.section("roofline")
+    assert isinstance(figure, FigureSection) and len(figure.notes) == 2
+    # AND a share works the same way: 10 us are 10 %
+    assert answer(capture, least_share="0.15").table("ops")["measured_ns"].tolist() == [40_000, 30_000, 20_000, 10_000]
+    assert answer(capture, least_share="0.15").table("ops")["name"].iloc[-1] == "(rows not shown)"
+    assert "(rows not shown)" not in answer(capture, top="9").table("ops")["name"].tolist()
+
+
+@pytest.mark.parametrize(("field", "value"), [("top", "-1"), ("least_share", "1.5"), ("least_share", "-0.1"), ("top", "many"), ("by", "colour")])
+def test_a_parameter_out_of_range_is_named(capture: Capture, field: str, value: str) -> None:
+    with pytest.raises(BadQuery) as error:
+        capture.analyze("roofline", **{field: value})
+    assert error.value.field == field
+
+
+def test_an_l2_roof_needs_its_bandwidth(capture: Capture) -> None:
+    assert any("L2 bandwidth" in notice.text for notice in answer(capture, level="l2").notices)
+    assert not any("L2" in notice.text for notice in answer(capture).notices)
+
+
+# -- the program, its steps and its use of the device ------------------------------------------------------------------
+
+
+def test_the_program_has_a_point_of_its_own_and_one_per_step(capture: Capture) -> None:
+    # GIVEN two steps with a product of 10 and of 30 us, and a fill of 2 us in the second
+    figure = answer(capture).section("roofline")
+    assert isinstance(figure, FigureSection)
+    trace = next(t for t in figure.figure["data"] if t.get("name") == "program")  # type: ignore[attr-defined]
+    found = {text[3 : text.index("</b>")]: (x, y) for text, x, y in zip(trace["hovertext"], trace["x"], trace["y"], strict=True)}
+    data = 6 * 1024**2
+    # THEN the whole is all matrix work over all bytes and all modelled time, as in the total row
+    assert found["whole program"] == (pytest.approx(2 * MM / (2 * data + 8192)), pytest.approx(2 * MM / 42e-6))
+    total = answer(capture).section("ops").total  # type: ignore[union-attr]
+    assert found["whole program"] == (pytest.approx(total["intensity_flop_per_byte"]), pytest.approx(total["achieved_flop_per_s"]))
+    assert found["step 0"] == (pytest.approx(MM / data), pytest.approx(MM / 10e-6))
+    assert found["step 1"] == (pytest.approx(MM / (data + 8192)), pytest.approx(MM / 32e-6))
+    assert found["average of 2 complete steps"] == found["whole program"]
+    # AND with one step there is the whole alone; with rows by step the steps are rows
+    for query in ({"step": "1"}, {"by": "step"}):
+        figure = answer(capture, **query).section("roofline")
+        assert isinstance(figure, FigureSection)
+        trace = next(t for t in figure.figure["data"] if t.get("name") == "program")  # type: ignore[attr-defined]
+        assert len(trace["x"]) == 1, query
+
+
+def test_use_of_the_device_over_the_steps(capture: Capture) -> None:
+    # GIVEN two steps of 90 us with a product each
+    facts = answer(capture).facts
+    time = int(str(facts["steps_ns"]))
+    assert 180_000 <= time <= 200_000
+    assert facts["mfu"] == pytest.approx(2 * MM / 989.4e12 / (time / 1e9))
+    assert facts["hfu"] == facts["mfu"]
+    assert facts["bandwidth_utilisation"] == pytest.approx((2 * 6 * 1024**2 + 8192) / 3350e9 / (time / 1e9))
+
+
+def test_no_steps_no_utilisation(mixed: Capture) -> None:
+    assert not {"mfu", "hfu", "bandwidth_utilisation", "steps_ns"} & set(answer(mixed).facts)
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("layer", ["Block", "(outside every module)"]),
+        ("step", ["step 1", "step 0"]),
+        ("dtype", ["bf16", "(no type recorded)"]),
+        ("kind", ["gemm", "other"]),
+    ],
+)
+def test_more_ways_to_make_rows(capture: Capture, by: str, names: list[str]) -> None:
+    found = answer(capture, by=by)
+    table = found.table("ops")
+    assert table["name"].tolist() == [*names, at.NO_OPERATOR, at.BEFORE]
+    assert table["measured_ns"].sum() == 54_000 and table["flop"].sum() == 2 * MM
+    assert found.facts == answer(capture).facts
+
+
+def test_rows_lead_to_the_pages_that_hold_them(capture: Capture) -> None:
+    wanted = {"op": ("operators", "aten::mm"), "kernel": ("kernels", "gemm"), "module": ("modules", "Block_0"), "phase": ("phases", "forward")}
+    for by, (page, name) in wanted.items():
+        table = answer(capture, by=by).section("ops")
+        assert isinstance(table, TableSection)
+        assert (table.row_links["0"].analysis, table.row_links["0"].query) == (page, {"find": name})
+    table = answer(capture).section("ops")
+    assert isinstance(table, TableSection)
+    link = table.cell_links["main_kernel"]["0"]
+    assert (link.analysis, link.query) == ("kernels", {"find": "gemm"})
+
+
+def test_no_measured_time_no_efficiency(tmp_path: Path) -> None:
+    # GIVEN a product whose kernel has a duration of 0
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 0)
+    _mm(t, 2000, 5000, 10_000, kernel="other")
+    t.op("aten::bmm", 4000, 900, shapes=[[1, 1024, 1024]] * 2, types=[BF16, BF16])
+    t.launch("nothing", at=4100, start=30_000, duration=0)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    table = found.table("ops").set_index("name")
+    assert table["efficiency"].isna()["aten::bmm"] and table["wasted_ns"].isna()["aten::bmm"]
+    # AND a row with one timed call has the efficiency of that call
+    assert table.loc["aten::mm", "efficiency"] == pytest.approx(LIMIT / 10_000)
+    assert found.facts["efficiency"] == pytest.approx(LIMIT / 10_000)
+
+
+def test_a_flag_names_its_cause(tmp_path: Path) -> None:
+    # GIVEN a product of 1024^3 in 1 us: 2.2 times the peak of bf16, more than the narrower fp8 explains with its clock at 10 %
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 1000)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    row, table = found.table("ops").iloc[0], found.section("ops")
+    assert row["cause"].startswith("likely computed in fp8") and isinstance(table, TableSection)
+    assert row["cause"] in table.marks["efficiency"]["0"].why
+    assert answer(read(str(_slow(tmp_path)))).table("ops")["cause"].tolist() == [""]
+
+
+def _slow(folder: Path) -> Path:
+    t = TraceBuilder()
+    _mm(t, 0, 2000, 10_000)
+    return t.write(folder / "slow.json")

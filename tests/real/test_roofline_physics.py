@@ -1,0 +1,77 @@
+"""The roofline of every recording obeys arithmetic: nothing is lost, nothing is counted twice, nothing unflagged beats its limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tb_sol_plugin.errors import NotATrace
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.work_rows import By
+from tb_sol_plugin.model.report import FigureSection, Report, TableSection
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
+TRACES = sorted(str(p) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
+SAMPLES = sorted(str(p) for p in (ROOT / "samples").rglob("*.pt.trace.json.gz"))
+
+
+def _check(path: str) -> None:
+    try:
+        capture = read(path)
+    except NotATrace:
+        pytest.skip("not a trace")
+    found = capture.analyze("roofline")
+    if not isinstance(found, Report):
+        pytest.skip(found.because)
+    facts, table, kinds = found.facts, found.table("ops"), found.table("kinds")
+    whole = int(capture.device["duration_ns"].clip(lower=0).sum()) if len(capture.device) else None
+    # every nanosecond of the device stands in the table of kinds once
+    assert facts["device_ns"] == whole
+    assert whole is None or kinds["device_ns"].sum() == whole
+    # no row without a flag is faster than its limit, and flags are never clamped away
+    efficiency = table["efficiency"].astype(float)
+    fast = efficiency > 1.02
+    assert table.loc[fast, "flags"].str.contains("above limit").all()
+    assert not table.loc[~fast, "flags"].str.contains("above limit").any()
+    assert (table.loc[fast, "cause"].str.len() > 0).all()
+    # the limits of unflagged rows take at most as long as these rows ran
+    plain = table[efficiency.notna() & ~fast]
+    above = plain["wasted_ns"].astype(float)
+    assert (above >= -0.02 / 1.02 * plain["measured_ns"].astype(float) - 1).all()
+    # a limit is at least the larger of its two summed sides, and at most both together
+    limited = table[table["sol_ns"].notna() & table["memory_ns"].notna() & table["compute_ns"].notna()].astype(
+        dict.fromkeys(("sol_ns", "memory_ns", "compute_ns"), float)
+    )
+    sides = limited[["compute_ns", "memory_ns"]]
+    assert (limited["sol_ns"] >= sides.max(axis=1) - 1).all() and (limited["sol_ns"] <= sides.sum(axis=1) + 2).all()
+    # every point of the chart is a row, and its note lies on it
+    figure, rows = found.section("roofline"), found.section("ops")
+    assert isinstance(figure, FigureSection) and isinstance(rows, TableSection)
+    assert set(figure.notes) <= set(rows.data["id"])
+    keys = [key for trace in figure.figure["data"] for key in trace.get("customdata", [])]  # type: ignore[attr-defined]
+    assert sorted(keys) == sorted(figure.notes)
+    # however rows are made, they hold the same time and work
+    for by in get_args(By):
+        other = capture.analyze("roofline", by=by)
+        assert isinstance(other, Report)
+        assert other.facts == facts
+        ops = other.table("ops")
+        assert ops["id"].is_unique, by
+        assert abs(ops["flop"].astype(float).sum() - table["flop"].astype(float).sum()) <= 1e-6 * (facts["total_flop"] or 1) + len(ops)
+        if by != "kernel":
+            assert ops["measured_ns"].sum() == table["measured_ns"].sum(), by
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("path", TRACES, ids=[p.removeprefix(str(FOLDER) + "/") for p in TRACES])
+def test_handed_in_trace(path: str) -> None:
+    _check(path)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=[p.removeprefix(str(ROOT) + "/") for p in SAMPLES])
+def test_sample(path: str) -> None:
+    _check(path)
