@@ -6611,8 +6611,27 @@ function passingKeys(s, state, find) {
 	return out;
 }
 var PICKED = "picked";
-/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. */
+var shownBefore = /* @__PURE__ */ new WeakMap();
+/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
 function shownRows(s, state, find, picked = null) {
+	const of = JSON.stringify([
+		state.sort,
+		state.keep,
+		state.ranges,
+		state.opened,
+		find
+	]);
+	const known = shownBefore.get(s);
+	if (known?.of === of && known.picked === picked) return known.shown;
+	const shown = findRows(s, state, find, picked);
+	shownBefore.set(s, {
+		of,
+		picked,
+		shown
+	});
+	return shown;
+}
+function findRows(s, state, find, picked) {
 	const engine = engineOf(s);
 	const f = filterOf(s, state, find, picked);
 	const filtered = active(f);

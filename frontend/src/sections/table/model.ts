@@ -91,8 +91,19 @@ export function passingKeys(s: TableSection, state: TableState, find: string): S
 
 const PICKED = "\u0001picked";
 
-/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. */
+const shownBefore = new WeakMap<TableSection, { of: string; picked: ReadonlySet<string> | null; shown: Shown }>();
+
+/** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
 export function shownRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null = null): Shown {
+  const of = JSON.stringify([state.sort, state.keep, state.ranges, state.opened, find]);
+  const known = shownBefore.get(s);
+  if (known?.of === of && known.picked === picked) return known.shown;
+  const shown = findRows(s, state, find, picked);
+  shownBefore.set(s, { of, picked, shown });
+  return shown;
+}
+
+function findRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): Shown {
   const engine = engineOf(s);
   const f = filterOf(s, state, find, picked);
   const filtered = active(f);
