@@ -22,9 +22,10 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.console import console_report
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, TableSection, UnavailableReport
 from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.units import human, number, scale_of
+from tb_sol_plugin.units import human, number
 
 FIRST: Final = "overview"
 LEFT_OUT: Final = ("links",)
@@ -103,7 +104,7 @@ def _overview(out: Console, report: Report, rows: int) -> None:
     parts = sections.get("parts")
     if isinstance(parts, TableSection) and {"part", "time_ns", "share"} <= set(parts.data):
         out.print()
-        out.print(Text("From measured to speed of light", "bold"))
+        out.print(Text(plain(parts.title.removesuffix(", as a table")), "bold"))
         for line in waterfall(parts, out.width):
             out.print(Text(line), no_wrap=True, overflow="ignore", crop=False)
     else:
@@ -145,12 +146,14 @@ def _equation(section: FactsSection) -> Text:
         label = section.labels.get(name, name)
         said.append(number, style).append(f" {plain(label[:1].lower() + label[1:] if label[1:2].islower() else label)}", "dim")
 
-    for i, (name, value) in enumerate(values[:3]):
+    first = values[:3] if values and values[0][1] is not None else []
+    for i, (name, value) in enumerate(first):
         said.append(("", " = ", " × ")[i])
         term(name, value, "bold")
-    more = [(n, v) for n, v in values[3:] if n in MORE_FACTS and v is not None and n not in section.hidden]
+    rest = values[len(first) :]
+    more = [(n, v) for n, v in rest if n in (*MORE_FACTS, "gpu_busy") and v is not None and n not in section.hidden]
     for i, (name, value) in enumerate(more):
-        said.append("\n" if i == 0 else "  ·  ", "dim")
+        said.append(("\n" if first else "") if i == 0 else "  ·  ", "dim")
         term(name, value, "")
     return said
 
@@ -166,7 +169,7 @@ def waterfall(parts: TableSection, width: int) -> list[str]:
     if not times or times[0] <= 0:
         return []
     whole = times[0]
-    factor, unit = scale_of(whole, "ns")
+    factor, unit = time_scale(whole)
     longest = min(max(len(n) for n in names), 32)
     room = max(width - longest - 26, 10)
     out: list[str] = []

@@ -142,7 +142,8 @@ def findings(out: Console, section: FindingsSection) -> None:
         grid.add_row(Text(f"  {saving}{share}", "bold"), told)
     out.print(grid)
     if section.combined_ns is not None:
-        out.print(Text(f"  together at most {human(section.combined_ns, 'ns')} per step", "dim"))
+        each = " per step" if "per step" in section.subtitle else ""
+        out.print(Text(f"  together at most {human(section.combined_ns, 'ns')}{each}", "dim"))
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------

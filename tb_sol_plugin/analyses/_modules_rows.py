@@ -94,7 +94,7 @@ def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Dir
         return _outside_host(work)
     launch = at.launches(capture)
     owner = np.where(part.device, capture.device["module"].to_numpy(), 0)
-    forward, _ = at.forward_rows(capture, launch.call, launch.time)
+    forward, _ = at.module_forward_rows(capture, launch.call, launch.time)
     credited = at.nearest(capture, S.MODULE, forward)
     if direction == "forward":
         operator = capture.device["operator"].to_numpy()

@@ -223,8 +223,11 @@ def _headline(table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
     top = str(own.idxmax())
     rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
     count = int(rows["instances"].sum())
-    time, sol, measured = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns"))
-    efficiency = f" and runs at **{human(sol / measured, 'ratio')}** of its limit" if measured > 0 and sol > 0 else ""
+    time, sol, measured, modelled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
+    efficiency = ""
+    if measured > 0 and sol > 0:
+        part = f"its modelled part, {human(modelled / time, 'ratio')} of that, " if modelled < 0.95 * time else ""
+        efficiency = f"{';' if part else ' and'} {part}runs at **{human(sol / measured, 'ratio')}** of its limit"
     where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
     direction = f", {query.direction}," if query.direction != "both" else ""
     return f"Work in {where}{direction} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."

@@ -197,6 +197,23 @@ def forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | N
     return np.where(root >= 0, forward[np.maximum(root, 0)], -1).astype(np.int32), root
 
 
+def module_forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> tuple[Rows, Rows]:
+    """As `forward_rows`, but the forward operator is one with a module call around it, where there is any.
+
+    A backward operator of recomputed forward work leads to the recomputed operator, which runs below another backward root, often
+    on a thread without modules: what counts is the forward operator of that root.
+    """
+    forward, root = forward_rows(capture, rows, times)
+    outer = forward
+    for _ in range(8):
+        lost = (outer >= 0) & (nearest(capture, S.MODULE, outer) < 0)
+        if not lost.any():
+            break
+        again, _ = forward_rows(capture, np.where(lost, outer, -1))
+        outer = np.where(lost, again, outer).astype(np.int32)
+    return np.where(outer >= 0, outer, forward).astype(np.int32), root
+
+
 def union_per_operator(capture: Capture, where: Mask, *, whole: bool) -> Ints:
     """Per host row the union of the device events that it launched itself as innermost operator, among the device rows `where`; ns.
 

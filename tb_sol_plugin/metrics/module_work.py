@@ -58,7 +58,7 @@ def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, np
     if not len(h.start) or not len(of_host):
         return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
     around = at.nearest(capture, S.MODULE, calls.host)
-    forward, root = at.forward_rows(capture, calls.host)
+    forward, root = at.module_forward_rows(capture, calls.host)
     linked = at.nearest(capture, S.MODULE, forward)
     again = calls.ops["recompute"].to_numpy() | (around > root)
     backward = (forward >= 0) & ~again

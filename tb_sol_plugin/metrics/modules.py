@@ -172,7 +172,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
         out[: len(found)] = found
         return out
 
-    forward, root = at.forward_rows(capture, launch.call[use], launch.time[use])
+    forward, root = at.module_forward_rows(capture, launch.call[use], launch.time[use])
     # A module call nested in the backward root is a recomputed forward: that work is the call's own, not backward of the outer one.
     forward = np.where((forward >= 0) & (module[use] > root), -1, forward).astype(np.int32)
     when = np.where(forward >= 0, h.start[np.maximum(forward, 0)], 0) if len(h.start) else launch.time[use]
