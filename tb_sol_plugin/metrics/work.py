@@ -252,7 +252,7 @@ def _frame(
 
 def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
     """Host row of the module call that each call belongs to: the one around it, else the one around its forward operator; -1 none."""
-    forward, _ = attribution.forward_rows(capture, rows)
+    forward, _ = attribution.module_forward_rows(capture, rows)
     return np.where(own >= 0, own, attribution.nearest(capture, S.MODULE, forward)).astype(np.int32)
 
 
