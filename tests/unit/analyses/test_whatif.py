@@ -1,0 +1,210 @@
+"""What if: limits of the same work elsewhere or in another type, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.whatif import BYTES, STANDS_FOR, eligible, limits
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import device_for, table
+from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
+from tb_sol_plugin.model.selection import fields
+from tests.support.trace_builder import TraceBuilder
+
+BF16, FP32 = "c10::BFloat16", "float"
+N = 4096
+FLOP = 2 * N**3
+
+
+def product(t: TraceBuilder, at: int, start: int, time: int, dtype: str, kernel: str = "gemm") -> None:
+    t.op("aten::mm", at, 900, shapes=[[N, N], [N, N]], types=[dtype, dtype])
+    t.launch(kernel, at=at + 100, start=start, duration=time)
+
+
+def small(t: TraceBuilder, at: int, start: int, time: int) -> None:
+    """A product of 16384 x 16 by 16 x 64 in BF16: 2 x 16384 x 16 x 64 FLOP over (16384 x 16 + 16 x 64 + 16384 x 64) x 2 B: memory-bound."""
+    t.op("aten::mm", at, 900, shapes=[[16384, 16], [16, 64]], types=[BF16, BF16])
+    t.launch("gemm_small", at=at + 100, start=start, duration=time)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Capture:
+    """Two equal steps. forward: a BF16 product of 200 us; backward: an FP32 product of 3 000 us; then 100 us that no model knows."""
+    t = TraceBuilder()
+    for step in range(2):
+        zero = step * 100_000
+        t.step(step + 1, zero, 50_000)
+        t.annotation("forward", zero + 100, 5_000)
+        product(t, zero + 200, 10_000_000 * (step + 1), 200_000, BF16)
+        t.annotation("backward", zero + 10_000, 20_000)
+        product(t, zero + 10_100, 10_000_000 * (step + 1) + 300_000, 3_000_000, FP32, "ampere_sgemm_128x64_nn")
+        t.op("my::op", zero + 20_000, 900)
+        t.launch("odd", at=zero + 20_100, start=10_000_000 * (step + 1) + 3_400_000, duration=100_000)
+    return read(str(t.write(tmp_path / "t.pt.trace.json")))
+
+
+def asked(c: Capture, **query: str) -> Report:
+    answer = c.analyze("whatif", **query)
+    assert isinstance(answer, Report), answer
+    return answer
+
+
+def phases(report: Report) -> pd.DataFrame:
+    return report.table("phases").set_index("name")
+
+
+def test_the_same_device_in_the_recorded_types(run: Capture) -> None:
+    # GIVEN nothing asked THEN here and there are one: F / 989.4 TFLOP/s and F / 66.9 TFLOP/s, per step
+    report = asked(run)
+    rows = phases(report)
+    want = {"forward": round(FLOP / 989.4e12 * 1e9), "backward": round(FLOP / 66.9e12 * 1e9)}
+    assert rows["sol_ns"].to_dict() == want == rows["sol_then_ns"].to_dict()
+    assert rows["measured_ns"].to_dict() == {"backward": 3_000_000, "forward": 200_000} and rows["calls"].tolist() == [1, 1]
+    assert report.facts["ratio"] == 1.0 and report.facts["sol_ns"] == pytest.approx(sum(want.values()), abs=1)
+    # AND what no model covers is in no row, and said: 100 of 3 300 us a step
+    assert report.facts["modelled_share"] == pytest.approx(3_200 / 3_300) and report.facts["uncovered_ns"] == 100_000
+    assert any("not a forecast" in n.text for n in report.notices)
+
+
+def test_another_device(run: Capture) -> None:
+    # GIVEN an A100: 311.9 TFLOP/s bf16, 19.5 TFLOP/s fp32
+    report = asked(run, device="A100_SXM_80")
+    a100 = table()["A100_SXM_80"]
+    rows = phases(report)
+    assert rows.loc["forward", "sol_then_ns"] == round(FLOP / a100.matrix["bf16"] * 1e9)
+    assert rows.loc["backward", "sol_then_ns"] == round(FLOP / a100.vector["fp32"] * 1e9)
+    assert rows.loc["forward", "ratio"] == pytest.approx(a100.matrix["bf16"] / 989.4e12, rel=1e-4)
+    assert rows.loc["forward", "headroom"] == pytest.approx(200_000 / (FLOP / a100.matrix["bf16"] * 1e9), rel=1e-4)
+    assert report.facts["device_then"] == a100.name and "A100" in report.headline
+
+
+def test_fp32_products_in_tf32_and_bf16(run: Capture) -> None:
+    # GIVEN TF32: only FP32 work changes, to 494.7 TFLOP/s; its bytes stay
+    rows = phases(asked(run, dtype="tf32"))
+    assert rows.loc["backward", "sol_then_ns"] == round(FLOP / 494.7e12 * 1e9)
+    assert rows.loc["forward", "sol_then_ns"] == rows.loc["forward", "sol_ns"]
+    # AND in BF16 it meets the forward product's limit
+    report = asked(run, dtype="bf16")
+    assert phases(report).loc["backward", "sol_then_ns"] == round(FLOP / 989.4e12 * 1e9)
+    assert report.facts["changed_share"] == pytest.approx(3_000 / 3_200)
+
+
+def test_a_device_without_the_type_says_so_in_place_of_a_number(run: Capture) -> None:
+    # GIVEN FP8 on an A100, which has no FP8 units
+    report = asked(run, device="A100_SXM_80", dtype="fp8")
+    rows = phases(report)
+    assert rows["sol_then_ns"].isna().all() and rows["ratio"].isna().all() and set(rows["lacking"]) == {"fp8"}
+    assert report.facts["sol_then_ns"] is None and "has no rate" in report.headline
+    devices = report.table("devices").set_index("device")
+    assert pd.isna(devices.loc["A100_SXM_80", "sol_ns"]) and "no rate for fp8" in devices.loc["A100_SXM_80", "note"]
+    # AND BF16 work on a V100, which has no BF16 units
+    rows = phases(asked(run, device="V100_SXM2"))
+    assert pd.isna(rows.loc["forward", "sol_then_ns"]) and rows.loc["forward", "lacking"] == "bf16"
+    assert rows.loc["backward", "sol_then_ns"] == round(FLOP / table()["V100_SXM2_32"].vector["fp32"] * 1e9)
+
+
+def test_bytes_of_a_memory_bound_product_scale_with_the_element(tmp_path: Path) -> None:
+    # GIVEN a memory-bound BF16 product; its bytes: (16384 x 16 + 16 x 64 + 16384 x 64) x 2
+    t = TraceBuilder()
+    small(t, 0, 10_000, 50_000)
+    c = read(str(t.write(tmp_path / "t.pt.trace.json")))
+    data = (16384 * 16 + 16 * 64 + 16384 * 64) * 2
+    report = asked(c, dtype="fp8")
+    row = phases(report).iloc[0]
+    # THEN FP8 halves them, FP32 doubles them, and both stay bound by memory
+    assert (row["sol_ns"], row["sol_then_ns"]) == (round(data / 3350e9 * 1e9), round(data / 2 / 3350e9 * 1e9))
+    assert (row["bound"], row["bound_then"]) == ("memory", "memory")
+    assert phases(asked(c, dtype="fp32")).iloc[0]["sol_then_ns"] == round(2 * data / 3350e9 * 1e9)
+    # AND without phases the rows are passes
+    assert phases(report).index.tolist() == ["Forward"]
+
+
+def test_only_floating_matrix_work_changes() -> None:
+    ops = pd.DataFrame({"dtype": ["fp32", "tf32", "bf16", "fp16", "fp64", "int8", "fp8", "fp32"], "flop": [1.0] * 7 + [0.0]})
+    chosen = {d: ops["dtype"][eligible(ops, d)].tolist() for d in ("tf32", "bf16", "fp16", "fp8", "fp32")}  # type: ignore[arg-type]
+    assert chosen == {
+        "tf32": ["fp32"],
+        "bf16": ["fp32", "tf32", "fp16"],
+        "fp16": ["fp32", "tf32", "bf16"],
+        "fp8": ["fp32", "tf32", "bf16", "fp16"],
+        "fp32": ["tf32", "bf16", "fp16"],
+    }
+    assert not eligible(ops, "recorded").any()
+    assert set(STANDS_FOR) <= set(BYTES) and all(name in BYTES for names in STANDS_FOR.values() for name in names)
+
+
+def test_limits_as_recorded_are_those_of_the_roofline(run: Capture) -> None:
+    # GIVEN the same work and device THEN this page's arithmetic gives what every other page shows
+    from tb_sol_plugin.metrics.work import work
+
+    spec = device_for(run)
+    assert spec is not None
+    done = work(run, spec)
+    ops = done.ops[done.ops["modelled"].to_numpy()]
+    assert np.allclose(limits(ops, spec).sol_ns, ops["sol_ns"].to_numpy(dtype=float))
+
+
+def test_devices_are_sorted_by_limit_and_name_the_recorded_one(run: Capture) -> None:
+    report = asked(run, device="H200")
+    devices = report.table("devices")
+    known = devices["sol_ns"].dropna().tolist()
+    assert known == sorted(known) and len(devices) >= 7 and devices["device"].is_unique
+    notes = devices.set_index("device")["note"]
+    assert "recorded" in notes["H100_SXM"] and "chosen" in notes["H200"]
+    # AND a row leads to that device
+    section = report.section("devices")
+    assert isinstance(section, TableSection)
+    assert {link.query["device"] for link in section.row_links.values()} == set(devices.loc[devices["sol_ns"].notna(), "device"])
+
+
+def test_every_table_adds_up_to_the_same_limit(run: Capture) -> None:
+    report = asked(run, device="B200", dtype="bf16")
+    for name in ("phases", "kinds", "operators"):
+        rows = report.table(name)
+        assert rows["sol_then_ns"].sum() == pytest.approx(report.facts["sol_then_ns"], abs=len(rows))
+        assert rows["measured_ns"].sum() == report.facts["measured_ns"]
+    assert isinstance(report.section("bars"), FigureSection) and isinstance(report.section("facts"), FactsSection)
+    assert b"NaN" not in encode(report)
+
+
+def test_a_recording_of_the_host_has_a_bound_on_a_chosen_gpu(tmp_path: Path) -> None:
+    # GIVEN host events only: one FP32 product of 900 ns
+    t = TraceBuilder(device="")
+    t.op("aten::mm", 0, 900, shapes=[[64, 32], [32, 16]], types=[FP32, FP32])
+    c = read(str(t.write(tmp_path / "t.pt.trace.json")))
+    bare = asked(c)
+    assert bare.facts["sol_ns"] is None and "no device" in bare.headline
+    report = asked(c, device="H100_SXM")
+    data = (64 * 32 + 32 * 16 + 64 * 16) * 4
+    assert report.facts["measured_ns"] == 900 and report.facts["sol_then_ns"] == round(data / 3350e9 * 1e9)
+    assert any("host time" in n.text for n in report.notices)
+
+
+def test_odd_questions_are_refused_and_empty_recordings_say_why(run: Capture, tmp_path: Path) -> None:
+    with pytest.raises(BadQuery) as error:
+        run.analyze("whatif", device="no such device")
+    assert error.value.field == "device"
+    with pytest.raises(BadQuery) as error:
+        run.analyze("whatif", dtype="fp3")
+    assert error.value.field == "dtype"
+    t = TraceBuilder()
+    t.op("my::op", 0, 900, shapes=[[4]], types=[FP32])
+    t.launch("odd", at=100, start=2_000, duration=10)
+    assert isinstance(read(str(t.write(tmp_path / "t.pt.trace.json"))).analyze("whatif"), UnavailableReport)
+
+
+def test_a_device_is_suggested_and_any_other_text_is_taken(run: Capture) -> None:
+    from tb_sol_plugin.analyses.whatif import WhatifQuery
+
+    known = {f.name: f for f in fields(WhatifQuery)}
+    assert known["device"].type == "text" and "H100_SXM" in known["device"].choices
+    assert known["dtype"].type == "choice" and known["dtype"].choices[0] == "recorded"
+    # GIVEN a clock of half the table's THEN the compute-bound limit doubles
+    half = phases(asked(run, device="H100_SXM@915MHz"))
+    assert half.loc["forward", "ratio"] == pytest.approx(0.5, rel=1e-3)
