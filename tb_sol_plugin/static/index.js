@@ -3772,6 +3772,19 @@ function toLimit(note, layout, ring, look) {
 		}
 	}];
 }
+/** The selected boxes in an accent line. */
+function outline(trace, hits, accent) {
+	const marker = trace["marker"] ?? {};
+	const line = marker["line"] ?? {};
+	const custom = trace["customdata"];
+	trace["marker"] = {
+		...marker,
+		line: {
+			color: custom.map((_, i) => hits.has(i) ? accent : line["color"]),
+			width: custom.map((_, i) => hits.has(i) ? 2.4 : line["width"])
+		}
+	};
+}
 /** An accent ring around the selected points of scatter traces; other bars step back. */
 function selection(data, look) {
 	const out = [];
@@ -3784,7 +3797,8 @@ function selection(data, look) {
 			if (look.inside) continue;
 			trace["selectedpoints"] = hits;
 			trace["unselected"] = { marker: { opacity: .45 } };
-		} else if (trace["type"] === void 0 || trace["type"] === "scatter" || trace["type"] === "scattergl") {
+		} else if (NESTED.has(trace["type"])) outline(trace, new Set(hits), look.token("accent"));
+		else if (trace["type"] === void 0 || trace["type"] === "scatter" || trace["type"] === "scattergl") {
 			const [x, y] = [trace["x"], trace["y"]];
 			if (!Array.isArray(x) || !Array.isArray(y)) continue;
 			const size = trace["marker"]?.["size"];

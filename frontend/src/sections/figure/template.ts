@@ -190,6 +190,14 @@ function toLimit(note: PointNote, layout: Plain, ring: Plain[], look: Look): Pla
   }];
 }
 
+/** The selected boxes in an accent line. */
+function outline(trace: Plain, hits: ReadonlySet<number>, accent: string): void {
+  const marker = (trace["marker"] ?? {}) as Plain;
+  const line = (marker["line"] ?? {}) as Plain;
+  const custom = trace["customdata"] as unknown[];
+  trace["marker"] = { ...marker, line: { color: custom.map((_, i) => (hits.has(i) ? accent : line["color"])), width: custom.map((_, i) => (hits.has(i) ? 2.4 : line["width"])) } };
+}
+
 /** An accent ring around the selected points of scatter traces; other bars step back. */
 function selection(data: Plain[], look: Look): Plain[] {
   const out: Plain[] = [];
@@ -202,7 +210,8 @@ function selection(data: Plain[], look: Look): Plain[] {
       if (look.inside) continue;
       trace["selectedpoints"] = hits;
       trace["unselected"] = { marker: { opacity: 0.45 } };
-    } else if (trace["type"] === undefined || trace["type"] === "scatter" || trace["type"] === "scattergl") {
+    } else if (NESTED.has(trace["type"])) outline(trace, new Set(hits), look.token("accent"));
+    else if (trace["type"] === undefined || trace["type"] === "scatter" || trace["type"] === "scattergl") {
       const [x, y] = [trace["x"], trace["y"]];
       if (!Array.isArray(x) || !Array.isArray(y)) continue;
       const size = (trace["marker"] as Plain | undefined)?.["size"];
