@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.errors import NotFound, SolError
+from tb_sol_plugin.errors import BadQuery, NotFound, SolError
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -193,12 +193,22 @@ def _serve(options: argparse.Namespace) -> int:
 def _doctor_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logdir", nargs="?", default="", metavar="LOGDIR", help="also look into this logdir")
     parser.add_argument("--quick", action="store_true", help="list the recordings without reading them")
+    parser.add_argument("--measure", action="store_true", help="measure the limits of this machine's CPU once and keep them")
+    parser.add_argument("--again", action="store_true", help="with --measure: measure anew")
+    parser.add_argument("--write", default="", metavar="PATH", help="with --measure: device file to put the row into (default: your own)")
+    parser.add_argument("--host", default="", metavar="NAME", help="with --measure: what to call this machine (default: its host name)")
 
 
 def _doctor(options: argparse.Namespace) -> int:
     from tb_sol_plugin.cli_doctor import examine
     from tb_sol_plugin.cli_text import console
 
+    if options.measure:
+        from tb_sol_plugin.cli_measure import run
+
+        return run(console(), write=options.write, again=options.again, host=options.host)
+    if options.again or options.write or options.host:
+        raise BadQuery("--again, --write and --host belong to --measure", hint="add --measure")
     return examine(console(), options.logdir, read=not options.quick)
 
 
