@@ -65,7 +65,6 @@ class FindingsQuery(Query, kw_only=True, frozen=True):
     question="What holds the step back, and what would each fix save?",
     group="",
     order=10,
-    icon="check",
     query=FindingsQuery,
     tables={"findings": COLUMNS, "places": PLACE_COLUMNS},
     facts=FACTS,

@@ -173,6 +173,7 @@ def _findings(found: list[Lever], fall: Waterfall, most: int = 5) -> FindingsSec
         findings=findings,
         combined_ns=combined,
         span=5,
+        links=[Link("findings", label=f"All {len(found)}")] if found and "findings" in there else [],
         empty=_nothing_found(fall),
     )
 
