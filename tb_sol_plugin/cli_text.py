@@ -32,6 +32,8 @@ _STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
 _AFTER = {"unverified": " ?", "flagged": " ⚑", "incomplete": " …", "partial": " …"}
 LONGEST = 64
 """Characters of a name in a table."""
+SIZES = 30
+"""Characters of tensor sizes in a table."""
 
 
 def console() -> Console:
@@ -162,23 +164,32 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     texts = _units(section, columns, shown)
     for column, (unit, _) in zip(columns, texts, strict=True):
-        label = plain(column.label) + (f" {unit}" if unit else "")
-        grid.add_column(label, justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
+        grid.add_column(_heading(column, unit), justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
     if section.total:
-        cells = [_cell(section.total.get(c.name), scale, longest) for c, (_, scale) in zip(columns, texts, strict=True)]
+        cells = [_cell(section.total.get(c.name), scale, _longest(c, longest)) for c, (_, scale) in zip(columns, texts, strict=True)]
         grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
     for row in shown:
         cells = []
         for column, (_, scale) in zip(columns, texts, strict=True):
             mark = section.marks.get(column.name, {}).get(str(row))
             indent = min(2 * depth[row], longest // 2) if column.show == "tree" else 0
-            text = _marked(_cell(section.data[column.name][row], scale, longest - indent), mark.state if mark else "")
+            text = _marked(_cell(section.data[column.name][row], scale, _longest(column, longest) - indent), mark.state if mark else "")
             cells.append(" " * indent + text)
         grid.add_row(*(Text(c) for c in cells))
     out: list[RenderableType] = [grid]
     if len(shown) < count + section.truncated:
         out.append(Text(f"  {len(shown):,} of {count + section.truncated:,} rows", "dim"))
     return out
+
+
+def _heading(column: Column, unit: str) -> str:
+    """Label and unit; the unit alone where the label is the unit (`FLOP/s` in TFLOP/s)."""
+    return unit if unit and column.label == column.unit else plain(column.label) + (f" {unit}" if unit else "")
+
+
+def _longest(column: Column, longest: int) -> int:
+    """Characters of a text: sizes give way to numbers."""
+    return min(longest, SIZES) if column.show == "shapes" else longest
 
 
 Scale = tuple[str, float, int]
@@ -259,7 +270,7 @@ def _fitting(section: TableSection, width: int, shown: list[int], longest: int, 
         total = (section.total or {}).get(column.name)
         widest = max((len(v) + extra for v, extra in [*texts, *([(total, 0)] if isinstance(total, str) else [])]), default=8)
         unit = _column(section, column)[0]
-        need = max(len(column.label) + (len(unit) + 1 if unit else 0), min(widest, longest)) + 3
+        need = max(len(_heading(column, unit)), min(widest, _longest(column, longest))) + 3
         if chosen and need > room:
             continue
         chosen.append(column)
