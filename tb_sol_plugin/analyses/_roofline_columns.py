@@ -120,7 +120,7 @@ COLUMNS = (
 LIST_COLUMNS = (
     COLUMNS[0],
     COLUMNS[1],
-    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with.", "shapes", rank=3),
+    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with.", "shapes", rank=2),
     Column("wasted_ns", "Above limit", "ns", "Time less the limit.", "bar", color_by="kind", missing=_NO_LIMIT),
     Column(
         "running_share", "Running", "ratio", "Share of all time above the limit that this row and those before it hold.", "share", rank=2

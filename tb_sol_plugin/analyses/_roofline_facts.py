@@ -141,7 +141,7 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
             marks["achievable_flop_per_s"] = UNVERIFIED
     used = {"vector", *types}  # the peak of the main type stands under the name of the type
     hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
-    if f"{PEAK}{main}" in facts:
+    if f"{PEAK}{main}" in facts or facts.get("peak_flop_per_s") is None:
         hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
         hidden.append("hfu")

@@ -48,6 +48,8 @@ KIND_NAMES: Final = {
     "elementwise": "Elementwise",
     "other": "Other",
 }
+EVERYTHING: Final = "Everything is modelled."
+EVERY_OPERATOR: Final = "Every operator is modelled. The rest is communication, copies over a link, or launched by no recorded operator."
 KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
 
@@ -124,8 +126,9 @@ def _hidden_text(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
 def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
     """The columns with their ranks for this grouping: what says nothing here steps back, what is rare steps forward where it is there."""
     ranks: dict[str, int] = {}
+    ranks["input_shapes"] = 1 if by == "op_shape" else 3  # two rows of one name differ in their sizes
     if by != "op_shape":
-        ranks |= {"input_shapes": 3, "direction": 3}
+        ranks["direction"] = 3
     if by == "dtype":
         ranks["dtype"] = 3
     if not frame["efficiency"].notna().any():
@@ -277,7 +280,7 @@ def unmodelled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
         UNMODELLED_COLUMNS,
         sort=Sort("measured_ns"),
         subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
-        empty="Everything is modelled.",
+        empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns else EVERY_OPERATOR,
     )
 
 

@@ -38,7 +38,8 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
         return first
     running = np.cumsum(above) / above.sum()
     count = min(int(np.searchsorted(running, 0.8)) + 1, 5, len(above))
-    rows = "One row holds" if count == 1 else f"{('', '', 'Two', 'Three', 'Four', 'Five')[count]} rows hold"
+    word = ("", "One row holds", "Two rows hold", "Three rows hold", "Four rows hold", "Five rows hold")[count]
+    rows = word if running[count - 1] >= 0.8 else "The five largest rows hold"
     return f"{first} {rows} **{human(float(running[count - 1]), 'ratio')}** of the time above the limit."
 
 
