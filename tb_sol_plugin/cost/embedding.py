@@ -9,7 +9,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, model
-from tb_sol_plugin.cost.parts import moved, read
+from tb_sol_plugin.cost.parts import count, moved, read
 
 ROWS: Final = "every index counted as a row of its own: repeated ones may still be in the cache"
 
@@ -35,8 +35,8 @@ def embedding_backward(call: Inputs) -> Cost | None:
     One FLOP per element of the gradient. A row that several indices name is read and written once per table at least: touched rows
     are capped at the rows of the table.
     """
-    grad, indices, rows = call.tensor(0), call.tensor(1), call.value(2)
-    if grad is None or indices is None or not isinstance(rows, int) or rows < 0 or not grad.shape:
+    grad, indices, rows = call.tensor(0), call.tensor(1), count(call, 2)
+    if grad is None or indices is None or rows is None or not grad.shape:
         return None
     width = grad.shape[-1]
     whole, touched = size_of(rows * width, grad.dtype), size_of(min(indices.numel, rows) * width, grad.dtype)
@@ -79,8 +79,8 @@ def embedding_bag_backward(call: Inputs) -> Cost | None:
 
     The gradient row of a bag is read once; each index adds it to a row, capped at the rows of the table.
     """
-    grad, indices, rows = call.tensor(0), call.tensor(1), call.value(5)
-    if grad is None or indices is None or len(grad.shape) != 2 or not isinstance(rows, int) or rows < 0:
+    grad, indices, rows = call.tensor(0), call.tensor(1), count(call, 5)
+    if grad is None or indices is None or len(grad.shape) != 2 or rows is None:
         return None
     width = grad.shape[1]
     whole, touched = size_of(rows * width, grad.dtype), size_of(min(indices.numel, rows) * width, grad.dtype)

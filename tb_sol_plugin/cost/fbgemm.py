@@ -13,21 +13,21 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, Direction, model, pattern, unknown
-from tb_sol_plugin.cost.parts import like, moved, read
+from tb_sol_plugin.cost.parts import count, like, moved, read
 
 AVERAGE: Final = "rows taken as wide as the average table"
 SOME_VALUES: Final = "how many values the chosen features hold is not recorded: left out, a lower bound"
 
 
 def _lookup(
-    weights: Tensor | None, d_offsets: Tensor | None, width: object, indices: Tensor | None, offsets: Tensor | None,
+    weights: Tensor | None, d_offsets: Tensor | None, width: int | None, indices: Tensor | None, offsets: Tensor | None,
     scale: Tensor | None = None,
 ) -> Cost | None:  # fmt: skip
     """Pooled lookup: rows read, indices and offsets read, one result row of total D per bag written in FP32; one FLOP per element."""
     if weights is None or d_offsets is None or indices is None or offsets is None or d_offsets.numel < 2:
         return None
     tables = d_offsets.numel - 1
-    if not isinstance(width, int) or width < 1 or (offsets.numel - 1) % tables:
+    if not width or (offsets.numel - 1) % tables:
         return unknown("width of the embedding tables not recorded")
     rows = indices.numel * width // tables
     return moved(
@@ -39,20 +39,20 @@ def _lookup(
 @model("fbgemm::split_embedding_codegen_forward_cpu", kind="other")
 def forward_cpu(call: Inputs) -> Cost | None:
     """split_embedding_codegen_forward_cpu(weights, weight offsets, D_offsets, total_D, hash sizes, indices, offsets, mode, scale, ...)."""
-    return _lookup(call.tensor(0), call.tensor(2), call.value(3), call.tensor(5), call.tensor(6), call.tensor(8))
+    return _lookup(call.tensor(0), call.tensor(2), count(call, 3), call.tensor(5), call.tensor(6), call.tensor(8))
 
 
 @pattern(r"fbgemm::split_embedding_codegen_lookup_\w+_function_cpu", kind="other", wrapper=True)
 def lookup_cpu(call: Inputs) -> Cost | None:
     """..._function_cpu(weights, placements, weight offsets, D_offsets, total_D, max_D, hash sizes, bits, indices, offsets, mode, scale)."""
-    return _lookup(call.tensor(0), call.tensor(3), call.value(4), call.tensor(8), call.tensor(9), call.tensor(11))
+    return _lookup(call.tensor(0), call.tensor(3), count(call, 4), call.tensor(8), call.tensor(9), call.tensor(11))
 
 
 @pattern(r"fbgemm::split_embedding_codegen_lookup_\w+_function", kind="other")
 def lookup(call: Inputs) -> Cost | None:
     """..._function(host, device, managed and cached weights, placements, weight offsets, D_offsets, total_D, max_D, hash sizes, bits,
     indices, offsets, mode, scale, ...): the weights on the device are the second argument."""
-    return _lookup(call.tensor(1), call.tensor(6), call.value(7), call.tensor(11), call.tensor(12), call.tensor(14))
+    return _lookup(call.tensor(1), call.tensor(6), count(call, 7), call.tensor(11), call.tensor(12), call.tensor(14))
 
 
 def _gradient(grad: Tensor | None, weights: Tensor | None, d_offsets: Tensor | None, indices: Tensor | None) -> tuple[int, int] | None:
@@ -103,8 +103,8 @@ def permute_sparse(call: Inputs) -> Cost | None:
     if order is None or lengths is None or values is None or not lengths.shape:
         return None
     chosen = size_of(order.numel * (lengths.numel // max(lengths.shape[0], 1)), lengths.dtype)
-    total = call.value(4)
-    known = total if isinstance(total, int) and not isinstance(total, bool) else values.numel if order.numel == lengths.shape[0] else None
+    total = count(call, 4)
+    known = total if total is not None else values.numel if order.numel == lengths.shape[0] else None
     parts = [size_of(known or 0, t.dtype) for t in (values, weights) if t is not None]
     return moved(values.dtype, order.bytes, chosen, chosen, *parts, *parts, reason="" if known is not None else SOME_VALUES)
 
@@ -118,10 +118,10 @@ def bucketize(call: Inputs) -> Cost | None:
     lengths, values, weights = call.tensor(0), call.tensor(1), call.tensor(6)
     if lengths is None or values is None:
         return None
-    ranks = call.value(5)
+    ranks = count(call, 5)
     more = sum(like(values) or 0 for at in (2, 3) if call.flag(at))
-    new = size_of(lengths.numel * ranks, lengths.dtype) if isinstance(ranks, int) and ranks > 0 else lengths.bytes
-    reason = "" if isinstance(ranks, int) else "number of ranks not recorded: one assumed, a lower bound"
+    new = size_of(lengths.numel * ranks, lengths.dtype) if ranks else lengths.bytes
+    reason = "" if ranks else "number of ranks not recorded: one assumed, a lower bound"
     return moved(
         values.dtype, *read(lengths, call.tensor(4), values, weights), new, *(like(t) for t in (values, weights) if t is not None), more,
         flop=2 * values.numel, reason=reason,
@@ -146,8 +146,8 @@ def cumsum(call: Inputs) -> Cost | None:
 @model("fbgemm::offsets_range", "fb::offsets_range", kind="other")
 def offsets_range(call: Inputs) -> Cost | None:
     """offsets_range(offsets, n): offsets read, one place per value written."""
-    offsets, size = call.tensor(0), call.value(1)
-    if offsets is None or not isinstance(size, int) or size < 0:
+    offsets, size = call.tensor(0), count(call, 1)
+    if offsets is None or size is None:
         return None
     return moved(offsets.dtype, offsets.bytes, size_of(size, offsets.dtype))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, size_of
 from tb_sol_plugin.cost.model import Cost, model
-from tb_sol_plugin.cost.parts import like, moved, read
+from tb_sol_plugin.cost.parts import count, like, moved, read
 
 DEFAULT_TYPE: Final = "element type not given: FP32, the default of torch, assumed"
 
@@ -141,8 +141,8 @@ def arange(call: Inputs) -> Cost | None:
 @model("aten::linspace", "aten::logspace", kind="other")
 def linspace(call: Inputs) -> Cost | None:
     """linspace(start, end, steps, dtype, ...)."""
-    steps, dtype = call.value(2), call.dtype(3)
-    if not isinstance(steps, int) or steps < 0:
+    steps, dtype = count(call, 2), call.dtype(3)
+    if steps is None:
         return None
     return moved(dtype or "fp32", size_of(steps, dtype or "fp32"), reason="" if dtype else DEFAULT_TYPE)
 
@@ -150,15 +150,15 @@ def linspace(call: Inputs) -> Cost | None:
 @model("aten::randperm", kind="other")
 def randperm(call: Inputs) -> Cost | None:
     """randperm(n, ...): int64 written once: a lower bound."""
-    n = call.value(0)
-    return moved("int64", 8 * n, flop=n, reason="one pass counted: a lower bound") if isinstance(n, int) and n >= 0 else None
+    n = count(call, 0)
+    return moved("int64", 8 * n, flop=n, reason="one pass counted: a lower bound") if n is not None else None
 
 
 @model("aten::multinomial", kind="other")
 def multinomial(call: Inputs) -> Cost | None:
     """multinomial(p[..., n], samples, replacement): probabilities read, int64 samples written: one pass, a lower bound."""
-    p, samples = call.tensor(0), call.value(1)
-    if p is None or not p.shape or not isinstance(samples, int) or samples < 0:
+    p, samples = call.tensor(0), count(call, 1)
+    if p is None or not p.shape or samples is None:
         return None
     rows = prod(p.shape[:-1])
     return moved(p.dtype, p.bytes, 8 * rows * samples, flop=p.numel, reason="one pass counted: a lower bound")

@@ -12,7 +12,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of
 from tb_sol_plugin.cost.model import Cost, model
-from tb_sol_plugin.cost.parts import axis, like, moved, read
+from tb_sol_plugin.cost.parts import axis, count, like, moved, read
 
 INDICES: Final = "indices taken as int64 over the first dimensions: their types are not recorded"
 MASKS: Final = "indices may be masks, whose result depends on the data: it is left out, a lower bound"
@@ -31,11 +31,11 @@ def sort(call: Inputs) -> Cost | None:
 @model("aten::topk", kind="other")
 def topk(call: Inputs) -> Cost | None:
     """topk(x, k, dim, ...): k values and int64 places along one dimension, the last one by default."""
-    x, k, dim = call.tensor(0), call.value(1), call.value(2)
-    if x is None or not isinstance(k, int) or not x.shape:
+    x, k, dim = call.tensor(0), count(call, 1), call.value(2)
+    if x is None or k is None or not x.shape:
         return None
     along = axis(x, -1 if dim is None else dim)
-    if along is None or not 0 <= k <= x.shape[along]:
+    if along is None or k > x.shape[along]:
         return None
     out = x.numel // x.shape[along] * k if x.shape[along] else 0
     return moved(x.dtype, x.bytes, size_of(out, x.dtype), 8 * out, reason=SEVERAL_PASSES)

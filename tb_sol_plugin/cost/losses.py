@@ -11,7 +11,7 @@ from tb_sol_plugin.cost.elementwise import pointwise
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, broadcast, size_of, wider
 from tb_sol_plugin.cost.model import Cost, Direction, model
 from tb_sol_plugin.cost.norm import SOFTMAX
-from tb_sol_plugin.cost.parts import given, like, moved, read, vector
+from tb_sol_plugin.cost.parts import count, given, like, moved, read, vector
 
 NO_REDUCTION: Final = "reduction not recorded: one number assumed as result"
 
@@ -23,12 +23,11 @@ def _loss(call: Inputs, reduction_at: int, *, per_element: int, also: tuple[int,
     if x is None or target is None or shape is None:
         return None
     whole = Tensor(shape, wider(x.dtype, target.dtype))
-    reduction = call.value(reduction_at)
-    known = isinstance(reduction, int)
-    out = whole.numel if reduction == 0 and known else 1
+    reduction = count(call, reduction_at)
+    out = whole.numel if reduction == 0 else 1
     return vector(
         whole.dtype, per_element * whole.numel, *read(x, target, *given(call, *also)), size_of(out, whole.dtype),
-        reason="" if known else NO_REDUCTION,
+        reason="" if reduction is not None else NO_REDUCTION,
     )  # fmt: skip
 
 
@@ -79,8 +78,7 @@ def cross_entropy(call: Inputs) -> Cost | None:
     logits, target = call.tensor(0), call.tensor(1)
     if logits is None or target is None or not logits.shape:
         return None
-    reduction = call.value(3)
-    out = target.numel if reduction == 0 and isinstance(reduction, int) else 1
+    out = target.numel if count(call, 3) == 0 else 1
     return vector(logits.dtype, SOFTMAX * logits.numel, *read(logits, target, call.tensor(2)), size_of(out, logits.dtype), kind="norm")
 
 
@@ -88,8 +86,7 @@ def _nll(call: Inputs, direction: Direction = "fwd") -> Cost | None:
     scores, target = call.tensor(0), call.tensor(1)
     if scores is None or target is None:
         return None
-    reduction = call.value(3)
-    out = target.numel if reduction == 0 and isinstance(reduction, int) else 1
+    out = target.numel if count(call, 3) == 0 else 1
     return moved(
         scores.dtype, size_of(target.numel, scores.dtype), *read(target, call.tensor(2)), size_of(out, scores.dtype), flop=target.numel,
         direction=direction,

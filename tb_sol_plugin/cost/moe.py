@@ -14,7 +14,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, model, pattern, unknown
-from tb_sol_plugin.cost.parts import like, moved, read, vector
+from tb_sol_plugin.cost.parts import count, like, moved, read, vector
 
 UNIFORM: Final = "experts in use: the number expected with uniform routing"
 INTEGERS: Final = ("int32", "int64", "int16", "uint8", "uint32")
@@ -120,8 +120,8 @@ def dispatch(call: Inputs) -> Cost | None:
 @model("_moe_permute_mask_map", kind="other")
 def dispatch_by_mask(call: Inputs) -> Cost | None:
     """_moe_permute_mask_map(x[T, D], mask[T, E], rows, ...): the number of rows is a recorded value, else unknown."""
-    x, mask, rows = call.tensor(0), call.tensor(1), call.value(2)
-    if x is None or mask is None or len(x.shape) != 2 or not isinstance(rows, int) or rows < 0:
+    x, mask, rows = call.tensor(0), call.tensor(1), count(call, 2)
+    if x is None or mask is None or len(x.shape) != 2 or rows is None:
         return None
     return moved(x.dtype, x.bytes, mask.bytes, size_of(rows * x.shape[1], x.dtype))
 

@@ -10,7 +10,7 @@ from math import prod
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, model
-from tb_sol_plugin.cost.parts import axis, like, moved, read, repeated
+from tb_sol_plugin.cost.parts import axis, count, like, moved, read, repeated
 
 
 @model("aten::copy_", "aten::_copy_from", kind="other")
@@ -69,10 +69,10 @@ def repeat(call: Inputs) -> Cost | None:
 @model("aten::repeat_interleave", kind="other")
 def repeat_interleave(call: Inputs) -> Cost | None:
     """repeat_interleave(x, times, dim): exact for one number of times; for a tensor of them, x and the counts read: a lower bound."""
-    x, times, counts = call.tensor(0), call.value(1), call.tensor(1)
+    x, times, counts = call.tensor(0), count(call, 1), call.tensor(1)
     if x is None:
         return None
-    if isinstance(times, int) and times >= 0:
+    if times is not None:
         return moved(x.dtype, x.bytes, size_of(x.numel * times, x.dtype))
     return moved(x.dtype, *read(x, counts), reason="size of the result depends on the data: left out, a lower bound")
 
@@ -178,8 +178,8 @@ def diag_embed(call: Inputs) -> Cost | None:
 @model("aten::one_hot", kind="other", wrapper=True)
 def one_hot(call: Inputs) -> Cost | None:
     """one_hot(x, classes): int64 results, zeroed and one per row set; with classes -1 the largest value decides: unknown."""
-    x, classes = call.tensor(0), call.value(1)
-    if x is None or not isinstance(classes, int) or classes < 0:
+    x, classes = call.tensor(0), count(call, 1)
+    if x is None or classes is None:
         return None
     return moved("int64", x.bytes, 8 * x.numel * classes, 8 * x.numel)
 

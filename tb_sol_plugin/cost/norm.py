@@ -12,7 +12,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, Direction, model
-from tb_sol_plugin.cost.parts import like, read, vector, wide
+from tb_sol_plugin.cost.parts import count, like, read, vector, wide
 
 FORWARD: Final = 8
 BACKWARD: Final = 16
@@ -70,10 +70,10 @@ def rms_norm(call: Inputs) -> Cost | None:
 @model("aten::native_group_norm", kind="norm")
 def native_group_norm(call: Inputs) -> Cost | None:
     """native_group_norm(x, weight, bias, N, C, HxW, groups, eps): mean and 1/std per sample and group; 8 n FLOP."""
-    x, batch, groups = call.tensor(0), call.value(3), call.value(6)
+    x, batch, groups = call.tensor(0), count(call, 3), count(call, 6)
     if x is None:
         return None
-    kept = [wide(x, 2 * batch * groups)] if isinstance(batch, int) and isinstance(groups, int) else []
+    kept = [wide(x, 2 * batch * groups)] if batch is not None and groups is not None else []
     reason = "" if kept else "groups not recorded: statistics left out"
     return normal(x, FORWARD, [x.bytes, like(x), *read(call.tensor(1), call.tensor(2)), *kept], reason=reason)
 
@@ -81,10 +81,10 @@ def native_group_norm(call: Inputs) -> Cost | None:
 @model("aten::group_norm", kind="norm", wrapper=True)
 def group_norm(call: Inputs) -> Cost | None:
     """group_norm(x, groups, weight, bias, ...), where no native one was recorded below it."""
-    x, groups = call.tensor(0), call.value(1)
+    x, groups = call.tensor(0), count(call, 1)
     if x is None:
         return None
-    kept = [wide(x, 2 * x.shape[0] * groups)] if isinstance(groups, int) and x.shape else []
+    kept = [wide(x, 2 * x.shape[0] * groups)] if groups is not None and x.shape else []
     reason = "" if kept else "groups not recorded: statistics left out"
     return normal(x, FORWARD, [x.bytes, like(x), *read(call.tensor(2), call.tensor(3)), *kept], reason=reason)
 

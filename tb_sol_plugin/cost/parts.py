@@ -5,13 +5,18 @@ from __future__ import annotations
 from math import prod
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of, total
-from tb_sol_plugin.cost.model import Cost, Direction, Kind
+from tb_sol_plugin.cost.model import Cost, Direction, Kind, unknown
 
 
 def vector(
     dtype: str, flop: int | None, *traffic: int | None, kind: Kind = "elementwise", direction: Direction = "fwd", reason: str = ""
 ) -> Cost:
-    """Vector work: `flop` operations and the sum of `traffic` in bytes (None if any part is). A reason marks it as estimated."""
+    """Vector work: `flop` operations and the sum of `traffic` in bytes (None if any part is). A reason marks it as estimated.
+
+    Recorded values that give a part a negative size, or one that no memory holds, contradict the call: then nothing is known.
+    """
+    if any(part is not None and not 0 <= part < 2**63 for part in (flop, *traffic)):
+        return unknown("recorded values contradict each other: a size that cannot be")
     return Cost(
         flop_vector=flop, bytes=total(*traffic), dtype="" if dtype.startswith("opaque") else dtype, kind=kind, direction=direction,
         estimated=bool(reason), reason=reason,
@@ -41,6 +46,12 @@ def wide(x: Tensor, elements: int) -> int | None:
 def given(call: Inputs, *at: int) -> list[Tensor]:
     """The tensors at these positions that are there."""
     return [t for t in (call.tensor(i) for i in at) if t is not None]
+
+
+def count(call: Inputs, at: int) -> int | None:
+    """A recorded whole number of at least 0; None where there is none (a boolean is none)."""
+    value = call.value(at)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def floating(dtype: str) -> bool:

@@ -19,7 +19,7 @@ def _sizes(call: Inputs, x: Tensor, dims: int) -> tuple[int, ...] | None:
     """The spatial sizes of the result, as given or from factors per dimension."""
     size = call.ints(1)
     if size is not None:
-        return size if len(size) == dims and min(size) >= 0 else None
+        return size if len(size) == dims and min(size, default=0) >= 0 else None
     factors = next((v for v in call.values if isinstance(v, tuple) and len(v) == dims and all(isinstance(f, int | float) for f in v)), None)
     if factors is None:
         return None
@@ -80,7 +80,7 @@ def bicubic(call: Inputs) -> Cost | None:
 
 def _backward(call: Inputs, taps: int) -> Cost | None:
     grad, sizes = call.tensor(0), call.ints(2)
-    if grad is None or sizes is None or len(sizes) != len(grad.shape) or min(sizes) < 0:
+    if grad is None or sizes is None or len(sizes) != len(grad.shape) or min(sizes, default=0) < 0:
         return None
     return vector(grad.dtype, 2 * taps * grad.numel, grad.bytes, size_of(prod(sizes), grad.dtype), direction="bwd")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, Direction, model
-from tb_sol_plugin.cost.parts import like, read, vector
+from tb_sol_plugin.cost.parts import count, like, read, vector
 
 
 def _turned(tensors: list[Tensor], *table: int | None, direction: Direction = "fwd") -> Cost | None:
@@ -28,8 +28,8 @@ def rotary(call: Inputs) -> Cost | None:
     positions, query, key, table = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4)
     if positions is None or query is None or table is None or not table.shape:
         return None
-    head, width = call.value(3), table.shape[-1]
-    share = (width, head) if isinstance(head, int) and head > width > 0 else (1, 1)
+    head, width = count(call, 3), table.shape[-1]
+    share = (width, head) if head is not None and head > width > 0 else (1, 1)
     parts = [Tensor((t.numel * share[0] // share[1],), t.dtype) for t in _there(query, key)]
     return _turned(parts, positions.bytes, size_of(min(positions.numel, table.numel // max(width, 1)) * width, table.dtype))
 
