@@ -11,7 +11,7 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
-from tb_sol_plugin.metrics.phases import device_owners
+from tb_sol_plugin.metrics.phases import STEP, device_owners
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work_sums import ratios, sums
 from tb_sol_plugin.model.capture import Capture
@@ -98,7 +98,10 @@ def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
     frame = ratios(values).assign(phase=[*paths, NO_PHASE], ops=np.bincount(node[limited], minlength=len(paths) + 1))
     frame["last"] = np.arange(len(frame)) == len(paths)
     frame = frame[frame["ops"].to_numpy() > 0].sort_values(["last", "sol_ns"], ascending=[True, False], kind="stable", ignore_index=True)
-    frame = frame.assign(id=frame["phase"], share=ratio(frame["sol_ns"].to_numpy(), np.full(len(frame), frame["sol_ns"].sum())))
+    short = [p.removeprefix(f"{STEP}/") for p in frame["phase"].tolist()]
+    frame = frame.assign(
+        id=frame["phase"], phase=short, share=ratio(frame["sol_ns"].to_numpy(), np.full(len(frame), frame["sol_ns"].sum()))
+    )
     for name in ("sol_ns", "measured_ns", "wasted_ns"):
         frame[name] = pd.Series([round(v / divide) if v == v else None for v in frame[name].tolist()], dtype=object)
     return frame

@@ -86,7 +86,7 @@ COLUMNS = (
 )
 ONCE_COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path.", "code", rank=3),
-    Column("phase", "Phase", "", "Path of the innermost phase around the operation.", "code"),
+    Column("phase", "Phase", "", "Path of the innermost phase around the operation, below the step.", "code"),
     Column("ops", "Operations", "count", "Operator calls with a limit, over the steps where numbers are per step."),
     ranked(SOL, 1, "Estimated time: the least time of its operations on this device."),
     Column("share", "Share", "ratio", "Its limit over that of all operations.", "share"),

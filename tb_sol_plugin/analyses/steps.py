@@ -47,19 +47,22 @@ PARTS: Final = {
 }
 """Label, colour and definition of each exclusive part, in order of priority."""
 
+MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
+"""Parts that are shown at once; the others where there is room."""
 MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
     Column("start_ns", "Start", "ns", "since the start of the recording; not before the previous step's end", rank=2),
     Column("duration_ns", "Duration", "ns", "from the start to the last device work launched in the step", show="bar", color="bar-ink"),
     Column("complete", "Complete", doc="false for a last step without device work, or with less than 80 % of the previous step's", rank=2),
-    *(
-        Column(name, label, "ns", f"{doc}; exclusive, the parts of a row add up to its duration", color=color)
-        for name, (label, color, doc) in PARTS.items()
-    ),
-    Column("device_share", "Device busy", "ratio", "kernels, copies, sets and communication over the duration", show="share"),
     Column("sol_ns", "Limit", "ns", "least time of the modelled work that the step launched, on this device", missing=NO_MODEL),
     Column("sol_ratio", "Speed of light", "ratio", "limit over the duration", show="efficiency", missing=NO_MODEL),
+    Column("device_share", "Device busy", "ratio", "kernels, copies, sets and communication over the duration", show="share"),
+    *(
+        Column(
+            name, label, "ns", f"{doc}; exclusive, the parts of a row add up to its duration", color=color, rank=1 if name in MAIN else 2)
+        for name, (label, color, doc) in PARTS.items()
+    ),
     Column("mfu", "MFU", "ratio", "matrix work over duration times dense peak, without recomputed work", show="share", rank=2, missing=MFU),
     Column("hfu", "HFU", "ratio", "the same with recomputed work", show="share", rank=3, missing=MFU),
     Column(

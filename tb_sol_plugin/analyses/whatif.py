@@ -223,7 +223,14 @@ def _devices(
         whole = W.total(found, chosen.steps)
         limit = whole.sol_ns if spec.memory_bandwidth is not None else None
         main = _main_type(chosen.ops, found)
-        note = [w for w, on in (("recorded", here is not None and spec is here), ("chosen", bool(query.device) and spec is there)) if on]
+        note = [
+            w
+            for w, on in (
+                ("recorded" if here is None or here.method != "override" else "in use", spec is here),
+                ("chosen", bool(query.device) and spec is there),
+            )
+            if on
+        ]
         if whole.lacking:
             note.append(f"no rate for {whole.lacking}")
         elif spec.memory_bandwidth is None:
