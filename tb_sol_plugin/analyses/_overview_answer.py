@@ -163,14 +163,16 @@ def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None
 
 def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
     spec, each = fall.work.spec, fall.steps
-    counted = fall.work.ops[fall.counted]
-    use = utilisation(counted, spec, fall.total_ns, devices=fall.devices)
+    inside = fall.work.ops[fall.inside]
+    use = utilisation(inside, spec, fall.total_ns, devices=fall.devices)
     step = human(round(fall.total_ns / each), "ns")
     share = fall.modelled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
+    if partial is None and spec is not None and spec.method == "derived":
+        partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
     model, again = use.model_flop or 0, use.recompute_flop or 0
     peak = human(spec.matrix_peak(use.dtype), "FLOP/s") if spec is not None and use.dtype else ""
-    by_type = "" if counted["dtype"][np.nan_to_num(counted["flop"].to_numpy(dtype=np.float64)) > 0].nunique() < 2 else " Summed over types."
+    by_type = "" if inside["dtype"][np.nan_to_num(inside["flop"].to_numpy(dtype=np.float64)) > 0].nunique() < 2 else " Summed over types."
     many = f" × {fall.devices} devices" if fall.devices > 1 else ""
 
     def formula(flop: int) -> str:
@@ -194,18 +196,18 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         more=formula(model + again),
         mark=why if use.hfu is None else partial,
     )
-    traffic = float(np.nansum(counted["bytes"].to_numpy(dtype=np.float64)))
-    known = use.bandwidth_utilisation is not None and fall.has_limits
+    traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
+    known = use.bandwidth_utilisation is not None
     bandwidth = human(spec.memory_bandwidth, "B/s") if spec is not None and spec.memory_bandwidth else ""
     tiles.add(
         "bandwidth_utilisation",
         use.bandwidth_utilisation if known else None,
         "Memory bandwidth",
-        note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if known else "",
+        note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
         more=f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many})." if known else "",
         mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
     )
-    tiles.add("traffic_bytes", round(traffic / each) if fall.has_limits else None)
+    tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None)
 
 
 # -- the host -------------------------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:
     """Work without limits by kind: that of the operators' models on the host, on a device by the names of its kernels."""
     on_host = fall.work.by_host_time
     time, word = (dict(fall.kind_ns), "") if on_host else (kernel_time(capture, fall), " kernels")
-    parts = [Part(f"{KINDS[k][0]}{word}", ns / fall.steps, k) for k, ns in time.items() if k != "other"]
+    meaning = "By the cost models of the operators." if on_host else "By the cost models of the operators, else by the kernels' names."
+    parts = [Part(f"{KINDS[k][0]}{word}", ns / fall.steps, k, meaning) for k, ns in time.items() if k != "other"]
     large = sorted((p for p in parts if p.ns >= SMALL * whole), key=lambda p: -p.ns)
     rest = time["other"] / fall.steps + sum(p.ns for p in parts if p not in large)
     other = Part("Other operators" if on_host else "Other kernels", rest, "other", "Kinds of work that are small, or unknown by name.")

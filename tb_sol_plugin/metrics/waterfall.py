@@ -59,7 +59,8 @@ class Waterfall:
 
     own: per device row its exclusive part inside the windows. kind: index into KINDS per device row, NO_KIND without a model.
     op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modelled work by kind; again_ns: the part of it that is
-    recomputed work. limits: what that work takes at the limits. counted: per row of Work.ops, whether its limit is in.
+    recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modelled work of the windows;
+    counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator.
     devices: how many the modelled work ran on.
@@ -87,6 +88,7 @@ class Waterfall:
     kind: npt.NDArray[np.int8]
     idle: iv.Spans
     loading: iv.Spans
+    inside: Mask
     counted: Mask
     devices: int
     work: Work
@@ -179,7 +181,9 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     idle = iv.subtract(windows, busy)
     wait = iv.subtract(idle, loading) if host is None else iv.empty()
     why = waits(capture) if host is None else None
-    counted = _counted(part, done, rows, op_own, loading)
+    inside = _inside(part, done, rows, op_own)
+    known = done.spec is not None and done.spec.memory_bandwidth is not None
+    counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
     devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
     by_kind: dict[str, int] = {k: int(op_own[modelled & (code == i)].sum()) for i, k in enumerate(KINDS)}
     again = ops["recompute"].to_numpy() & modelled
@@ -206,27 +210,25 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         kind=kind,
         idle=idle,
         loading=loading,
+        inside=inside,
         counted=counted,
         devices=devices,
         work=done,
     )
 
 
-def _counted(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints, loading: iv.Spans) -> Mask:
-    """Calls whose limit is part of the windows: launched in a selected step, or inside the selection where none was recorded.
+def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mask:
+    """Modelled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
 
     A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
     """
     ops = done.ops
-    if done.spec is None or done.spec.memory_bandwidth is None:
-        return np.zeros(len(ops), bool)
-    known: Mask = ops["modelled"].to_numpy() & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
     host = ops["host"].to_numpy()
     inside = np.isin(ops["step"].to_numpy(), rows) if rows else part.host[host] if len(part.host) else np.zeros(len(ops), bool)
     inside = np.where(host < 0, op_own > 0, inside)
     if done.by_host_time:
         inside &= (op_own > 0) | (ops["measured_ns"].to_numpy() == 0)
-    return known & inside
+    return np.asarray(inside & ops["modelled"].to_numpy(), np.bool_)
 
 
 def _limits(done: Work, counted: Mask, devices: int) -> Limits:

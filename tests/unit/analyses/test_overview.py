@@ -228,6 +228,9 @@ def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
     answer = overview(read_back(t, tmp_path))
     assert answer.facts["speed_of_light"] is None and "the memory bandwidth of an AMD Radeon Graphics is not known" in answer.headline
     assert facts_of(answer, "device").marks["matrix_peak"].state == "estimated"
+    # THEN the matrix rate is still known, as an estimate: 104 units of CDNA2 at 256 FLOP per clock and 1.7 GHz
+    assert answer.facts["mfu"] == pytest.approx(2 * 512**3 / (104 * 256 * 1.7e9) / 1e-3)
+    assert facts_of(answer, "answer").marks["mfu"].state == "estimated" and answer.facts["bandwidth_utilisation"] is None
 
 
 def test_the_articles_of_devices() -> None:
