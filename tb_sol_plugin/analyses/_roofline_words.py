@@ -9,7 +9,7 @@ from tb_sol_plugin.analyses._roofline_selection import NO_MODEL, Selection
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics.work import Work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec, why_no_limits
+from tb_sol_plugin.model.device import DeviceSpec, caution, why_no_limits
 from tb_sol_plugin.model.report import Notice, Scalar
 from tb_sol_plugin.units import human
 
@@ -54,9 +54,8 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.Data
     if spec is None:
         why = why_no_limits(capture)
         out.append(Notice(f"{why[0].upper()}{why[1:]}.", "info" if done.by_host_time else "warn"))
-    elif spec.method == "derived":
-        text = spec.notes or "its peaks are a share of a known device"
-        out.append(Notice(f"The limits of {spec.name} are derived: {text}. Choose other device limits if you know them."))
+    elif caution(spec):
+        out.append(Notice(caution(spec)))
     if l2 and (spec is None or spec.l2_bytes_per_s is None):
         name = spec.name if spec else "this device"
         text = f"No L2 bandwidth of {name} is known, so there is no L2 roof; a device file can give it as `l2_bw_gb_per_s`."

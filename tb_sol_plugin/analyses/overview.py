@@ -26,6 +26,7 @@ from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work import group
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import caution
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
@@ -115,6 +116,8 @@ def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
     if not len(capture.device):
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
+    if caution(fall.work.spec):
+        out.append(Notice(caution(fall.work.spec), "warn"))
     lack = capture.missing("shapes")
     if lack is not None and (fall.work.spec is not None or not len(capture.device)):
         out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))

@@ -26,8 +26,7 @@ __all__ = [
     "overridden", "table", "why_no_limits",
 ]  # fmt: skip
 
-TO_GIVE: Final = "choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
-MEASURE: Final = "measure this machine once with tb-sol doctor --measure"
+TO_GIVE: Final = "Choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
 _HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+(?:\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 
 
@@ -154,13 +153,9 @@ def caution(spec: DeviceSpec | None) -> str:
     if spec is None or spec.method == "override":
         return ""
     if spec.key.partition("@")[0].partition("+")[0] == UNKNOWN:
-        return f"{spec.name} is not in the table of devices: its limits are derived. {_sentence(spec.notes)} {_sentence(TO_GIVE)}"
+        return f"The limits of {spec.name} are derived: {spec.notes}. {TO_GIVE}."
     if spec.method == "derived" and spec.name.endswith("MIG"):
-        return f"The limits are derived for {spec.notes}."
+        return f"The limits are derived: {spec.notes}."
     if spec.method == "derived":
-        return f"The device has no name: {spec.key} is the one row that agrees in architecture, units and memory."
+        return f"The limits are derived: the device has no name, and {spec.key} is the one row with its architecture, units and memory."
     return ""
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
