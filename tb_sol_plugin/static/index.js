@@ -6961,6 +6961,7 @@ function lay(s, c, beside) {
 		width: widthOf(s, c, scale, numeric, heading)
 	};
 }
+var headRoom = (heading) => heading.length * 6.6 + 22;
 /** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
 function widthOf(s, c, scale, numeric, heading) {
 	const values = s.data[c.name] ?? [];
@@ -6984,7 +6985,7 @@ function widthOf(s, c, scale, numeric, heading) {
 	const label = typeof total === "string" ? total.length * SANS + 28 : 0;
 	lengths.sort((a, b) => a - b);
 	const typical = lengths[Math.ceil((lengths.length - 1) * .97)] ?? 1;
-	const head = heading.length * 6.6 + 22;
+	const head = headRoom(heading);
 	if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
 	const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
@@ -6995,7 +6996,7 @@ function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
 	const spare = room - widths.reduce((a, b) => a + b, 0);
 	if (spare < 0) {
-		const bars = (c) => Math.max(0, (BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR);
+		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading)));
 		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
 		const most = give.reduce((a, b) => a + b, 0);
 		const part = most > 0 ? Math.min(1, -spare / most) : 0;
