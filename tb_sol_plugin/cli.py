@@ -193,6 +193,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _doctor_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logdir", nargs="?", default="", metavar="LOGDIR", help="also look into this logdir")
     parser.add_argument("--quick", action="store_true", help="list the recordings without reading them")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
     parser.add_argument("--measure", action="store_true", help="measure the limits of this machine's CPU once and keep them")
     parser.add_argument("--again", action="store_true", help="with --measure: measure anew")
     parser.add_argument("--write", default="", metavar="PATH", help="with --measure: device file to put the row into (default: your own)")
@@ -209,7 +210,7 @@ def _doctor(options: argparse.Namespace) -> int:
         return run(console(), write=options.write, again=options.again, host=options.host)
     if options.again or options.write or options.host:
         raise BadQuery("--again, --write and --host belong to --measure", hint="add --measure")
-    return examine(console(), options.logdir, read=not options.quick)
+    return examine(console(), options.logdir, read=not options.quick, device=options.device)
 
 
 def _write(text: str) -> None:

@@ -7,6 +7,7 @@ import platform
 import tempfile
 import time
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,9 @@ from tb_sol_plugin.errors import BadInput, SolError
 from tb_sol_plugin.store.options import cache_directory
 from tb_sol_plugin.units import human
 
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
 PACKAGES = (
     "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
     "rich", "platformdirs", "torch",
@@ -25,12 +29,16 @@ OPTIONAL = ("tb-sol-plugin", "torch")
 MOST = 50
 
 
-def examine(out: Console, logdir: str, *, read: bool = True) -> int:
-    """Print the findings; 1 if something is wrong that keeps the product from working, or a recording does not open."""
+def examine(out: Console, logdir: str, *, read: bool = True, device: str = "") -> int:
+    """Print the findings; 1 if something is wrong that keeps the product from working, or a recording does not open.
+
+    device: limits to use as with `--sol_device`.
+    """
     wrong = _installed(out) + _entry_point(out) + _parts(out)
     _cache(out)
+    wrong += device_files(out, logdir, device)
     if logdir:
-        wrong += _logdir(out, logdir, read)
+        wrong += _logdir(out, logdir, read, device)
     out.print()
     out.print(
         Text(
@@ -84,7 +92,7 @@ def _parts(out: Console) -> int:
         from tb_sol_plugin.model.device import known_keys
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
-        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
+        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices in the table")
     except Exception as error:
         wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")
     page = (STATIC / "index.js").is_file()
@@ -112,35 +120,37 @@ def _cache(out: Console) -> None:
         _line(out, None, "cache", f"{folder} cannot be written ({error.strerror}): recordings are read anew each time")
 
 
-def _logdir(out: Console, logdir: str, read: bool) -> int:
-    from tb_sol_plugin.store.direct import is_file, listing_of, options_for, recording_of
+def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
+    from tb_sol_plugin.store.direct import book_for, is_file, listing_of, options_for, recording_of
     from tb_sol_plugin.store.load import open_here
     from tb_sol_plugin.store.scan import Listing
 
-    options = options_for()
+    options = options_for(device=device)
     try:
-        listing = Listing({"": (recording_of(logdir, options),)}, files=1) if is_file(logdir, options) else listing_of(logdir, options)
+        one = is_file(logdir, options)
+        listing = Listing({"": (recording_of(logdir, options),)}, files=1) if one else listing_of(logdir, options)
     except BadInput as error:
         return _line(out, False, "logdir", error.line())
     count = sum(len(r) for r in listing.runs.values())
     looked = f"{listing.files:,} files in {listing.directories:,} directories, {listing.elapsed_ms} ms"
     wrong = _line(out, count > 0, "logdir", f"{count} recordings in {len(listing.runs)} runs ({looked})")
     wrong += sum(_line(out, False, "logdir", error) for error in listing.errors)
+    book = book_for(logdir, options, file=one)
     grid = Table.grid(padding=(0, 2))
     for name, recordings in listing.runs.items():
         for recording in recordings[:MOST]:
-            state, style = human(recording.size, "B"), ""
+            state, style, limits = human(recording.size, "B"), "", ""
             if read:
                 start = time.perf_counter()
                 try:
-                    capture = open_here(recording, options)
+                    capture = open_here(recording, options, book)
                     state = f"{capture.facts.total_events:,} events, {human(int((time.perf_counter() - start) * 1e9), 'ns')}"
+                    limits = limits_of(capture)
                 except SolError as error:
                     state, style = f"{error.message} ({error.hint})", "red"
                     wrong += 1
-            grid.add_row(
-                "    ", Text(plain(name)), Text(plain(recording.worker)), Text(plain(recording.span), "dim"), Text(plain(state), style)
-            )
+            cells = (Text(plain(name)), Text(plain(recording.worker)), Text(plain(recording.span), "dim"), Text(plain(state), style))
+            grid.add_row("    ", *cells, Text(plain(limits), "dim"))
     out.print(grid)
     for item in listing.rejected[:MOST]:
         _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
@@ -148,3 +158,42 @@ def _logdir(out: Console, logdir: str, read: bool) -> int:
         more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
         _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
     return wrong
+
+
+def device_files(out: Console, logdir: str, device: str = "") -> int:
+    """Where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
+    from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, user_file
+    from tb_sol_plugin.store.direct import is_file, options_for
+
+    try:
+        check_choice(device)
+        folders = folders_above(logdir, file=is_file(logdir, options_for())) if logdir else ()
+    except BadInput as error:
+        return _line(out, False, "device file", error.line()) if device else 0
+    files = DeviceFiles(device)
+    found = files.book(*folders)
+    own = user_file()
+    if own and not any(layer.place == "user" for layer in found.layers):
+        _line(out, None, "device file", f"{own}: none (tb-sol doctor --measure writes the limits of this CPU there)")
+    words = {"user": own, "logdir": "of the logdir", "chosen": "chosen"}
+    wrong = 0
+    for layer in found.layers:
+        rows = ", ".join(layer.rows) or "no row"
+        wrong += _line(out, bool(layer.rows) or None, "device file", f"{layer.file} ({words[layer.place]}): {rows}")
+        for problem in layer.problems:
+            wrong += _line(out, False if problem.severity == "error" else None, "device file", problem.line())
+    return wrong
+
+
+def limits_of(capture: Capture) -> str:
+    """The device limits of a recording and how they were found."""
+    from tb_sol_plugin.model.device import device_for, why_no_limits
+
+    try:
+        spec = device_for(capture)
+    except SolError as error:
+        return error.message
+    if spec is None:
+        return f"no limits: {why_no_limits(capture)}"
+    where = "" if spec.source == "table" else f", {spec.source}"
+    return f"{spec.key} ({spec.method}{where})"

@@ -6,7 +6,7 @@ import os
 import stat as modes
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -83,13 +83,7 @@ class DeviceFiles:
                 known = self._books[key] = book_of(read, self._expression)
             return known
 
-    def sources(self, *folders: str) -> list[tuple[str, str, bool]]:
-        """(what it is, path, whether it is there) of every place that may hold a device file, lowest first."""
-        out = [("your own", user_file()), *(("of the logdir", path) for f in folders[:1] for path in (next(self._beside(f), _join(f)),))]
-        out += [("chosen", self._path)] if self._path else []
-        return [(what, path, bool(path) and self.stamp(path) is not None) for what, path in out if path]
-
-    def _beside(self, folder: str):  # type: ignore[no-untyped-def]
+    def _beside(self, folder: str) -> Iterator[str]:
         for name in NAMES:
             path = _join(folder, name)
             if self.stamp(path) is not None:
