@@ -89,10 +89,10 @@ describe("table model", () => {
     s.last = [];
     s.data = { name: Array.from({ length: n }, (_, i) => `k${i}`), kind: Array.from({ length: n }, () => "gemm"), time_ns: Array.from({ length: n }, (_, i) => (i * 7919) % n) };
     shownRows(s, emptyTable(), "");
-    const start = performance.now();
+    const start = process.cpuUsage();
     expect(shownRows(s, emptyTable(), "k12").count).toBe(1111);
-    expect(performance.now() - start).toBeLessThan(4000);
-  });
+    expect(process.cpuUsage(start).user / 1000).toBeLessThan(2000); // of its own: a busy machine does not count
+  }, 60_000);
 });
 
 describe("csv", () => {
