@@ -1,6 +1,8 @@
 """Gradients of activations, gated activations and dropout. One FLOP per element, however complicated the function.
 
 A gradient reads the incoming gradient and what the forward pass saved (its input or its result) and writes one of the same size.
+Source: derivatives of the functions as PyTorch computes them, one operation each.
+Limits: a transcendental function takes more instructions than one.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A quantisation reads its input once and writes result and scales; 2 FLOP per element (find the largest, scale), 1 where the scale is
 given. A cache write touches the slots of its tokens only, never the cache.
+Source: operator schemas of vLLM, sgl-kernel and aiter.
+Limits: a cache in another layout than its tokens moves whole sectors.
 """
 
 from __future__ import annotations

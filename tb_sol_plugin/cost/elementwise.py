@@ -2,6 +2,8 @@
 
 A transcendental function counts as one operation. Operands that a stride of 0 expands count with the elements that stand in
 memory; in place the target is read and written. Comparisons give booleans, functions of integers FP32.
+Source: one operation per result, the convention of roofline literature (Williams et al., 2009).
+Limits: a transcendental function takes more instructions than one.
 """
 
 from __future__ import annotations

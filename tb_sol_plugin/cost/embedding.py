@@ -1,6 +1,8 @@
 """Embeddings: the rows that indices name, at most the whole table. Which indices repeat is not known: each counts as a row.
 
 Only the dense gradient is written (zeroed) as a whole, whatever the indices.
+Source: native_functions.yaml of PyTorch for the positions.
+Limits: rows that repeat may come from the cache, which makes this an upper bound of the reads.
 """
 
 from __future__ import annotations

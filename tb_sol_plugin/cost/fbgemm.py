@@ -5,6 +5,7 @@ Several tables stand in one flat array; D_offsets[T + 1] holds where the columns
 each index is taken as wide as the average table, never more than the whole array, and marked. Where neither the width nor the result
 is recorded there is no answer.
 Source: argument order of fbgemm_gpu's operators (0.4 to 1.0), as recorded.
+Limits: the state of a fused optimizer is counted where it is an argument.
 """
 
 from __future__ import annotations

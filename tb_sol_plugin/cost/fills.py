@@ -1,6 +1,8 @@
 """Fills: the result written once. Sizes of new tensors come from the recorded values, element types from the dtype argument.
 
 A random fill writes its result; drawing the numbers counts one FLOP per element.
+Source: native_functions.yaml of PyTorch for the positions.
+Limits: the cost of a random generator's rounds is not counted.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Picked elements are read and written once (read at most once per element of the source), indices read once; the rest of the source
 is not touched. Forms that add up read and
 write their target and count one FLOP per added element; forms that are not in place copy the target first.
+Source: native_functions.yaml of PyTorch for the positions.
+Limits: rows narrower than a cache sector move whole sectors; masks have results that depend on the data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Losses. A loss with reduction writes one number, without one as many as it has elements; a gradient is as large as the input.
 
 FLOP per element: 3 for losses of a difference (subtract, square or abs, add up), 4 for those with logarithms.
+Source: the definitions of the losses in PyTorch's documentation.
+Limits: targets that are ignored count like the others.
 """
 
 from __future__ import annotations

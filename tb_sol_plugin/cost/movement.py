@@ -2,6 +2,8 @@
 
 Copies between host and device are bound by the link, not by device memory: whoever knows the direction decides that. Views,
 and `to` or `contiguous` (which move nothing themselves: a copy below them does), have no model.
+Source: native_functions.yaml of PyTorch for the positions.
+Limits: a layout that reads or writes in pieces of less than a cache sector moves more.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 FLOP per parameter: SGD 2, with momentum 4; Adagrad 6; Adam and AdamW 12 (moments 6, bias correction and step 6). With FP32 state,
 Adam moves 28 bytes per parameter. Lists carry no element type: it is read from the name of the kernel, one type for all lists.
+Source: the update rules: Kingma and Ba, Adam (2014); Loshchilov and Hutter, AdamW (2017); Duchi et al., Adagrad (2011).
+Limits: a master copy in another type counts in the one type of the lists.
 """
 
 from __future__ import annotations

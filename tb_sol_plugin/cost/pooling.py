@@ -2,6 +2,8 @@
 
 A kernel that overlaps reads its input from the cache again, so each element counts once. Without the recorded kernel, only the
 input counts: a lower bound.
+Source: the definition: prod(kernel) operations per result.
+Limits: kernels at the border count in full.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Nearest has no arithmetic, linear 2 taps per dimension, cubic 4 per dimension. The antialiased forms take more taps when they shrink;
 counted like the plain ones: a lower bound. A result that is much smaller than its input does not read all of it: at most the taps.
+Source: the definition of the filters.
+Limits: taps at the border count in full.
 """
 
 from __future__ import annotations

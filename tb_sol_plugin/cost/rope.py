@@ -1,4 +1,8 @@
-"""Rotary position embedding: 3 FLOP per turned element; queries and keys read and written, one row of the table per position."""
+"""Rotary position embedding: 3 FLOP per turned element; queries and keys read and written, one row of the table per position.
+
+Source: Su et al., RoFormer (2021): two multiplications and one addition per element.
+Limits: the sine and cosine tables are taken as computed before.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ counts operations after a reduction as if they ran over all of it. Sizes of the 
 Where the compiler recorded its own figures (`kernel_num_gb`, `kernel_flop`, written when it benchmarks kernels), they are used.
 Templates (`triton_tem_fused_mm_0`) are products: M, N, K from the buffers, where just one assignment fits.
 Source of the names and figures: torch/_inductor/codegen/triton.py and runtime/triton_heuristics.py of torch 2.13.
+Limits: a name says which operations, not how often; autotuned variants are not told apart.
 """
 
 from __future__ import annotations
