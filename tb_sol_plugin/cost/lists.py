@@ -104,20 +104,20 @@ def foreach(call: Inputs) -> Cost | None:
     return _foreach(call, in_place=True)
 
 
-def _foreach(call: Inputs, *, in_place: bool, per_element: int = 0) -> Cost | None:
+def _foreach(call: Inputs, *, in_place: bool) -> Cost | None:
     found = lists(call)
     if not found:
         return None
     elements = sum(t.numel for t in found[0])
     traffic = [t.bytes for tensors in found for t in tensors] + (written(found[0]) if in_place else [])
-    return vector(found[0][0].dtype, elements * (per_element or max(len(found) - 1, 1)), *traffic, reason=reason(call))
+    return vector(found[0][0].dtype, elements * max(len(found) - 1, 1), *traffic, reason=reason(call))
 
 
 @model("aten::_foreach_norm", kind="elementwise")
 def foreach_norm(call: Inputs) -> Cost | None:
-    """_foreach_norm(tensors, order): 2 FLOP per element, one number per tensor written."""
+    """_foreach_norm(tensors, order): one FLOP per element, one number per tensor written."""
     found = call.tensors(0)
-    cost = _foreach(call, in_place=False, per_element=2)
+    cost = _foreach(call, in_place=False)
     if cost is None or cost.bytes is None or not found:
         return cost
     return vector(found[0].dtype, cost.flop_vector, cost.bytes, size_of(len(found), found[0].dtype), reason=reason(call))

@@ -1,7 +1,7 @@
 """Reductions and scans: every element read once, the result written; one FLOP per input element.
 
 The size of the result follows from the reduced dimensions, which are recorded as texts (`"[-1]"`). Without them it is left out and
-the cost marked as a lower bound. Norms count 2 FLOP per element (square and add).
+the cost marked as a lower bound.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from tb_sol_plugin.cost.parts import axis, floating, given, read, reduced, vecto
 
 
 def _reduce(
-    call: Inputs, dims: tuple[int, ...] | None, *, whole: bool = False, out_dtype: str = "", indices: bool = False, per_element: int = 1,
-    results: int = 1,
-) -> Cost | None:  # fmt: skip
+    call: Inputs, dims: tuple[int, ...] | None, *, whole: bool = False, out_dtype: str = "", indices: bool = False, results: int = 1
+) -> Cost | None:
     """x reduced over dims. whole: this form of the call reduces everything. indices: an int64 place comes with each result."""
     x = call.tensor(0)
     if x is None:
@@ -28,7 +27,7 @@ def _reduce(
     known = whole or call.has_values
     written = [size_of(results * out, out_dtype or x.dtype), 8 * out if indices else 0] if known else []
     reason = "" if known else "reduced dimensions not recorded: result left out, a lower bound"
-    return vector(x.dtype, per_element * x.numel, x.bytes, *written, reason=reason)
+    return vector(x.dtype, x.numel, x.bytes, *written, reason=reason)
 
 
 def _summed(x: Tensor | None, asked: str) -> str:
@@ -71,7 +70,7 @@ def reduce_dims(call: Inputs) -> Cost | None:
 @model("aten::aminmax", "aten::_aminmax", kind="elementwise")
 def aminmax(call: Inputs) -> Cost | None:
     """aminmax(x, dim, keepdim): two results."""
-    return _reduce(call, call.ints(1), results=2, per_element=2)
+    return _reduce(call, call.ints(1), results=2)
 
 
 @model("aten::all", "aten::any", kind="elementwise")
@@ -88,14 +87,14 @@ def count_nonzero(call: Inputs) -> Cost | None:
 
 @model("aten::var", "aten::std", kind="elementwise")
 def variance(call: Inputs) -> Cost | None:
-    """var(x, unbiased) or var(x, dim, correction, keepdim): 3 FLOP per element."""
-    return _reduce(call, call.ints(1), whole=len(call.slots) < 3, per_element=3)
+    """var(x, unbiased) or var(x, dim, correction, keepdim)."""
+    return _reduce(call, call.ints(1), whole=len(call.slots) < 3)
 
 
 @model("aten::var_mean", "aten::std_mean", kind="elementwise")
 def variance_and_mean(call: Inputs) -> Cost | None:
-    """var_mean(x, dim, correction, keepdim): two results; 4 FLOP per element."""
-    return _reduce(call, call.ints(1), whole=len(call.slots) < 3, per_element=4, results=2)
+    """var_mean(x, dim, correction, keepdim): two results."""
+    return _reduce(call, call.ints(1), whole=len(call.slots) < 3, results=2)
 
 
 @model("aten::argmax", "aten::argmin", kind="elementwise")
@@ -128,8 +127,8 @@ def kthvalue(call: Inputs) -> Cost | None:
 
 @model("aten::linalg_vector_norm", kind="elementwise")
 def vector_norm(call: Inputs) -> Cost | None:
-    """linalg_vector_norm(x, order, dim, keepdim, dtype): 2 FLOP per element."""
-    return _reduce(call, call.ints(2), out_dtype=call.dtype(4), per_element=2)
+    """linalg_vector_norm(x, order, dim, keepdim, dtype)."""
+    return _reduce(call, call.ints(2), out_dtype=call.dtype(4))
 
 
 @model("aten::linalg_norm", kind="elementwise", wrapper=True)
@@ -140,21 +139,21 @@ def linalg_norm(call: Inputs) -> Cost | None:
 
 @model("aten::norm", kind="elementwise")
 def norm(call: Inputs) -> Cost | None:
-    """norm(x, p[, dtype]) or norm(x, p, dim, keepdim[, dtype]): 2 FLOP per element."""
+    """norm(x, p[, dtype]) or norm(x, p, dim, keepdim[, dtype])."""
     whole = len(call.slots) < 4
-    return _reduce(call, call.ints(2), whole=whole, out_dtype=call.dtype(2 if whole else 4), per_element=2)
+    return _reduce(call, call.ints(2), whole=whole, out_dtype=call.dtype(2 if whole else 4))
 
 
 @model("aten::frobenius_norm", kind="elementwise", wrapper=True)
 def frobenius_norm(call: Inputs) -> Cost | None:
     """frobenius_norm(x, dim, keepdim)."""
-    return _reduce(call, call.ints(1), per_element=2)
+    return _reduce(call, call.ints(1))
 
 
 @model("aten::native_norm", kind="elementwise")
 def native_norm(call: Inputs) -> Cost | None:
     """native_norm(x, p): one number."""
-    return _reduce(call, None, whole=True, per_element=2)
+    return _reduce(call, None, whole=True)
 
 
 @model("aten::equal", "aten::allclose", "aten::dist", kind="elementwise")
