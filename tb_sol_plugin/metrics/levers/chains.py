@@ -43,6 +43,8 @@ def fusable_chains(case: Case) -> Lever | None:
     code, read = case.by_signature(rows)
     out, out_bytes, inputs = (np.array(v)[code] for v in zip(*(_sizes(name, call) for name, call in read), strict=True))
     follows &= (out[before] > 0) & (inputs == out[before][:, None]).any(axis=1)
+    name, sizes = texts.codes(case.ops["name"])[rows], texts.codes(case.ops["shapes"])[rows]
+    follows &= (name != name[before]) | (sizes != sizes[before])  # one call after another over alike tensors: more likely a loop
     follows[0] = False
     # `before` is the row above in the order of the stream, so that a run of `follows` is a chain
     chain = np.cumsum(~follows) - 1
@@ -65,10 +67,10 @@ def fusable_chains(case: Case) -> Lever | None:
     chains = np.flatnonzero(saved > 0)
     words, most, one = _largest(case, kept, group, saved)
     longest, moved = int(length[chains].max()), float(between[chains].sum())
-    sizes = "2" if longest == 2 else f"2 to {longest}"
+    lengths = "2" if longest == 2 else f"2 to {longest}"
     what = "operators" if case.on_host else "kernels"
     evidence = (
-        f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {sizes} elementwise {what} each, which move "
+        f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {lengths} elementwise {what} each, which move "
         f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
     )
     (layer,), _ = texts.largest([case.ops["layer"]], one, case.time[one])

@@ -259,7 +259,7 @@ def host_wait(case: Case) -> Lever | None:
     unit = device_word(case.capture)
     phase, in_phase = _phase_of(case, idle)
     rest = ns < iv.length(case.fall.idle)
-    evidence = f"{'Besides, the' if rest else 'The'} {unit} idles {took(ns)} with {counted(len(idle[0]), 'gap')}"
+    evidence = f"The {unit} idles {'another ' if rest else ''}{took(ns)} with {counted(len(idle[0]), 'gap')}"
     ends = _at_the_ends(case, idle)
     if 4 * ends > ns:
         evidence += f"; {took(ends)} of it before the first or after the last event on the {unit}"

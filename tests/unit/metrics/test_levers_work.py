@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.metrics.levers import Lever, levers
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.waterfall import _waterfall
+from tb_sol_plugin.metrics.work import work
+from tb_sol_plugin.model.device_table import DeviceSpec
+from tb_sol_plugin.model.selection import Query
 from tests.support.findings import H100_BANDWIDTH, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 MILLION = 1 << 20
 SCORE, NARROW, WIDE = [8, 256, 256], [8, 256, 32], [8, 32, 256]
@@ -178,6 +185,13 @@ def test_kernels_over_other_sizes_are_no_chain(tmp_path: Path) -> None:
     assert "fusable_chains" not in found(t, tmp_path)
 
 
+def test_a_loop_over_alike_tensors_is_no_chain(tmp_path: Path) -> None:
+    # GIVEN three products with a number over three tensors of one size: nothing is handed on
+    t = step(31_000)
+    run(t, [("aten::mul", 10, [[MILLION], []])] * 3)
+    assert "fusable_chains" not in found(t, tmp_path)
+
+
 def test_a_product_between_breaks_the_chain(tmp_path: Path) -> None:
     t = step(61_000)
     run(t, [CHAIN[0], ("aten::mm", 20, [[1024, 1024], [1024, 1024]]), CHAIN[1]])
@@ -202,7 +216,79 @@ def test_a_reduction_hands_on_its_smaller_result(tmp_path: Path) -> None:
     assert lever.saving_ns == pytest.approx(30_000 - limit, abs=2)
 
 
+# -- recomputation --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_work_that_runs_again_in_the_backward_pass(tmp_path: Path, again: bool) -> None:
+    # GIVEN a node of the backward pass that runs a forward product (30 us) again before its own gradient (20 us)
+    t = step(101_000)
+    shapes = [[512, 512], [512, 512]]
+    call(t, "aten::mm", 1_000, 50_000, shapes, sequence=1)
+    t.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 500, 490, sequence=1, forward_thread=1)
+    call(t, "aten::mm", 51_000, 30_000, shapes, sequence=7 if again else None)
+    call(t, "aten::mm", 81_000, 20_000, shapes)
+    lever = found(t, tmp_path).get("recompute")
+    # THEN its 30 us could go, all of them a product's, and the finding says what that costs
+    assert (lever.saving_ns if lever else None) == (30_000 if again else None)
+    assert lever is None or ("costs memory" in lever.evidence and "selective_checkpoint" in lever.fix and "100.0\u202f%" in lever.evidence)
+
+
 # -- without a device -----------------------------------------------------------------------------------------
+
+
+CPU = DeviceSpec(
+    key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 100e9, "bf16": 400e9}, vector={"fp32": 50e9}, memory_bandwidth=20e9
+)
+"""Measured limits of some CPU with BF16 units."""
+
+
+def on_cpu(t: TraceBuilder, folder: Path) -> dict[str, Lever]:
+    c = read_back(t, folder)
+    part = scope(c, Query())
+    return {f.rule: f for f in levers(c, part, _waterfall(c, part, work(c, CPU)))}
+
+
+def test_a_cpu_with_bf16_units(tmp_path: Path) -> None:
+    # GIVEN 1024**3 in FP32, 30 ms WHEN BF16 has four times the rate: 2.147 GFLOP at 400 GFLOP/s are 5.4 ms
+    t = step(40_000_000, device="")
+    t.op("aten::mm", 0, 30_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
+    lever = on_cpu(t, tmp_path)["fp32_matrix"]
+    assert lever.saving_ns == pytest.approx(30_000_000 - 2 * 1024**3 / 400e9 * 1e9, abs=2)
+    assert lever.fix == 'with torch.autocast("cpu", torch.bfloat16):' and "Core" not in lever.title
+
+
+NCHW, NHWC = [32 * 32 * 64, 32 * 32, 32, 1], [32 * 32 * 64, 1, 32 * 64, 64]
+"""Strides of images with 64 channels of 32 x 32."""
+
+
+@pytest.mark.parametrize("strides", [NCHW, NHWC])
+def test_images_with_their_channels_first(tmp_path: Path, strides: list[int]) -> None:
+    # GIVEN a convolution and a pooling of 8x64x32x32 images, 40 ms and 10 ms
+    t = step(60_000_000, device="")
+    shape = [8, 64, 32, 32]
+    t.op("aten::mkldnn_convolution", 0, 40_000_000, shapes=[shape, [64, 64, 3, 3], [64], [], [], [], []],
+         types=["float", "float", "float", "ScalarList", "ScalarList", "ScalarList", "Scalar"],
+         strides=[strides, [576, 9, 3, 1] if strides is NCHW else [576, 1, 192, 64], [1], [], [], [], []],
+         concrete=["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"])  # fmt: skip
+    t.op("aten::max_pool2d_with_indices", 45_000_000, 10_000_000, shapes=[shape, [], [], [], [], []],
+         types=["float", "ScalarList", "ScalarList", "ScalarList", "ScalarList", "Scalar"], strides=[strides, [], [], [], [], []],
+         concrete=["", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "False"])  # fmt: skip
+    got = on_cpu(t, tmp_path)
+    # THEN only with the channels first there is advice, over both, and never as a proven cause
+    assert ("channels_first" in got) == (strides is NCHW)
+    if strides is NCHW:
+        assert got["channels_first"].candidate and len(got["channels_first"].rows) == 2 and got["channels_first"].saving_ns < 50_000_000
+
+
+def test_a_chain_on_a_cpu(tmp_path: Path) -> None:
+    # GIVEN relu and mul of 4 ms each over 2**20 floats on one thread; fused 3 of 5 arrays stay: 12.6 MB at 20 GB/s
+    t = step(10_000_000, device="")
+    t.op("aten::relu", 0, 4_000_000, shapes=[[MILLION]], types=["float"])
+    t.op("aten::mul", 5_000_000, 4_000_000, shapes=[[MILLION], [MILLION]], types=["float", "float"])
+    lever = on_cpu(t, tmp_path)["fusable_chains"]
+    assert lever.saving_ns == pytest.approx(8_000_000 - 3 * 4 * MILLION / 20e9 * 1e9, abs=2) and "2 elementwise operators" in lever.evidence
+
 
 
 def test_a_recording_of_the_host_without_measured_limits_says_nothing_of_its_work(tmp_path: Path) -> None:
