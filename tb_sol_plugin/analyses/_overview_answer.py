@@ -118,6 +118,7 @@ def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
     each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
     step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
     unit = "Host" if fall.work.by_host_time else device_word(capture)
+    unit = unit[:1].upper() + unit[1:]
     best = fall.limits.achievable
     more = ""
     if ratio is not None and spec is not None:

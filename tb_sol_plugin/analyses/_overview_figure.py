@@ -82,12 +82,13 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
             notes.append({**label, "xanchor": "left", "yanchor": "bottom", "font": {"size": 11.5, "color": light("ink-3")}})
     x = fig.axis(f"{unit} since the start", range=[0, (high - low) / factor], showgrid=False)
     y = fig.axis("", range=[0, 114 if 1 < len(rows) <= 20 else 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
+    unit_word = device_word(capture)
     busy = iv.length(iv.clip(everything.busy, low, high))
     share = human(busy / (high - low) if high > low else None, "ratio")
     span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"
     return FigureSection(
         id="use",
-        title=f"{device_word(capture)} use over time",
+        title=f"{unit_word[:1].upper()}{unit_word[1:]} use over time",
         subtitle=f"{span}, {human(int(width.mean()) if len(width) else None, 'ns')} per bar",
         figure=fig.figure(
             data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}

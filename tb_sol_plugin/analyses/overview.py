@@ -49,7 +49,14 @@ OPERATOR_COLUMNS = (
     Column("kind", "Kind", "", "Kind of work.", "symbol", rank=2),
     Column("shapes", "Input shapes", "", "Sizes of its inputs.", "shapes", rank=2, missing="recorded without record_shapes"),
     Column("calls", "Calls", "count", "Calls in the selection.", rank=2),
-    Column("measured_ns", "Time", "ns", "Device time of the calls, everything below them included.", "bar", color_by="kind"),
+    Column(
+        "measured_ns",
+        "Time",
+        "ns",
+        "Device time of the calls, everything below them included; of a recording of the host their host time.",
+        "bar",
+        color_by="kind",
+    ),
     Column("sol_ns", "Limit", "ns", "Least time of the calls on this device.", missing=NO_LIMIT),
     Column("wasted_ns", "Above limit", "ns", "Time less the limit.", missing=NO_LIMIT),
     Column("efficiency", "Efficiency", "ratio", "Limit over time.", "efficiency", missing=NO_LIMIT),
@@ -59,7 +66,7 @@ OPERATOR_COLUMNS = (
 FACTS = {
     **answer.FACTS,
     **{name: f"Mean per step, exclusive: {name.removesuffix('_ns').replace('_', ' ')}." for name in CATEGORIES},
-    "gpu": "Name of the device as recorded.",
+    "gpu": "Name of the device as recorded, of a CPU as its limits name it.",
     "limits_from": "Row of the device table that the limits are from.",
     "events": "Events in the file.",
     "device_events": "Device events in the file.",
@@ -100,7 +107,7 @@ def overview(capture: Capture, query: Query) -> Report:
         first,
         waterfall_figure(parts, per_step=fall.stepped, shown=shown_ratio(fall) is not None),
         _findings(found, fall),
-        _split(capture, part, span=8 if on_host else 12),
+        _split(capture, part),
     ]
     if not on_host:
         report.sections.append(use_figure(capture, part))
@@ -113,7 +120,7 @@ def overview(capture: Capture, query: Query) -> Report:
 
 def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
     out = []
-    if not len(capture.device):
+    if not len(capture.device) and not fall.has_limits:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
     if caution(fall.work.spec):
@@ -190,7 +197,7 @@ def _nothing_found(fall: Waterfall) -> str:
 # -- where the step goes --------------------------------------------------------------------------------------
 
 
-def _split(capture: Capture, part: Scope, *, span: int) -> FactsSection:
+def _split(capture: Capture, part: Scope) -> FactsSection:
     values = answer.mean_split(capture, part)
     labels = {
         "kernel_ns": "Kernels",
@@ -221,7 +228,6 @@ def _split(capture: Capture, part: Scope, *, span: int) -> FactsSection:
         title="Where the step goes",
         subtitle=f"exclusive parts of {human(whole, 'ns')}; {where}",
         style="split",
-        span=span,
         values=dict(shown),
         units=dict.fromkeys(shown, "ns"),
         labels=labels,
@@ -242,7 +248,7 @@ def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
         id="device",
         title="Device and run",
         style="list",
-        span=4,
+        span=12 if fall.work.by_host_time else 4,
         values=found.values,
         units=found.units,
         labels=found.labels,

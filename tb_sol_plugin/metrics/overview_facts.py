@@ -13,7 +13,12 @@ from tb_sol_plugin.model.device_figures import ORIGINS
 from tb_sol_plugin.model.device_spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS
 from tb_sol_plugin.model.report import Mark, Scalar
 
-HOW_FOUND = {"derived": "derived from its units and clock", "memory": "device table by name and memory", "file": "device file"}
+HOW_FOUND = {
+    "derived": "derived from its units and clock",
+    "memory": "device table by name and memory",
+    "file": "device file",
+    "measured": "measured",
+}
 """How the limits of a device were found, for a reader; by name where nothing else is said."""
 FLAG_WORDS = {
     "record_shapes": "shapes",
@@ -56,6 +61,8 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     names = list(dict.fromkeys(d.name or f"device {d.id}" for d in used))
     many = f"{len(used)} × " if len(used) > 1 else ""
     out.add("gpu", "GPU" if facts.vendor in ("nvidia", "amd", "xpu") else "Device", many + ", ".join(names) if names else None)
+    if spec is not None and spec.vendor == "cpu":
+        out.add("gpu", "CPU", spec.name)
     if spec is not None:
         _limits(out, spec, ops, chosen)
     versions = facts.versions
@@ -87,7 +94,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
 
 
 def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> None:
-    origin = "chosen" if chosen else "measured on this machine" if spec.vendor == "cpu" else HOW_FOUND.get(spec.method, "device table")
+    origin = "chosen" if chosen else HOW_FOUND.get(spec.method, "device table")
     out.add("limits_from", "Limits from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
     dtype = _main_type(spec, ops)
     rates = (
