@@ -55,9 +55,7 @@ def _load(point: EntryPoint) -> Plugin:
 
 
 def run(model: Model, call: Inputs) -> Cost | None:
-    """The answer of a model. One of a plugin is checked: it may fail or give work that is no number, and then has none."""
-    if not model.plugin:
-        return model.formula(call)
+    """The answer of a model, checked: one that fails, or gives work that is no number of at least 0, has none."""
     try:
         found = model.formula(call)
     except Exception as error:
@@ -78,5 +76,6 @@ def _sane(value: object) -> bool:
 
 def _failed(model: Model, reason: str) -> Cost:
     name = getattr(model.formula, "__name__", "a formula")
-    warnings.warn(f"cost model {name} of the plugin {model.plugin!r} failed: {reason}", RuntimeWarning, stacklevel=3)
-    return unknown(f"the cost model of {model.plugin} failed: {reason}")
+    of = f"the plugin {model.plugin!r}" if model.plugin else model.formula.__module__
+    warnings.warn(f"cost model {name} of {of} failed: {reason}", RuntimeWarning, stacklevel=3)
+    return unknown(f"the cost model {name} failed: {reason[:120]}")
