@@ -25,7 +25,7 @@ frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
 samples:  ## record and simulate the samples again
-	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py
+	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py
 
 serve:  ## TensorBoard on the samples
 	$(PYTHON) -m tensorboard.main --logdir samples

@@ -327,15 +327,7 @@ def simulate(rank: int, arrivals: list[int]) -> Rank:
                 trainer.report()
             r.steps.append({"number": number, "start_ns": start, "duration_ns": r.clock - start})
             r.spend(25_000)
-    t = r.t
-    t.metadata("process_name", "python3")
-    t.metadata("process_labels", "CPU")
-    t.metadata("thread_name", f"thread {r.main} (python3)", tid=r.main)
-    t.metadata("thread_name", f"thread {r.autograd} (pt_autograd_0)", tid=r.autograd)
-    t.metadata("process_name", "python3", pid=0)
-    t.metadata("process_labels", "GPU 0", pid=0)
-    for stream in sorted({int(str(e["tid"])) for e in t.events if e.get("cat") == "kernel"} | {PREFETCH}):
-        t.metadata("thread_name", f"stream {stream} ", pid=0, tid=stream)
+    r.name_threads()
     return r
 
 

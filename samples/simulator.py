@@ -21,8 +21,8 @@ __all__ = ["COMMUNICATION", "COMPUTE", "PREFETCH", "Json", "Rank"]
 
 PEAK_FLOP, PEAK_BYTES = 989e12, 3.35e12
 COMPUTE, COMMUNICATION, PREFETCH = 7, 20, 24
-SHARE = {"gemm": (0.62, 0.70), "conv": (0.45, 0.60), "attention": (0.38, 0.55), "attention_bwd": (0.30, 0.50), "stream": (1.0, 0.82),
-         "reduce": (1.0, 0.55), "small": (1.0, 0.30)}  # fmt: skip
+SHARE = {"gemm": (0.62, 0.70), "conv": (0.45, 0.60), "attention": (0.38, 0.55), "attention_bwd": (0.30, 0.50), "sgemm": (0.82, 0.70),
+         "stream": (1.0, 0.82), "reduce": (1.0, 0.55), "small": (1.0, 0.30)}  # fmt: skip
 """Share of the arithmetic and of the memory peak that a kind of kernel reaches here."""
 LINKS = {"Pageable": 6.4, "Pinned": 52.0}
 """Bytes per nanosecond of a host copy."""
@@ -64,6 +64,7 @@ class Rank:
         self.collectives = [0, 0, 0]
         self.before = [0, 0]
         self.graph = [0, 0]
+        self.recomputed = [0, 0]
         self.steps: list[dict[str, int]] = []
         self.links = 0
 
@@ -128,10 +129,10 @@ class Rank:
     # -- device -----------------------------------------------------------------------------------------------
 
     def kernel(self, name: str, kind: str, *, flop: float = 0.0, traffic: float = 0.0, stream: int = COMPUTE, api: str = "cudaLaunchKernel",
-               category: str = "cuda_runtime", grid: int = 132, gemm: str = "") -> None:  # fmt: skip
-        """Launch one kernel of `flop` operations and `traffic` bytes."""
+               category: str = "cuda_runtime", grid: int = 132, gemm: str = "", peak: float | None = None) -> None:  # fmt: skip
+        """Launch one kernel of `flop` operations and `traffic` bytes; peak: FLOP/s where it is not the BF16 peak."""
         compute, memory = SHARE[kind]
-        ideal = max(flop / (PEAK_FLOP * compute), traffic / (PEAK_BYTES * memory)) * 1e9
+        ideal = max(flop / ((peak or PEAK_FLOP) * compute), traffic / (PEAK_BYTES * memory)) * 1e9
         duration = int(ideal * self.random.uniform(0.985, 1.03)) + 1500
         at = self.clock
         self.spend(4200)
@@ -250,6 +251,18 @@ class Rank:
         self.allocated -= size
         self.t.memory(self.clock, -size, address=address, allocated=self.allocated, reserved=22_000_000_000, thread=self.thread)
 
+    def name_threads(self) -> None:
+        """Metadata events: what process and threads are called."""
+        t = self.t
+        t.metadata("process_name", "python3")
+        t.metadata("process_labels", "CPU")
+        t.metadata("thread_name", f"thread {self.main} (python3)", tid=self.main)
+        t.metadata("thread_name", f"thread {self.autograd} (pt_autograd_0)", tid=self.autograd)
+        t.metadata("process_name", "python3", pid=0)
+        t.metadata("process_labels", "GPU 0", pid=0)
+        for stream in sorted({int(str(e["tid"])) for e in t.events if e.get("cat") == "kernel"} | {PREFETCH}):
+            t.metadata("thread_name", f"stream {stream} ", pid=0, tid=stream)
+
     # -- truth ------------------------------------------------------------------------------------------------
 
     def truth(self) -> dict[str, object]:
@@ -267,6 +280,7 @@ class Rank:
             "device_extent_ns": max(e for _, e in self.busy) - min(s for s, _ in self.busy),
             "before_window": {"events": self.before[0], "total_ns": self.before[1]},
             "graph": {"events": self.graph[0], "total_ns": self.graph[1]},
+            "recompute": {"events": self.recomputed[0], "total_ns": self.recomputed[1]},
             "forward_backward_flows": self.links,
             "peak_allocated_bytes": self.peak,
             "collectives": {"count": self.collectives[0], "bytes": self.collectives[1], "time_ns": self.collectives[2]},

@@ -12,7 +12,7 @@ import pytest
 from tests.browser.conftest import HOSTILE, Server, hash_of
 
 pytestmark = pytest.mark.browser
-RUNS = ["cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "hostile <run> & 100%", "simulated_gpu_train"]
+RUNS = ["cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "hostile <run> & 100%", "simulated_gpu_llm", "simulated_gpu_train"]
 SHOTS = os.environ.get("TB_SOL_SHOTS", "")
 
 
