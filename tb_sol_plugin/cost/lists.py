@@ -1,6 +1,8 @@
 """Operations over lists of tensors: concatenation and foreach operations.
 
 A recorder writes the sizes of a list but not its element type. It is given as a hint from elsewhere, and then marked as such.
+Source: native_functions.yaml of PyTorch for the positions.
+Limits: without a hint a list has no bytes.
 """
 
 from __future__ import annotations
