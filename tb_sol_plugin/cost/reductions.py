@@ -2,6 +2,8 @@
 
 The size of the result follows from the reduced dimensions, which are recorded as texts (`"[-1]"`). Without them it is left out and
 the cost marked as a lower bound.
+Source: one operation per input element.
+Limits: partial results of a reduction in several passes are not counted.
 """
 
 from __future__ import annotations
