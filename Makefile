@@ -1,7 +1,7 @@
 # `make help` lists what there is. PYTHON may name another interpreter: make test PYTHON=.venv/bin/python
 PYTHON ?= python3
 .DEFAULT_GOAL := help
-.PHONY: help venv install test quick lint frontend samples serve bench wheel ci clean
+.PHONY: help venv install test quick lint frontend docs samples serve bench wheel ci clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ lint:  ## ruff, mypy, the layer rule
 
 frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+
+docs:  ## write the generated pages: cost models, OpenAPI
+	$(PYTHON) -m tb_sol_plugin.cost.docs > docs/cost-models.md && $(PYTHON) -m tb_sol_plugin.web.openapi
 
 samples:  ## record and simulate the samples again
 	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py
