@@ -23,6 +23,7 @@ STRIP_HEIGHT: Final = 110
 """What the strip adds to the height of the figure."""
 TOP: Final = 14
 BOTTOM: Final = 46
+PIECES: Final = 80
 STRIP_MARKS: Final = 46
 """px of the strip itself; the rest are the words above it and the ticks below."""
 
@@ -146,8 +147,15 @@ def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
 
 
 def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
-    """The horizontal lines, so that words do not stand on them."""
+    """The lines, so that words do not stand on them; the diagonals in small pieces."""
     out = []
+    if ceilings.roofs:
+        for slope in filter(None, (ceilings.bandwidth, ceilings.l2)):
+            x0, y0 = canvas.at(canvas.x[0], canvas.x[0] + log10(slope))
+            x1, y1 = canvas.at(log10(ceilings.roofs[0].peak / slope), log10(ceilings.roofs[0].peak))
+            for at in range(PIECES if x1 > x0 else 0):
+                x, y = x0 + (x1 - x0) * at / PIECES, y0 + (y1 - y0) * at / PIECES
+                out.append(Box(x - 2, y - 2, x + 2, y + 2))
     for level in [roof.peak for roof in ceilings.roofs] + [reach.peak for reach in ceilings.reach]:
         start = max(log10(level / ceilings.bandwidth), canvas.x[0]) if ceilings.bandwidth else canvas.x[0]
         x, y = canvas.at(start, log10(level))

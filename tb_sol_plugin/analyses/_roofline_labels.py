@@ -15,7 +15,8 @@ CHAR_PX: Final = 5.9
 LINE_PX: Final = 15.0
 WIDTH_PX: Final = 540.0
 """Width of the plot that positions are worked out for: the narrowest in which the words of the chart are shown in full."""
-GAP_PX: Final = 3.0
+LITTLE: Final = 60.0
+"""px² of marks and lines behind a text that do not disturb."""
 
 
 class Box(NamedTuple):
@@ -84,6 +85,8 @@ def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines:
             cost = sum(box.shared(mark) for box in boxes for mark in marks) + 2.0 * sum(box.shared(line) for box in boxes for line in lines)
             if best is None or cost < best[0] - 1.0:
                 best = (cost, spot, boxes)
+            if cost <= LITTLE:
+                break
         if best is not None and best[0] <= label.most:
             taken += best[2]
             out.append(_annotation(label, best[1]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import atan2, ceil, cos, degrees, floor, log10
 from typing import NamedTuple
 
-from tb_sol_plugin.analyses._roofline_labels import LINE_PX, WIDTH_PX, Canvas, Label, Spot
+from tb_sol_plugin.analyses._roofline_labels import CHAR_PX, LINE_PX, WIDTH_PX, Canvas, Label, Spot
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.device import DeviceSpec
 from tb_sol_plugin.units import NARROW, human, scale_of
@@ -138,14 +138,15 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
     for at, roof in enumerate(found.roofs):
         level = log10(roof.peak)
         start = _ridge(roof, found) if found.bandwidth else canvas.x[0]
+        text = f"{roof.name} {human(roof.peak, 'FLOP/s')}"
         spots = [
             Spot(right, level, "right", "bottom", 0.0, 1.0),
             Spot(right, level, "right", "bottom", 0.0, 12.0),
             Spot(right, level, "right", "top", 0.0, -1.0),
-            Spot(start, level, "left", "top", 10.0),
-            Spot(start, level, "left", "bottom", 10.0),
+            Spot(start, level, "left", "top", 10.0, -1.0),
+            *_beside(text, start, level, canvas),
         ]
-        out.append(Label(f"{roof.name} {human(roof.peak, 'FLOP/s')}", "ink-3" if at else "ink-2", spots, most=3000.0 if not at else 700.0))
+        out.append(Label(text, "ink-3" if at else "ink-2", spots, most=3000.0 if not at else 700.0))
     if found.bandwidth:
         out.append(_along(f"memory {human(found.bandwidth, 'B/s')}", found.bandwidth, lead, canvas, up_px=4.0))
         if found.l2:
@@ -154,16 +155,31 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         level = log10(reach.peak)
         start = level - log10(found.bandwidth) if found.bandwidth else canvas.x[0]
         which = f"{reach.name} " if len(found.reach) > 1 else ""
-        text = f"{which}achievable {human(reach.peak, 'FLOP/s')}"
+        text = f"{which}achievable {_beside_unit(reach.peak, found.roofs[0].peak)}"
         places = [
             Spot(right, level, "right", "top", 0.0, -1.0),
             Spot(right, level, "right", "bottom", 0.0, 1.0),
             Spot(start, level, "left", "top", 14.0, -1.0),
+            *_beside(text, start, level, canvas),
         ]
         out.append(Label(text, "ink-3", places, most=700.0))
     if found.bandwidth:
         out += _ridge_names(found, canvas)
     return out
+
+
+def _beside_unit(rate: float, other: float) -> str:
+    """A rate in three digits, without its unit where it is that of the rate above it: `794` beside `989.4 TFLOP/s`."""
+    factor, unit = scale_of(rate, "FLOP/s")
+    return f"{rate / factor:.3g}" + ("" if scale_of(other, "FLOP/s")[1] == unit else f"{NARROW}{unit}")
+
+
+def _beside(text: str, start: float, level: float, canvas: Canvas) -> list[Spot]:
+    """Places above and below a roof, from its right end leftwards, over its own length."""
+    room = int(WIDTH_PX - canvas.at(start, level)[0] - len(text) * CHAR_PX)
+    spots = [(Spot(canvas.x[1], level, "right", "bottom", -float(px), 1.0), Spot(canvas.x[1], level, "right", "top", -float(px), -1.0))
+             for px in range(30, room, 30)]  # fmt: skip
+    return [spot for pair in spots for spot in pair]
 
 
 def _ridge(roof: Roof, found: Ceilings) -> float:
@@ -176,7 +192,7 @@ def _ridge_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         ridge, level = _ridge(roof, found), log10(roof.peak)
         value = ridge_text(10.0**ridge)
         spots = [Spot(ridge, level, "right", "bottom", -5.0, up) for up in (1.0, 7.0, 14.0)]
-        out.append(Label(value if at else f"ridge {value}", "ink-3", spots, most=500.0))
+        out.append(Label(value if at else f"ridge {value}", "ink-3", spots, most=500.0 if at else 1500.0))
     lead = _ridge(found.roofs[0], found)
     floor_y = canvas.y[0]
     out.append(Label("memory bound", "ink-3", [Spot(lead, floor_y, "right", "bottom", -5.0, 1.0)], most=500.0))

@@ -135,6 +135,8 @@ def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
         ranks |= {"wasted_ns": 3, "efficiency": 3, "bound": 3}
     if (frame["recompute"].to_numpy(dtype=np.float64) > 0).any():
         ranks["recompute"] = 2
+    if frame["inferred"].to_numpy().any():
+        ranks["flags"] = 2
     changed = {"name": msgspec.structs.replace(COLUMNS[0], label=ONE[by])}
     changed |= {c.name: msgspec.structs.replace(c, rank=ranks[c.name]) for c in COLUMNS if c.name in ranks}
     return [changed.get(c.name, c) for c in COLUMNS]
