@@ -14,7 +14,7 @@ const figure = (): FigureSection => ({
     layout: { showlegend: true, xaxis: { type: "log", title: { text: "FLOP per byte" } } },
   },
 });
-const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", paint: "given", ...part });
+const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", paint: "given", partial: new Set(), ...part });
 
 describe("figure", () => {
   test("GIVEN light colours WHEN themed THEN each palette colour is its partner; keys of rows are untouched", () => {
@@ -75,6 +75,13 @@ describe("boxes", () => {
     expect(boxScale(icicle().figure.data!)).toEqual({ efficiency: true, unknown: true, own: true });
     const drawn = ready(icicle(), look({ token: (name) => (name === "idle" ? "#E2E6EA" : `<${name}>`) })).data[0]!;
     expect(drawn["marker"]).toMatchObject({ pattern: { shape: ["", "", "/"] } });
+  });
+
+  test("GIVEN a row that is modelled in part WHEN drawn THEN its box keeps its colour below a hatch", () => {
+    const s = icicle();
+    s.figure.data![0]!["customdata"] = ["ka", "kb", "kc"];
+    const drawn = ready(s, look({ partial: new Set(["kb"]) })).data[0]!;
+    expect(drawn["marker"]).toMatchObject({ colors: ["#E08E4F", "#B8471A", "#E2E6EA"], pattern: { shape: ["", "/", ""] } });
   });
 
   test("GIVEN colour by self WHEN drawn THEN the largest self part has the full colour and no hatch", () => {

@@ -3478,8 +3478,8 @@ function ownColours(trace, full, none) {
 	const most = Math.max(...own, 0);
 	return own.map((v) => mixed(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
 }
-/** Paints one trace of boxes in place. `idle` is the themed colour of what is not known. */
-function paintBoxes(trace, paint, token) {
+/** Paints one trace of boxes in place; hatched where nothing is known (the colour `idle`) or the colour speaks for a part alone. */
+function paintBoxes(trace, paint, token, partial) {
 	const marker = trace["marker"] ?? {};
 	const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
 	trace["leaf"] = {
@@ -3488,13 +3488,14 @@ function paintBoxes(trace, paint, token) {
 	};
 	if (!colors.length || !colors.every(isHex)) return;
 	const idle = token("idle").toUpperCase();
-	const hatched = colors.map((c) => c.toUpperCase() === idle);
+	const unknown = colors.map((c) => c.toUpperCase() === idle);
+	const hatched = unknown.map((u, i) => u || partial(i));
 	trace["marker"] = {
 		...marker,
 		colors,
 		...paint === "given" && hatched.some(Boolean) ? { pattern: {
 			shape: hatched.map((h) => h ? "/" : ""),
-			fgcolor: token("idle-hatch"),
+			fgcolor: unknown.map((u) => token(u ? "idle-hatch" : "idle")),
 			fillmode: "overlay",
 			size: 7,
 			solidity: .3
@@ -3597,7 +3598,7 @@ function ready(s, look) {
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
 	for (const trace of data) {
 		contrast(trace);
-		if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token);
+		if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey(trace["customdata"]?.[i]) ?? ""));
 	}
 	if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = {
 		minsize: 10,
@@ -6625,6 +6626,15 @@ function passingKeys(s, state, find) {
 	return out;
 }
 var PICKED = "picked";
+/** Keys of the rows whose efficiency covers only a part of them. */
+function partialKeys(s) {
+	const out = /* @__PURE__ */ new Set();
+	for (const c of s.columns) {
+		if (c.show !== "efficiency") continue;
+		for (const [at, mark] of Object.entries(s.marks?.[c.name] ?? {})) if (mark.state === "partial" && at !== "total") out.add(keyOf(s, Number(at)));
+	}
+	return out;
+}
 var shownBefore = /* @__PURE__ */ new WeakMap();
 /** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
 function shownRows(s, state, find, picked = null) {
@@ -9623,7 +9633,7 @@ async function picture(data, layout, format, background, width, height) {
 /** How the boxes are coloured, kept in the figure's text as `c:own`. */
 var paintOf = (text) => text.split(";").includes("c:own") ? "own" : "given";
 var withPaint = (text, how) => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...how === "own" ? ["c:own"] : []].join(";");
-function BoxScale({ s }) {
+function BoxScale({ s, partial }) {
 	const scale = boxScale(s.figure.data ?? []);
 	if (!scale?.efficiency) return null;
 	const text = view.value.figures[s.id] ?? "";
@@ -9641,7 +9651,11 @@ function BoxScale({ s }) {
 					style: { background: `linear-gradient(to right, ${SCALE.map(paint).join(", ")})` }
 				}),
 				"100 % of its limit",
-				scale.unknown && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { class: "swatch idle" }), "no cost model"] })
+				scale.unknown && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { class: "swatch idle" }), "no cost model"] }),
+				partial && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+					class: "swatch part",
+					"data-tip": "The colour speaks for the modelled part"
+				}), "partly modelled"] })
 			]
 		}) : /* @__PURE__ */ a("span", {
 			class: "scale-key",
@@ -9670,6 +9684,7 @@ function BoxScale({ s }) {
 	});
 }
 // src/sections/figure/figure.tsx
+var NONE = /* @__PURE__ */ new Set();
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 var ZOOMED = /(^|;)([xy]\d*|l):/;
 /** Narrower than this there is no room for a card beside a point: the row stands in the table. */
@@ -9731,7 +9746,8 @@ function Figure({ s, table, twins, main }) {
 				areas: areasOf(zoom),
 				inside,
 				drag,
-				paint: paintOf(zoom)
+				paint: paintOf(zoom),
+				partial: table ? partialKeys(table) : NONE
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
 			draw(el, shown, layout).then((el) => {
@@ -9809,7 +9825,10 @@ function Figure({ s, table, twins, main }) {
 				}), item.name]
 			}))
 		}),
-		/* @__PURE__ */ a(BoxScale, { s }),
+		/* @__PURE__ */ a(BoxScale, {
+			s,
+			partial: !!table && partialKeys(table).size > 0
+		}),
 		/* @__PURE__ */ a("div", {
 			class: `figure ${drawn || failed ? "" : "undrawn"}`,
 			ref: holder,
@@ -9859,7 +9878,8 @@ async function saveFigure(s, format, title) {
 		areas: [],
 		inside: null,
 		drag: "zoom",
-		paint: paintOf(view.peek().figures[s.id] ?? "")
+		paint: paintOf(view.peek().figures[s.id] ?? ""),
+		partial: NONE
 	});
 	const url = await picture(data, {
 		...layout,

@@ -53,17 +53,18 @@ function ownColours(trace: Plain, full: string, none: string): string[] | null {
   return own.map((v) => mixed(full, none, most > 0 ? 0.08 + 0.92 * (v / most) : 0));
 }
 
-/** Paints one trace of boxes in place. `idle` is the themed colour of what is not known. */
-export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string): void {
+/** Paints one trace of boxes in place; hatched where nothing is known (the colour `idle`) or the colour speaks for a part alone. */
+export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string, partial: (i: number) => boolean): void {
   const marker = (trace["marker"] ?? {}) as Plain;
   const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
   trace["leaf"] = { opacity: 1, ...((trace["leaf"] as Plain | undefined) ?? {}) }; // a faded colour would be another colour of the scale
   if (!colors.length || !colors.every(isHex)) return;
   const idle = token("idle").toUpperCase();
-  const hatched = colors.map((c) => c.toUpperCase() === idle);
+  const unknown = colors.map((c) => c.toUpperCase() === idle);
+  const hatched = unknown.map((u, i) => u || partial(i));
   trace["marker"] = {
     ...marker, colors,
-    ...(paint === "given" && hatched.some(Boolean) ? { pattern: { shape: hatched.map((h) => (h ? "/" : "")), fgcolor: token("idle-hatch"), fillmode: "overlay", size: 7, solidity: 0.3 } } : {}),
+    ...(paint === "given" && hatched.some(Boolean) ? { pattern: { shape: hatched.map((h) => (h ? "/" : "")), fgcolor: unknown.map((u) => token(u ? "idle-hatch" : "idle")), fillmode: "overlay", size: 7, solidity: 0.3 } } : {}),
   };
   trace["insidetextfont"] = { color: colors.map(onColour) };
   if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };

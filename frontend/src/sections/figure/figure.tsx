@@ -6,7 +6,7 @@ import { changeFigure, tableOf, view } from "../../state/view";
 import { Mark as Shape } from "../../ui/icons";
 import { dark, themed, token } from "../../ui/theme";
 import { insideOf, selectRow } from "../linked";
-import { passingKeys } from "../table/model";
+import { partialKeys, passingKeys } from "../table/model";
 import { findOf } from "../table/table";
 import { areasOf, areasOfRange, brushable, withAreas } from "./area";
 import { dragOf } from "./drag";
@@ -22,6 +22,8 @@ interface FigureProps {
   twins: TableSection[];
   main: boolean;
 }
+
+const NONE: ReadonlySet<string> = new Set();
 
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 const ZOOMED = /(^|;)([xy]\d*|l):/;
@@ -69,7 +71,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom) });
+      const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom), partial: table ? partialKeys(table) : NONE });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
       draw(el, shown, layout).then((el) => { if (!live) return; setShows(shows); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
@@ -116,7 +118,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
           ))}
         </div>
       )}
-      <BoxScale s={s} />
+      <BoxScale s={s} partial={!!table && partialKeys(table).size > 0} />
       <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
         {table && selected && shows && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
@@ -129,7 +131,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
 /** The figure as a picture file, in the theme it is seen in. */
 export async function saveFigure(s: FigureSection, format: "png" | "svg", title: string): Promise<void> {
   const width = 1100;
-  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "", areas: [], inside: null, drag: "zoom", paint: paintOf(view.peek().figures[s.id] ?? "") });
+  const { data, layout } = ready(s, { themed, token, width, height: 0, selected: "", keep: null, zoom: view.peek().figures[s.id] ?? "", areas: [], inside: null, drag: "zoom", paint: paintOf(view.peek().figures[s.id] ?? ""), partial: NONE });
   const url = await picture(data, { ...layout, autosize: false }, format, token("surface"), width, s.height ?? 320);
   const a = document.createElement("a");
   a.href = url;

@@ -10,7 +10,7 @@ import { boxScale, SCALE } from "./boxes";
 export const paintOf = (text: string): "given" | "own" => (text.split(";").includes("c:own") ? "own" : "given");
 const withPaint = (text: string, how: string): string => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...(how === "own" ? ["c:own"] : [])].join(";");
 
-export function BoxScale({ s }: { s: FigureSection }): JSX.Element | null {
+export function BoxScale({ s, partial }: { s: FigureSection; partial: boolean }): JSX.Element | null {
   const scale = boxScale(s.figure.data ?? []);
   if (!scale?.efficiency) return null;
   const text = view.value.figures[s.id] ?? "";
@@ -21,6 +21,7 @@ export function BoxScale({ s }: { s: FigureSection }): JSX.Element | null {
         <span class="scale-key" role="img" aria-label="Colour: efficiency from 0 to 100 % of the limit">
           0 %<span class="ramp" style={{ background: `linear-gradient(to right, ${SCALE.map(paint).join(", ")})` }} />100 % of its limit
           {scale.unknown && <><span class="swatch idle" />no cost model</>}
+          {partial && <><span class="swatch part" data-tip="The colour speaks for the modelled part" />partly modelled</>}
         </span>
       ) : (
         <span class="scale-key" role="img" aria-label="Colour: self part, from none to the largest">

@@ -23,6 +23,8 @@ export interface Look {
   drag: "zoom" | "select";
   /** how boxes inside boxes are coloured: as given, or by their own part */
   paint: "given" | "own";
+  /** keys of rows whose ratio covers only a part of them */
+  partial: ReadonlySet<string>;
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -86,7 +88,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
   for (const trace of data) {
     contrast(trace);
-    if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token);
+    if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey((trace["customdata"] as unknown[] | undefined)?.[i]) ?? ""));
   }
   if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
   const drawn = data.map((trace) => (look.keep ? filtered(trace, look.keep) : trace));

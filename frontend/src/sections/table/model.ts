@@ -91,6 +91,16 @@ export function passingKeys(s: TableSection, state: TableState, find: string): S
 
 const PICKED = "\u0001picked";
 
+/** Keys of the rows whose efficiency covers only a part of them. */
+export function partialKeys(s: TableSection): Set<string> {
+  const out = new Set<string>();
+  for (const c of s.columns) {
+    if (c.show !== "efficiency") continue;
+    for (const [at, mark] of Object.entries(s.marks?.[c.name] ?? {})) if (mark.state === "partial" && at !== "total") out.add(keyOf(s, Number(at)));
+  }
+  return out;
+}
+
 const shownBefore = new WeakMap<TableSection, { of: string; picked: ReadonlySet<string> | null; shown: Shown }>();
 
 /** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
