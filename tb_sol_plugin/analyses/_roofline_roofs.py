@@ -164,7 +164,8 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         ]
         out.append(Label(text, "ink-3", places, most=700.0))
     if found.bandwidth:
-        out += _ridge_names(found, canvas)
+        lead_ridge, *others = _ridge_names(found, canvas)
+        out = [out[0], lead_ridge, *out[1:], *others]
     return out
 
 
