@@ -92,7 +92,7 @@ def _parts(out: Console) -> int:
         from tb_sol_plugin.model.device import known_keys
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
-        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices in the table")
+        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
     except Exception as error:
         wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")
     page = (STATIC / "index.js").is_file()

@@ -1,0 +1,143 @@
+"""Device limits as a reader writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.device import device_for, overridden, table
+from tb_sol_plugin.model.device_expression import Expression, parse
+
+GIB = 2**30
+
+
+def capture(*devices: DeviceProps, file: str = "x.json") -> Capture:
+    frame = S.DEVICE.frame({"device": [0], "duration_ns": [10]})
+    return Capture(Facts("torch", file, 1, devices=devices), {"device": frame} if devices else {})
+
+
+H100 = capture(DeviceProps(0, "NVIDIA H100 80GB HBM3", 80 * GIB, "9.0", 132))
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "clock", "sparse"),
+    [
+        ("", "", 0, False),
+        ("H100_SXM", "H100_SXM", 0, False),
+        ("H100_SXM@1410MHz", "H100_SXM", 1410, False),
+        ("h100@1410", "h100", 1410, False),
+        ("A100 @ 1.41 GHz", "A100 @ 1.41 GHz", -1, False),
+        ("A100@1.41GHz", "A100", 1410, False),
+        ("H100_SXM+sparse", "H100_SXM", 0, True),
+        ("H100_SXM sparse", "H100_SXM", 0, True),
+        ("H100_SXM@1410MHz+sparse", "H100_SXM", 1410, True),
+        ("H100_SXM+sparse@1410mhz", "H100_SXM", 1410, True),
+        ("NVIDIA H100 80GB HBM3+SPARSE", "NVIDIA H100 80GB HBM3", 0, True),
+        ("@1410MHz", "", 1410, False),
+        ("+sparse", "", 0, True),
+        ("@1410MHz+sparse", "", 1410, True),
+    ],
+)
+def test_forms(text: str, base: str, clock: float, sparse: bool) -> None:
+    if clock < 0:
+        with pytest.raises(BadQuery):
+            parse(text)
+    else:
+        assert parse(text) == Expression(base, clock, sparse)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["H100@", "H100@fast", "H100@0", "H100@-5MHz", "H100@1e3MHz", "H100@99999MHz", "@1410@1500", "+sparse+sparse", "H100+dense", "@nan", "+",
+     "A" * 300],
+)  # fmt: skip
+def test_what_does_not_parse_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(BadQuery) as error:
+        device_for(H100, text)
+    assert error.value.field == "device_limits" and error.value.hint and error.value.status == 400
+
+
+@given(st.text(max_size=300))
+def test_any_text_gives_a_spec_or_a_clear_refusal(text: str) -> None:
+    try:
+        spec = device_for(H100, text)
+    except BadQuery as error:
+        assert error.message and error.hint
+    else:
+        assert spec is not None
+
+
+def test_a_clock_scales_compute_and_nothing_else() -> None:
+    # GIVEN the H100 at 915 MHz, half its tensor clock of 1830; its vector units run at 1980, FP64 matrix units too
+    spec, whole = device_for(H100, "H100_SXM@915MHz"), table()["H100_SXM"]
+    assert spec is not None
+    assert spec.matrix["bf16"] == pytest.approx(989.4e12 / 2)
+    assert spec.vector["fp32"] == pytest.approx(66.9e12 * 915 / 1980)
+    assert spec.matrix["fp64"] == pytest.approx(132 * 256 * 915e6, rel=0.01)
+    assert (spec.memory_bandwidth, spec.link_bytes_per_s) == (whole.memory_bandwidth, whole.link_bytes_per_s)
+    assert spec.achievable("bf16") is None
+    assert (spec.key, spec.name, spec.method) == ("H100_SXM@915MHz", "H100 SXM at 915 MHz", "override")
+    assert spec.provenance["bf16_tensor_tflops"] == spec.provenance["fp32_vector_tflops"] == "derived"
+    assert spec.provenance["mem_bw_gb_per_s"] == "third_party"
+    assert "915 MHz" in spec.notes
+    assert spec.fingerprint != whole.fingerprint
+
+
+def test_a_clock_alone_changes_the_limits_as_recorded() -> None:
+    spec = device_for(H100, "@915MHz")
+    assert spec is not None and (spec.key, spec.method) == ("H100_SXM@915MHz", "exact")
+    assert spec.matrix["bf16"] == pytest.approx(494.7e12)
+    # a device that is not in the table, too: 108 SM x 2048 x 1000 MHz
+    unknown = capture(DeviceProps(0, "NVIDIA A800-SXM4-80GB", 80 * GIB, "8.0", 108))
+    found = device_for(unknown, "@1000MHz")
+    assert found is not None and found.matrix["bf16"] == pytest.approx(108 * 2048 * 1e9)
+
+
+def test_rows_with_one_clock_take_the_other_from_the_peak_and_rows_without_are_refused() -> None:
+    b200 = device_for(H100, "B200@1855MHz")
+    assert b200 is not None and b200.matrix["bf16"] == 2250e12
+    assert b200.vector["fp32"] == pytest.approx(148 * 256 * 1855e6)
+    for key in ("H20_96", "A10G"):
+        with pytest.raises(BadQuery, match="no clock"):
+            device_for(H100, f"{key}@1000MHz")
+
+
+def test_sparse_doubles_the_matrix_peaks_that_have_such_a_mode() -> None:
+    spec = device_for(H100, "+sparse")
+    assert spec is not None
+    assert spec.matrix["bf16"] == pytest.approx(2 * 989.4e12)
+    assert spec.matrix["fp8"] == pytest.approx(2 * 1978.9e12)
+    assert spec.matrix["fp64"] == 66.9e12 and spec.vector["fp32"] == 66.9e12
+    assert "sparse" in spec.name and "2:4" in spec.notes and spec.key == "H100_SXM+sparse"
+    assert spec.achievable("bf16") is None
+    both = device_for(H100, "+sparse@915MHz")
+    assert both is not None and both.matrix["bf16"] == pytest.approx(989.4e12) and both.key == "H100_SXM@915MHz+sparse"
+
+
+def test_the_key_of_an_expression_gives_the_same_limits_again() -> None:
+    first = device_for(H100, "h100 sparse@1.2GHz")
+    assert first is not None
+    again = device_for(H100, first.key)
+    assert again is not None and again.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("key", ["V100", "MI300X", "B200", "GAUDI3"])
+def test_sparse_peaks_only_where_the_row_offers_them(key: str) -> None:
+    with pytest.raises(BadQuery, match="no sparse peaks"):
+        device_for(H100, f"{key}+sparse")
+
+
+def test_an_expression_without_a_device_stays_without_limits() -> None:
+    assert device_for(capture(DeviceProps(0, "MTIA thing")), "@1000MHz") is None
+    assert device_for(capture(), "+sparse") is None
+
+
+def test_keys_are_found_by_alias_and_device_name_in_any_case() -> None:
+    assert overridden("nvidia h200").key == "H200" and overridden("GaUdI3").key == "GAUDI3"
+    for wrong in ("CPU", "", "NVIDIA H800", "../etc/passwd", "H100_SXM.json"):
+        with pytest.raises(BadQuery):
+            overridden(wrong)
