@@ -49,12 +49,14 @@ def match(props: DeviceProps, *, vendor: str = "", book: DeviceBook = EMPTY) -> 
                 return _share_of(spec, props) if mig and name == base.lower() else spec
         if layer.every_gpu:
             return msgspec.structs.replace(book.specs[layer.every_gpu], method="file")
-    rows = {key: book.specs.get(key, spec) for key, spec in table().items() if spec.vendor}
+    rows = {key: spec for key, spec in table().items() if spec.vendor}
     found = _by_exact_name(base, props, rows, mig) or _by_words(base, props, rows, mig)
     if found is None and not mig:
         found = _unnamed(props, vendor, rows)
     if found is not None:
-        return _share_of(found, props) if mig else found
+        # what a file changes of a row counts for the limits, not for telling devices apart
+        spec = msgspec.structs.replace(book.specs.get(found.key, found), method=found.method)
+        return _share_of(spec, props) if mig else spec
     return None if mig else _derived(props, vendor)
 
 
