@@ -3568,6 +3568,11 @@ function ready(s, look) {
 		hovermode: "closest",
 		dragmode: look.drag,
 		selections: [],
+		newselection: { line: {
+			color: look.token("accent"),
+			width: 1.2,
+			dash: "dot"
+		} },
 		autosize: true,
 		bargap: .3,
 		hoverlabel: {
@@ -9833,8 +9838,6 @@ function Figure({ s, table, twins, main }) {
 			class: `figure ${drawn || failed ? "" : "undrawn"}`,
 			ref: holder,
 			style: { minHeight: `${s.height ?? 320}px` },
-			role: "img",
-			"aria-label": s.summary || s.title,
 			children: [
 				failed ? /* @__PURE__ */ a("p", {
 					class: "section-empty",
@@ -9842,7 +9845,9 @@ function Figure({ s, table, twins, main }) {
 				}) : /* @__PURE__ */ a("div", {
 					ref: plot,
 					class: "plot",
-					"data-figure": s.id
+					"data-figure": s.id,
+					role: "img",
+					"aria-label": s.summary || s.title
 				}),
 				table && selected && shows && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
 					table,

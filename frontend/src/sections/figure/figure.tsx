@@ -119,8 +119,8 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
         </div>
       )}
       <BoxScale s={s} partial={!!table && partialKeys(table).size > 0} />
-      <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }} role="img" aria-label={s.summary || s.title}>
-        {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} />}
+      <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }}>
+        {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} role="img" aria-label={s.summary || s.title} />}
         {table && selected && shows && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
         {ZOOMED.test(zoom) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";"))}>Whole figure</button>}
       </div>

@@ -71,7 +71,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const base: Plain = {
     font: { family: FONT, size: 12, color: look.token("ink-2") },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 58, r: 14, t: 10, b: 46 }, showlegend: false, separators: ".\u202f",
-    hovermode: "closest", dragmode: look.drag, selections: [], autosize: true, bargap: 0.3,
+    hovermode: "closest", dragmode: look.drag, selections: [], newselection: { line: { color: look.token("accent"), width: 1.2, dash: "dot" } }, autosize: true, bargap: 0.3,
     hoverlabel: { bgcolor: look.token("raised"), bordercolor: look.token("line-strong"), font: { family: FONT, color: look.token("ink"), size: 12 }, align: "left", namelength: 0 },
     ...Object.fromEntries(axes.map((k) => [k, axis])),
   };
