@@ -30,7 +30,7 @@ COLUMNS = (
     Column("calls", "Calls", "count", "Operator calls whose time it removes.", rank=2, missing="it removes no operator's time"),
     Column("where", "Most in", "", "Layer or phase that holds most of that time.", "code", rank=2, missing="no module or phase around it"),
     Column("candidate", "Candidate", "", "Whether the cause is likely rather than proven.", "text", rank=2),
-    Column("fix", "Fix", "", "One line of code, or a hint.", "code", rank=2),
+    Column("fix", "Fix", "", "One line of code, or a hint.", "code", rank=3),
     Column("evidence", "Evidence", "", "The numbers behind it.", "text", rank=3),
 )
 PLACE_COLUMNS = (

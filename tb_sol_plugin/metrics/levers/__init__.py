@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.levers.optimizer import unfused_optimizer
 from tb_sol_plugin.metrics.levers.precision import fp32_matrix, plain_units
 from tb_sol_plugin.metrics.levers.product_sizes import misaligned_products, unfilled_tiles
 from tb_sol_plugin.metrics.levers.recompute import recompute
-from tb_sol_plugin.metrics.levers.same_product import slower_kernel
+from tb_sol_plugin.metrics.levers.same_product import behind_the_best, slower_kernel
 from tb_sol_plugin.metrics.levers.waiting import device_allocation, handover, host_sync, host_wait, input_wait, launch_bound, warm_up
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import Waterfall
@@ -49,6 +49,7 @@ _WORK: Final[tuple[Rule, ...]] = (
     slower_kernel,
     misaligned_products,
     unfilled_tiles,
+    behind_the_best,
     above_limit,
 )
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
@@ -59,8 +60,8 @@ RULES: Final = (
     "input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "handover", "host_wait", "exposed_communication",
     "pageable_copies", "exposed_copies", "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "channels_first",
     "fusable_chains", "permuting_copies", "fp32_matrix", "plain_units", "slower_kernel", "misaligned_products", "small_products",
-    "unfilled_tiles", "gemm_above_limit", "attention_above_limit", "conv_above_limit", "norm_above_limit", "elementwise_above_limit",
-    "other_above_limit",
+    "unfilled_tiles", "behind_the_best", "gemm_above_limit", "attention_above_limit", "conv_above_limit", "norm_above_limit",
+    "elementwise_above_limit", "other_above_limit",
 )  # fmt: skip
 """Every rule by its stable id, as in `Lever.rule`."""
 

@@ -7,15 +7,19 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
 from tb_sol_plugin.metrics.levers.lever import Ints, Lever, acting, over, took
+from tb_sol_plugin.units import human
 
 LARGE_NS: Final = 20_000
 """A product whose limit is below 20 µs ends before the clocks and caches settle: its time says little about its kernel."""
 LEAST_CALLS: Final = 3
 """The median of fewer calls is chance."""
+BEHIND: Final = 0.8
+"""A product within a fifth of the best rate of its type is as good as it gets."""
 SLOWER: Final = 1.15
 """Kernels within 15 % of each other are alike."""
 
@@ -65,6 +69,52 @@ def slower_kernel(case: Case) -> Lever | None:
         "kernels",
         "The kernel",
         find=short_name(case.kernel_name(row)),
+        rows=rows[slow],
+        claimed=claimed,
+    )
+
+
+def behind_the_best(case: Case) -> Lever | None:
+    """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
+    if case.on_host:
+        return None
+    large = case.of_kind("gemm") & case.known & (case.limit >= LARGE_NS) & texts.where(case.ops["bound"], "compute".__eq__)
+    rows = np.flatnonzero(large & (case.left == case.time))
+    if len(rows) < 2 * LEAST_CALLS:
+        return None
+    frame = pd.DataFrame({"type": texts.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
+    frame["limit"] = case.limit[rows]
+    groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
+    groups["reached"] = groups["limit"] / groups["time"]
+    fair = groups[(groups["calls"] >= LEAST_CALLS) & (groups["reached"] <= TOLERATED)]
+    best = fair.loc[fair.groupby("type")["reached"].idxmax()].set_index("type") if len(fair) else fair
+    reach = best["reached"].reindex(frame["type"]).to_numpy(dtype=np.float64) if len(best) else np.full(len(frame), np.nan)
+    own = groups.set_index("sizes")["reached"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
+    slow = np.flatnonzero(own < BEHIND * reach)
+    wanted = (frame["time"] - frame["limit"] / reach).to_numpy()[slow]
+    if not (wanted > 0).any():
+        return None
+    claimed = case.claim(rows[slow], np.maximum(wanted, 0.0))
+    worst = int(claimed.argmax())
+    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    dtype = frame["type"].iloc[slow[worst]]
+    model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
+    good, good_shapes = (str(texts.pick(case.ops[c], [model])[0]) for c in ("name", "shapes"))
+    return Lever(
+        "behind_the_best",
+        "Some large products reach far less of their limit than others here",
+        f"{acting(len(slow), 'product', 'takes')} {took(frame['time'].to_numpy()[slow].sum())}; {over(name, shapes)} reaches "
+        f"{human(float(own[slow][worst]), 'ratio')} of its limit where {over(good, good_shapes)} reaches "
+        f"{human(float(reach[slow][worst]), 'ratio')}: {took(most)} more than at that rate.",
+        case.each(float(claimed.sum())),
+        "torch.cuda.tunable.enable()  # TunableOp tries other kernels per size"
+        if case.vendor == "amd"
+        else 'torch.compile(model, mode="max-autotune")  # tries other kernels per size',
+        "gemm",
+        "roofline",
+        "The product on the roofline",
+        find=name,
+        candidate=True,
         rows=rows[slow],
         claimed=claimed,
     )

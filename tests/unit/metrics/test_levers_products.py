@@ -186,6 +186,29 @@ def test_chance_is_no_slower_kernel(tmp_path: Path, calls: int, slow_us: int) ->
     assert "slower_kernel" not in twice(tmp_path, calls, slow_us)
 
 
+def beside(tmp_path: Path, other_us: int, *, kernel: str = MMA) -> dict[str, object]:
+    """Three calls of 4096**3 in BF16 at 200 us (138.9 us are the limit) and three of 4096 x 4096 by 2048 at `other_us` (69.5 us)."""
+    t = step(1_000 + 3 * (200 + other_us) * 1_000)
+    at = 1_000
+    for k, us in ((4096, 200), (2048, other_us)):
+        for _ in range(3):
+            call(t, "aten::mm", at, us * 1_000, [[4096, k], [k, 4096]], kernel=kernel, types=BF16, kernel_grid=(32, 33, 1))
+            at += us * 1_000
+    return dict(found(t, tmp_path))
+
+
+def test_a_product_far_behind_another_of_its_type(tmp_path: Path) -> None:
+    # GIVEN 69.5 % of the limit here and 34.7 % there WHEN the second ran at the rate of the first it would take 100 us instead of 200
+    lever = beside(tmp_path, 200)["behind_the_best"]
+    assert lever.saving_ns == pytest.approx(3 * 100_000, abs=5) and lever.candidate  # type: ignore[attr-defined]
+    assert "34.7\u202f%" in lever.evidence and "69.5\u202f%" in lever.evidence  # type: ignore[attr-defined]
+
+
+def test_a_product_a_little_behind_another_is_left_alone(tmp_path: Path) -> None:
+    # GIVEN 69.5 % and 57.9 %: 83 % of it
+    assert "behind_the_best" not in beside(tmp_path, 120)
+
+
 def test_the_parts_of_one_product_add_up_to_its_time_above_the_limit(tmp_path: Path) -> None:
     # GIVEN an odd, unfilled, slow product THEN all that is said of it is no more than its time above its limit
     got = rules(tmp_path, 1536, 1535, 4096, 100, kernel=ODD, kernel_grid=(12, 12, 1))
