@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
@@ -172,13 +173,8 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
     if partial is None and spec is not None and spec.method == "derived":
         partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
     model, again = use.model_flop or 0, use.recompute_flop or 0
-    peak = human(spec.matrix_peak(use.dtype), "FLOP/s") if spec is not None and use.dtype else ""
-    by_type = "" if inside["dtype"][np.nan_to_num(inside["flop"].to_numpy(dtype=np.float64)) > 0].nunique() < 2 else " Summed over types."
+    first = inside[~inside["recompute"].to_numpy()]
     many = f" × {fall.devices} devices" if fall.devices > 1 else ""
-
-    def formula(flop: int) -> str:
-        return f"{human(flop / each, 'FLOP')} / ({step} × {peak} of {use.dtype}{many}).{by_type}" if peak and flop else ""
-
     dtype = f", {use.dtype} dense" if use.dtype else ""
     why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
     tiles.add(
@@ -186,7 +182,7 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         use.mfu,
         f"MFU{dtype}",
         note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
-        more=formula(model),
+        more=_over_peaks(first, fall, step, many),
         mark=why if use.mfu is None else partial,
     )
     tiles.add(
@@ -194,7 +190,7 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         use.hfu,
         "HFU" if again else "",
         note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
-        more=formula(model + again),
+        more=_over_peaks(inside, fall, step, many),
         mark=why if use.hfu is None else partial,
     )
     traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
@@ -209,6 +205,20 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
     )
     tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None)
+
+
+def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str:
+    """Matrix FLOP over the peak of their type, summed over types, over the time: `(2.25 TFLOP / 989.4 TFLOP/s of bf16 + …) / 15.16 ms.`"""
+    spec = fall.work.spec
+    flop = pd.Series(np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))).groupby(ops["dtype"].astype(str).to_numpy()).sum()
+    terms = [
+        f"{human(total / fall.steps, 'FLOP')} / {human(spec.matrix_peak(name), 'FLOP/s')} of {name}"
+        for name, total in flop.sort_values(ascending=False).items()
+        if total > 0 and spec is not None and spec.matrix_peak(str(name))
+    ]
+    if not terms:
+        return ""
+    return f"{terms[0]} / {step}{many}." if len(terms) == 1 else f"({' + '.join(terms)}) / {step}{many}."
 
 
 # -- the host -------------------------------------------------------------------------------------------------

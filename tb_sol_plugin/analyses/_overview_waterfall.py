@@ -134,11 +134,12 @@ def _label(bar: _Bar, reach: float) -> fig.Plain:
     """Right of its bar where there is room, else left of it, else inside its end."""
     note: fig.Plain = {"y": bar.row, "text": bar.said, "showarrow": False, "yanchor": "middle"}
     font: fig.Plain = {"size": 12, "color": light("ink-2")}
+    clear: fig.Plain = {"font": font, "bgcolor": light("surface"), "borderpad": 1}  # no line runs through the text
     right = bar.left + bar.width
     if right <= reach * (1 - ROOM):
-        return note | {"x": right, "xanchor": "left", "xshift": 5, "font": font}
+        return note | {"x": right, "xanchor": "left", "xshift": 5} | clear
     if bar.left >= reach * ROOM and not bar.ends:
-        return note | {"x": bar.left, "xanchor": "right", "xshift": -5, "font": font}
+        return note | {"x": bar.left, "xanchor": "right", "xshift": -5} | clear
     inside = light("surface") if bar.part.color not in ("idle", "norm", "elementwise", "accent-line", "ink-3") else light("ink")
     return note | {"x": right, "xanchor": "right", "xshift": -7, "font": font | {"color": inside}}
 

@@ -83,10 +83,21 @@ def test_every_number_of_the_headline_has_its_formula(tmp_path: Path) -> None:
     # THEN the values stand in the formulas: 2 * 137.4 GFLOP, 2 * 138.9 us at 989.4 TFLOP/s, and the rate that products reach
     assert "277.8 µs / 1.00 ms" in docs["speed_of_light"] and "an H100 SXM" in docs["speed_of_light"]
     assert "At the rates that products reach in practice (bf16 794.0 TFLOP/s): 34.6 %, 346.2 µs." in docs["speed_of_light"]
-    assert "274.9 GFLOP / (1.00 ms × 989.4 TFLOP/s of bf16)" in docs["mfu"]
+    assert "274.9 GFLOP / 989.4 TFLOP/s of bf16 / 1.00 ms." in docs["mfu"]
     assert "400.0 µs / 1.00 ms" in docs["gpu_busy"] and "277.8 µs / 400.0 µs" in docs["efficiency_while_busy"]
     assert "201.3 MB / (1.00 ms × 3.35 TB/s)" in docs["bandwidth_utilisation"]
     assert section.values["speed_of_light_achievable"] == pytest.approx(2 * 2 * 4096**3 / 794e12 / 1e-3, rel=1e-3)
+
+
+def test_the_formula_of_several_types_adds_their_times(tmp_path: Path) -> None:
+    # GIVEN a product of 2 * 4096**3 FLOP in BF16 and one of 2 * 512**3 FLOP in FP32
+    t = one_step()
+    product(t, at=0, start=100_000, duration=200_000, n=4096, dtype="c10::BFloat16")
+    product(t, at=10_000, start=300_000, duration=200_000)
+    section = facts_of(overview(read_back(t, tmp_path)), "answer")
+    said = plain(section.docs["mfu"])
+    assert "(137.4 GFLOP / 989.4 TFLOP/s of bf16 + 268.4 MFLOP / 66.90 TFLOP/s of fp32) / 1.00 ms." in said
+    assert section.values["mfu"] == pytest.approx((2 * 4096**3 / H100_BF16 + 2 * 512**3 / H100_FP32) / 1e-3)
 
 
 def test_recomputed_work_counts_for_the_hardware_only(tmp_path: Path) -> None:
