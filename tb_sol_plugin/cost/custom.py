@@ -46,6 +46,21 @@ def group_quantisation(call: Inputs) -> Cost | None:
     return _quantised(call.tensor(1), call.tensor(0), call.tensor(2), per_element=2)
 
 
+@model("primus_turbo::quantize_fp8_tensorwise", "primus_turbo_cpp_extension::quantize_fp8_tensorwise", kind="elementwise")
+def new_quantisation(call: Inputs) -> Cost | None:
+    """quantize_fp8_tensorwise(x, ...): a new result of one byte per element; 2 n FLOP. The pass that finds the scale is not counted."""
+    x = call.tensor(0)
+    return None if x is None else vector(x.dtype, 2 * x.numel, x.bytes, x.numel)
+
+
+@model("primus_turbo::quantize_mxfp4_dual", "primus_turbo_cpp_extension::quantize_mxfp4_dual", "primus::quantize_mxfp4_dual",
+       kind="elementwise")  # fmt: skip
+def dual_quantisation(call: Inputs) -> Cost | None:
+    """quantize_mxfp4_dual(x, ...): two new results, by rows and by columns, half a byte per element and a byte per 32; 4 n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, 2 * (-(-x.numel // 2) + -(-x.numel // 32)))
+
+
 @model("aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine", kind="elementwise", wrapper=True)
 def fake_quantisation(call: Inputs) -> Cost | None:
     """fake_quantize_per_tensor_affine(x, scale, zero, low, high), where nothing below it was recorded: 4 n FLOP."""

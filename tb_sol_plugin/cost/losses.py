@@ -116,10 +116,10 @@ def nll_loss_backward(call: Inputs) -> Cost | None:
     return moved(scores.dtype, like(scores), size_of(target.numel, scores.dtype), target.bytes, direction="bwd")
 
 
-@model("LigerCrossEntropyFunction", kind="norm")
+@model("LigerCrossEntropyFunction", "CrossEntropyFunction", kind="norm")
 def liger_cross_entropy(call: Inputs) -> Cost | None:
-    """LigerCrossEntropyFunction(logits[B, V], target[B], ...): the gradient is written over the logits in the forward pass; 7 B V FLOP."""
+    """LigerCrossEntropyFunction(logits[..., V], target, ...): the gradient is written over the logits in the forward pass; 7 B V FLOP."""
     logits, target = call.tensor(0), call.tensor(1)
-    if logits is None or target is None or len(logits.shape) != 2:
+    if logits is None or target is None or len(logits.shape) < 2:
         return None
     return vector(logits.dtype, 7 * logits.numel, *read(logits, target), like(logits), kind="norm")

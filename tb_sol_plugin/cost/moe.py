@@ -71,7 +71,7 @@ def forward_by_name(call: Inputs) -> Cost | None:
     return unknown("width, type and number per token of the experts not recorded: the layer is named only")
 
 
-@pattern(r"(_moe_C|sgl_kernel|aiter|vllm|vllm_aiter|flashinfer)::(rocm_aiter_)?(topk_softmax|topk_sigmoid|grouped_topk|"
+@pattern(r"(_moe_C|sgl_kernel|aiter|vllm|vllm_aiter|flashinfer)::(rocm_aiter_)?(topk_softmax(_asm)?|topk_sigmoid|grouped_topk|"
          r"biased_grouped_topk(_hip)?|moe_fused_gate|fused_topk)", kind="norm")  # fmt: skip
 def routing(call: Inputs) -> Cost | None:
     """topk_softmax(weights, ids, ..., scores[T, E], ...): every argument once; 5 FLOP per score (the softmax). Results that are
@@ -83,7 +83,7 @@ def routing(call: Inputs) -> Cost | None:
     return vector(scores.dtype, 5 * scores.numel, *read(*tensors), kind="norm")
 
 
-@pattern(r"(_moe_C|sgl_kernel|aiter|vllm)::(batched_|sgl_)?moe_(align_block_size|sorting_fwd)", kind="other")
+@pattern(r"(_moe_C|sgl_kernel|aiter|vllm)::(batched_|sgl_)?moe_(align_block_size|sorting_fwd|sorting_opus_fwd)", kind="other")
 def align(call: Inputs) -> Cost | None:
     """moe_align_block_size(ids[T, k], experts, block, sorted, expert of block, count, ...): ids read, the lists written once."""
     tensors = call.flat

@@ -15,7 +15,7 @@ from tb_sol_plugin.cost.model import Cost, model
 from tb_sol_plugin.cost.parts import axis, count, like, moved, read, repeated
 
 
-@model("aten::copy_", "aten::_copy_from", kind="other")
+@model("aten::copy_", "aten::_copy_from", "aten::copy", kind="other")
 def copy_(call: Inputs) -> Cost | None:
     """copy_(target, source): the unique elements of the source read, the target written."""
     target, source = call.tensor(0), call.tensor(1)

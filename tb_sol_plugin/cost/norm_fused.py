@@ -13,7 +13,7 @@ from typing import Final
 from tb_sol_plugin.cost.inputs import Inputs, Tensor
 from tb_sol_plugin.cost.model import Cost, model
 from tb_sol_plugin.cost.norm import BACKWARD, FORWARD, normal
-from tb_sol_plugin.cost.parts import like, read
+from tb_sol_plugin.cost.parts import count, like, read, vector
 
 SAVED: Final = "saved input taken as large as the gradient; parameters left out"
 
@@ -30,7 +30,7 @@ def _added(x: Tensor | None, residual: Tensor | None, out: int | None, *extra: T
 
 
 @model("_C::rms_norm", "_C::layer_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm", "flashinfer::rmsnorm",
-       "flashinfer::gemma_rmsnorm", "aiter::rms_norm_cu", "aiter::rmsnorm2d_fwd_ck", kind="norm")  # fmt: skip
+       "flashinfer::gemma_rmsnorm", "aiter::rms_norm_cu", "aiter::rmsnorm2d_fwd_ck", "aiter::rmsnorm", kind="norm")  # fmt: skip
 def rms_norm_out(call: Inputs) -> Cost | None:
     """_C::rms_norm(out, x, weight, eps): x and weight read, out written."""
     out, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
@@ -72,7 +72,8 @@ def add_rms_norm_in_place(call: Inputs) -> Cost | None:
     return None if x is None or weight is None else _added(x, residual, like(x), weight)
 
 
-@model("aiter::rmsnorm2d_fwd_with_add", "aiter::rmsnorm2d_fwd_with_add_ck", "aiter::layernorm2d_fwd_with_add", kind="norm")
+@model("aiter::rmsnorm2d_fwd_with_add", "aiter::rmsnorm2d_fwd_with_add_ck", "aiter::add_rmsnorm",
+       "aiter::layernorm2d_fwd_with_add", kind="norm")  # fmt: skip
 def add_rms_norm_out(call: Inputs) -> Cost | None:
     """aiter::rmsnorm2d_fwd_with_add(out, x, residual_in, residual_out, weight, [bias,] eps): x and residual read, two results written."""
     out, x, residual = call.tensor(0), call.tensor(1), call.tensor(2)
@@ -85,7 +86,8 @@ def add_rms_norm_new(call: Inputs) -> Cost | None:
     return add_rms_norm_in_place(call)
 
 
-@model("_C::rms_norm_static_fp8_quant", "_C::rms_norm_dynamic_per_token_quant", "aiter::rmsnorm2d_fwd_with_dynamicquant", kind="norm")
+@model("_C::rms_norm_static_fp8_quant", "_C::rms_norm_dynamic_per_token_quant", "aiter::rmsnorm2d_fwd_with_dynamicquant",
+       "aiter::rmsnorm2d_fwd_with_dynamicquant_ck", "aiter::rmsnorm_quant", kind="norm")  # fmt: skip
 def rms_norm_quantised(call: Inputs) -> Cost | None:
     """_C::rms_norm_static_fp8_quant(out, x, weight, scale, eps): the result in one byte per element; `dynamic` writes the scales.
 
@@ -110,3 +112,33 @@ def layer_norm_new(call: Inputs) -> Cost | None:
     """aiter::layernorm2d_fwd(x, weight, bias, eps): the result is new."""
     x = call.tensor(0)
     return None if x is None else _norm(x, like(x), call.tensor(1), call.tensor(2))
+
+
+def _group_scales(x: Tensor, group: int | None) -> int:
+    """Bytes of one FP32 scale per group along the rows; per row where the group is not recorded."""
+    width = x.shape[-1] if x.shape else 1
+    return 4 * (x.numel // max(group or width, 1))
+
+
+@model("vllm::rocm_aiter_rmsnorm_fp8_group_quant", kind="norm")
+def rms_norm_grouped(call: Inputs) -> Cost | None:
+    """rocm_aiter_rmsnorm_fp8_group_quant(x, weight, eps, group): a byte per result and an FP32 scale per group are written."""
+    x, weight = call.tensor(0), call.tensor(1)
+    return None if x is None or weight is None else _norm(x, x.numel + _group_scales(x, count(call, 3)), weight)
+
+
+@model("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", kind="norm")
+def add_rms_norm_grouped(call: Inputs) -> Cost | None:
+    """rocm_aiter_rmsnorm_with_add_fp8_group_quant(x, residual, weight, eps, group): the sum is written too."""
+    x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    return None if x is None or weight is None else _added(x, residual, x.numel + _group_scales(x, count(call, 4)), weight)
+
+
+@model("aiter::_fused_qk_rmsnorm", kind="norm")
+def query_key_norm(call: Inputs) -> Cost | None:
+    """_fused_qk_rmsnorm(q, weight of q, eps, k, weight of k, eps): two norms in one kernel, two new results."""
+    q, k = call.tensor(0), call.tensor(3)
+    if q is None or k is None:
+        return None
+    parts = [q.bytes, like(q), k.bytes, like(k), *read(call.tensor(1), call.tensor(4))]
+    return vector(q.dtype, FORWARD * (q.numel + k.numel), *parts, kind="norm")

@@ -80,6 +80,16 @@ def test_fused_add_norms_of_serving_engines() -> None:
     assert estimate("_C::fused_add_rms_norm", call((32, 2880), (32, 99), (2880,), "1e-6")) is None
 
 
+def test_norms_that_quantise_what_they_write() -> None:
+    n, two = 4 * 256, ((4, 256), (256,))
+    grouped = cost("vllm::rocm_aiter_rmsnorm_fp8_group_quant", *two, "1e-6", "128", dtype="bf16")
+    assert numbers(grouped) == (8 * n, 2 * n + 512 + n + 4 * 8, "fwd")
+    added = cost("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", (4, 256), *two, "1e-6", "128", dtype="bf16")
+    assert numbers(added) == (9 * n, 4 * n + 2 * n + 512 + n + 32, "fwd")
+    both = cost("aiter::_fused_qk_rmsnorm", *two, "1e-6", (4, 64), (64,), "1e-6", dtype="bf16")
+    assert numbers(both) == (8 * (n + 256), 2 * (2 * n + 256 + 2 * 256 + 64), "fwd")
+
+
 def test_a_norm_that_records_its_gradient_only() -> None:
     back = cost("LigerRMSNormFunctionBackward", (4, 8), dtype="bf16")
     assert numbers(back) == (16 * 32, 3 * 64, "bwd") and "as large as the gradient" in back.reason
