@@ -86,7 +86,7 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
     """MFU, HFU and bandwidth utilisation over the complete steps of the selection; nothing where no step was recorded."""
     windows, rows = windows_of(capture, part)
-    if not rows or done.by_host_time:
+    if not rows:
         return {}
     time = iv.length(windows)
     ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]

@@ -22,7 +22,7 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     share, efficiency = facts["modelled_share"], facts["efficiency"]
     if not isinstance(efficiency, float):
         if by_host:
-            return "This recording has no device work: rates are over host time, and no limits of this CPU are known."
+            return "This recording has no device work: rates are over host time, and the limits of this CPU are not known."
         covered = human(_number(share), "ratio")
         if spec is not None:
             return f"No work with a known limit is selected: {covered} of device time is modelled."

@@ -12,6 +12,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.device import DeviceSpec
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.trace_builder import TraceBuilder
 
@@ -207,6 +208,24 @@ def test_a_cpu_recording_shows_rates_over_host_time(tmp_path: Path) -> None:
     assert found.facts["device"] == "CPU" and found.facts["efficiency"] is None
     assert "host time" in found.headline
     assert [s.id for s in found.sections] == ["roofline", "ops", "kinds", "facts", "unmodelled"]
+
+
+def test_a_measured_cpu_has_limits_over_host_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN rates of the CPU: 1 TFLOP/s, so that a product of 2 x 1024^3 FLOP takes at least 2.147 ms of the 10 ms that it ran
+    cpu = DeviceSpec(key="CPU", name="Some CPU", vendor="cpu", matrix={"fp32": 1e12}, vector={"fp32": 1e11}, memory_bandwidth=1e11)
+    monkeypatch.setattr("tb_sol_plugin.analyses.roofline.device_for", lambda capture, limits: cpu)
+    t = TraceBuilder(device="")
+    t.step(1, 0, 40_000_000)
+    t.op("aten::mm", 1000, 10_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
+    t.op("my::op", 20_000_000, 5_000_000)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    assert "Modelled operators, 66.7\u202f% of host time, run at **21.5\u202f%** of what the Some CPU allows." in found.headline
+    assert found.facts["efficiency"] == pytest.approx(MM / 1e12 / 10e-3)
+    assert found.facts["mfu"] == pytest.approx(MM / 1e12 / 40e-3)
+    assert found.table("kinds").set_index("id")["device_ns"].to_dict() == {"gemm": 10_000_000, "(no cost model)": 5_000_000}
+    assert found.section("kinds").subtitle == "adds up to all host time of operators"
+    figure = found.section("roofline")
+    assert isinstance(figure, FigureSection) and [note.text for note in figure.notes.values()] == ["4.7× below its limit"]
 
 
 def test_without_shapes_it_says_how_to_record_them(tmp_path: Path) -> None:
