@@ -192,7 +192,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
     whole = int(device[part.device].sum())
     inside = int(device[part.device & (module >= 0)].sum())
     backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
-    again = int(nodes["again_device_ns"].to_numpy()[roots].sum())
+    credited = int(_time(nodes, "both").to_numpy()[roots].sum())
     facts: dict[str, int | None] = {
         "instances": int(nodes["name"].nunique()),
         "calls": int(nodes["calls"].sum()),
@@ -202,7 +202,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
         "in_modules_ns": inside,
         "backward_ns": backward,
         "recompute_ns": round(float(calls_of(capture, part, limits).values["recompute_ns"].sum())),
-        "outside_ns": max(whole - inside - backward - again, 0),
+        "outside_ns": max(whole - credited, 0),
     }
     if not len(capture.device):
         facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "recompute_ns", "outside_ns"))
@@ -292,8 +292,9 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     if not table["efficiency"].notna().any():
         quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
     if facts["device_ns"] is None:
-        quiet |= {"time_ns", "share", "device_self_ns"}
-    raised = {"host_total_ns"} if facts["device_ns"] is None else set()
+        quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
+    limited = table["efficiency"].notna().any()
+    raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
     return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in columns]
 
 

@@ -70,6 +70,7 @@ def _tree(capture: Capture) -> ModuleTree:
     place[rows] = np.arange(len(rows))
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
     own = pd.factorize(pd.MultiIndex.from_arrays([name, module_id[rows]]))[0].astype(np.int64)
+    _adopt(capture, rows, place, parent, own)
     node, node_parent, first = _nodes(parent, own, h.start[rows])
     texts = capture.host["name"].cat.categories
     names = [module_instance(str(texts[c])) for c in name[first].tolist()]
@@ -88,6 +89,25 @@ def _tree(capture: Capture) -> ModuleTree:
         end,
         depth,
     )
+
+
+def _adopt(
+    capture: Capture, rows: npt.NDArray[np.intp], place: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64]
+) -> None:
+    """Give calls of a forward pass that runs again inside the backward pass, on a thread without the modules around, their place.
+
+    Such a call hangs where the call of the same instance around its forward operator hangs, else below the module of that operator.
+    """
+    lost = np.flatnonzero(parent < 0)
+    forward, _ = at.forward_rows(capture, rows[lost])
+    lost = lost[forward >= 0]
+    around = at.nearest(capture, S.MODULE, forward[forward >= 0])
+    for call, start in zip(lost.tolist(), around.tolist(), strict=True):
+        up = nearest = int(place[start]) if start >= 0 else -1
+        while up >= 0 and own[up] != own[call]:
+            up = int(parent[up])
+        if up != call and nearest != call:
+            parent[call] = parent[up] if up >= 0 else nearest
 
 
 def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
@@ -149,8 +169,8 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
     inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
     device_events, backward_device_ns (device events of backward operators linked to forward operators inside a call, launched
-    outside it), backward_self_ns, again_device_ns (device events of recomputed forward work that is linked to the call, where no
-    module call was recorded around it), and the sums of VALUES in `direction`, with those of the node's own calls under `own_`.
+    outside it), backward_self_ns, again_device_ns (device events of recomputed forward work of the node that no call of it contains),
+    and the sums of VALUES in `direction`, with those of the node's own calls under `own_`.
     """
     tree = module_tree(capture)
     h = at.host(capture)
@@ -186,6 +206,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
         twice: at.Ints = _counted_twice(tree, owner_node, innermost, values)
         return around(forward, when, values) - twice
 
+    contained = around(launch.call[use], launch.time[use], duration[use])
     frame = pd.DataFrame(
         {
             "node": np.arange(size),
@@ -196,12 +217,12 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
             "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
             "host_total_ns": at.sum_by(code, h.duration[rows], size),
             "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
-            "device_total_ns": around(launch.call[use], launch.time[use], duration[use]),
+            "device_total_ns": contained,
             "device_self_ns": at.sum_by(innermost, duration[use], size),
             "device_events": around(launch.call[use], launch.time[use], ones),
             "backward_device_ns": linked(~again),
             "backward_self_ns": at.sum_by(owner_node, np.where(again, 0, duration[use]), size),
-            "again_device_ns": linked(again),
+            "again_device_ns": linked(again) + _beyond(tree, innermost, duration[use], contained),
         }
     )
     work = work_of(capture, part, direction, limits)
@@ -209,6 +230,14 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     seen = frame[["calls", "backward_device_ns", "device_total_ns", "again_device_ns"]].to_numpy().max(axis=1, initial=0) > 0
     kept: pd.DataFrame = frame[seen].reset_index(drop=True)
     return kept
+
+
+def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.NDArray[np.int64], contained: at.Ints) -> at.Ints:
+    """Per node the values of nodes below it in the tree whose launch no call of the node contains: recomputed on another thread."""
+    prefix = np.zeros(len(contained) + 1, np.int64)
+    np.cumsum(at.sum_by(innermost, values, len(contained)), out=prefix[1:])
+    out: at.Ints = np.maximum(prefix[tree.end] - prefix[:-1] - contained, 0)
+    return out
 
 
 def _counted_twice(tree: ModuleTree, forward: npt.NDArray[np.integer], launched: npt.NDArray[np.integer], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]

@@ -92,6 +92,31 @@ def test_recomputed_forward_inside_the_backward_pass_is_not_backward_of_the_oute
     assert (row["calls"], row["device_total_ns"], row["backward_device_ns"]) == (2, 130, 30)
 
 
+def test_a_module_run_again_on_the_autograd_thread_stays_at_its_place(tmp_path: Path) -> None:
+    # GIVEN Net_0 with Block_0 with Linear_0 (40); below the backward node of Linear_0's operator Block_0 and Linear_0 run again (50),
+    # and then the gradient (60)
+    t = TraceBuilder()
+    t.module("Net_0", 0, 1_000, module_id=1)
+    t.module("Block_0", 100, 800, module_id=2)
+    t.module("Linear_0", 200, 600, module_id=3)
+    t.op("aten::linear", 300, 300, sequence=5)
+    t.launch("forward", at=350, start=2_000, duration=40)
+    back = {"thread": BACKWARD_THREAD, "sequence": 5, "forward_thread": 1}
+    t.op("autograd::engine::evaluate_function: MmBackward0", 3_000, 2_000, **back)
+    t.op("MmBackward0", 3_010, 1_900, **back)
+    t.module("Block_0", 3_100, 900, module_id=2, thread=BACKWARD_THREAD)
+    t.module("Linear_0", 3_200, 600, module_id=3, thread=BACKWARD_THREAD)
+    t.launch("again", at=3_300, start=5_000, duration=50, thread=BACKWARD_THREAD)
+    t.launch("gradient", at=4_500, start=6_000, duration=60, thread=BACKWARD_THREAD)
+    c = read_back(t, tmp_path)
+    # THEN there is one node a module, and what ran again is in every one of them, once
+    assert module_tree(c).name == ["Net_0", "Block_0", "Linear_0"]
+    nodes = times(c)
+    assert nodes["calls"].tolist() == [1, 2, 2]
+    assert nodes["device_total_ns"].tolist() == [40, 90, 90] and nodes["again_device_ns"].tolist() == [50, 0, 0]
+    assert nodes["backward_device_ns"].tolist() == [60, 60, 60]
+
+
 def test_a_backward_pass_run_inside_a_module_call_is_not_counted_twice(tmp_path: Path) -> None:
     # GIVEN Trainer_0 whose call runs forward of Layer_0 (40) and, on the same thread, its backward (25)
     t = TraceBuilder()
