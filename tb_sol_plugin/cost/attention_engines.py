@@ -2,13 +2,17 @@
 
 FLOP, bytes and limits as in `attention.py`; causal masks are aligned bottom-right, layouts are [B, S, H, D] or packed [T, H, D].
 Source: the operator schemas the packages register (flash-attn 2.7 and 3, vLLM 0.4 to 0.11, sgl-kernel 0.1 to 0.3, aiter 2025).
-Limits: attention over a paged cache has no model: its key lengths stand in device memory, a recording has only the cache's size.
+Limits: attention over a paged cache has key lengths in device memory, a recording has only the cache's size. It has a model only where
+the serving engine names its step by them.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from tb_sol_plugin.cost.attention import PAGED, Places, fused
-from tb_sol_plugin.cost.inputs import Inputs
+from tb_sol_plugin.cost.inputs import Inputs, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, Direction, model, unknown
 
 BSHD = Places(aligned="bottom_right", sequence_first=True)
@@ -104,8 +108,52 @@ def aiter_varlen_backward(call: Inputs) -> Cost | None:
     return _by_flags(call, 1, "bwd", 1, 6)
 
 
+LENGTHS: Final = re.compile(
+    r"context_\d{1,9}\(sq(\d{1,15})sk(\d{1,15})sqsq(\d{1,18})sqsk(\d{1,18})\)"
+    r"_generation_\d{1,9}\(sq(\d{1,15})sk(\d{1,15})sqsq(\d{1,18})sqsk(\d{1,18})\)"
+)
+"""Sums over the requests of a step, as vLLM names the step: queries, keys, queries squared, queries x keys; prefill, then decode."""
+FROM_STEP: Final = "key lengths from the name of the step; the whole context counted, in the type of the keys"
+READS_LENGTHS: Final = ("vllm::unified_attention", "vllm::unified_attention_with_output")
+"""Operators that look for such a name around their call."""
+
+
+@model(*READS_LENGTHS, kind="attention")
+def paged_step(call: Inputs) -> Cost | None:
+    """unified_attention(q[T,H,D] 0, k[T,G,D] 1, v[T,G,D] 2, out 3, ...) over a paged cache. Key lengths stand in device memory; where
+    vLLM names the step by the sums of its requests' lengths, P = sum(sq sk) - sum(sq^2 - sq)/2 pairs (half of the square for a prefill
+    without cached keys), and sum(sk) keys and values are read. Otherwise unknown: the least that the sizes allow, one key per query,
+    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit."""
+    q, k, v = (call.tensor(at) for at in range(3))
+    told = LENGTHS.search(call.around)
+    if told is None:
+        return unknown(PAGED)
+    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
+        return None
+    sums = [int(number) for number in told.groups()]
+    if sums[0] + sums[4] > q.shape[0]:
+        return unknown("sizes contradict: fewer tokens than the name of the step says")
+    seen = every = keys = 0
+    for sq, sk, sqsq, sqsk in (sums[:4], sums[4:]):
+        if not sq <= sqsq <= sqsk:
+            if sq or sk or sqsk:
+                return unknown("lengths in the name of the step contradict")
+            continue
+        whole = sqsk == sqsq and sqsq > sq
+        seen += sqsk - (sqsq if whole else sqsq - sq) // 2
+        every += sqsk
+        keys += sk
+    each = 2 * q.shape[1] * (q.shape[2] + v.shape[2])
+    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[2], q.dtype)]
+    traffic += [size_of(keys * t.shape[1] * t.shape[2], t.dtype) for t in (k, v)]
+    return Cost(
+        flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute_dtype(q, k, v), kind="attention", estimated=True,
+        reason=FROM_STEP,
+    )  # fmt: skip
+
+
 @model(
-    "vllm::unified_attention", "vllm::unified_attention_with_output", "vllm::unified_mla_attention",
+    "vllm::unified_mla_attention",
     "vllm::unified_mla_attention_with_output", "_C::paged_attention_v1", "_C::paged_attention_v2", "_rocm_C::paged_attention",
     "aiter::pa_fwd_asm", "aiter::paged_attention_v1", "aiter::paged_attention_rocm", "_C::sm100_cutlass_mla_decode",
     "sgl_kernel::cutlass_mla_decode", "_vllm_fa2_C::fwd_kvcache", kind="attention",

@@ -92,18 +92,20 @@ class Inputs:
 
     def __init__(
         self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None,
-        extra: str = "",
+        extra: str = "", around: str = "",
     ) -> None:  # fmt: skip
         """The four lists as JSON texts.
 
         hint: element type of tensor lists, whose types are not recorded. result: sizes of the result where they are known from
         elsewhere. A model that uses either says so in its `reason`. extra: further recorded fields as a JSON object.
+        around: name of an annotation around the call that tells lengths.
         """
         self.name = ""
         """Of the operator; set by whoever asks for the cost."""
         self._concrete, self._extra = concrete, extra
         self.hint = hint
         self.result = result
+        self.around = around
         self.shapes, self.types = _json_list(shapes), _json_list(types)
         self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 

@@ -11,10 +11,12 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
+from tb_sol_plugin.cost.attention_engines import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.conv import GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import tree
 
 Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
@@ -84,12 +86,14 @@ def _costs(capture: Capture) -> Costs:
     hint = _hints(capture, rows[use])
     compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
     extra = np.where(compiled, table["extra"].cat.codes.to_numpy()[use].astype(np.int64), -1)
-    group, first = factorize([name_codes[use], *codes, hint, extra])
+    around, told = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
+    group, first = factorize([name_codes[use], *codes, hint, extra, around])
     texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
 
     def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
-        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=_text(texts[4], extra[row]))
+        step = told[around[row]] if around[row] >= 0 else ""
+        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=_text(texts[4], extra[row]), around=step)
 
     backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
     telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
@@ -109,6 +113,21 @@ def _costs(capture: Capture) -> Costs:
     is_wrapper = np.fromiter((m is not None and m.wrapper for m in models), bool, len(models))
     wrapper[rows[use]] = is_wrapper[name_codes[use]]
     return Costs(tuple(found), of_host, wrapper)
+
+
+def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Per operator row the place of the annotation around it that tells lengths of sequences, -1 none; and those names."""
+    host = capture.host
+    out = np.full(len(rows), -1, np.int64)
+    if not ask.any():
+        return out, []
+    names = [str(n) for n in host["name"].cat.categories]
+    tells = np.fromiter((LENGTHS.search(n) is not None for n in names), bool, len(names))
+    mask = (host["kind"].to_numpy() == S.ANNOTATION) & tells[host["name"].cat.codes.to_numpy()]
+    start = host["start_ns"].to_numpy()
+    row = tree.nearest(mask, host["parent"].to_numpy(), start + host["duration_ns"].to_numpy(), rows[ask], start[rows[ask]])
+    out[ask] = np.where(row >= 0, host["name"].cat.codes.to_numpy()[row], -1)
+    return out, names
 
 
 def _text(categories: list[object], code: np.int64) -> str:

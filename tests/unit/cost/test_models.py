@@ -162,6 +162,27 @@ def test_packed_sequences_are_a_lower_bound() -> None:
     assert c.estimated and "lower bound" in c.reason
 
 
+def test_paged_attention_takes_its_lengths_from_the_name_of_the_step() -> None:
+    # GIVEN 32 requests that decode one token each over 55,086 cached tokens in all: 64 query heads, 8 key heads of 64
+    args = ((32, 64, 64), (32, 8, 64), (32, 8, 64), (32, 64, 64))
+    decode = call(*args, dtype="bf16")
+    decode.around = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
+    c = estimate("vllm::unified_attention_with_output", decode)
+    # THEN every cached token meets one query: 2 x 64 x 128 x 55086 FLOP; q and o, and 8 heads of keys and values, 2 bytes each
+    assert c is not None and c.estimated and c.flop == c.flop_dense == 902_529_024
+    assert c.bytes == 2 * (2 * 32 * 64 * 64 + 55_086 * 8 * 128)
+    # a prefill of 20 and 10 tokens without cached keys: half of 400 + 100 pairs; with 4 cached ones each: 20 x 4 + 210 + 10 x 4 + 55
+    for sk, sqsk, seen in ((30, 500, 250), (38, 620, 385)):
+        prefill = call(*args, dtype="bf16")
+        prefill.around = f"execute_2_context_2(sq30sk{sk}sqsq500sqsk{sqsk})_generation_0(sq0sk0sqsq0sqsk0)"
+        c = estimate("vllm::unified_attention_with_output", prefill)
+        assert c is not None and (c.flop, c.flop_dense) == (2 * 64 * 128 * seen, 2 * 64 * 128 * sqsk)
+    # more tokens than there are queries, or nothing told: no work
+    prefill.around = "context_1(sq33sk33sqsq1089sqsk1089)_generation_0(sq0sk0sqsq0sqsk0)"
+    assert estimate("vllm::unified_attention_with_output", prefill) is None
+    assert estimate("vllm::unified_attention_with_output", call(*args)) is None
+
+
 def test_an_unrecorded_mask_is_an_assumption() -> None:
     c = cost("aten::_scaled_dot_product_flash_attention", (1, 1, 4, 8), (1, 1, 4, 8), (1, 1, 4, 8), values=False)
     assert c.estimated and c.flop == c.flop_dense
