@@ -84,7 +84,7 @@ def equation(capture: Capture, fall: Waterfall) -> FactsSection:
         "modelled_share",
         share,
         "Operator time modelled" if on_host else "Kernel time modelled",
-        note=f"{without} without a model {_per(fall)}",
+        note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share else "",
         more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without.",
     )
     tiles.add("step_ns", round(fall.total_ns / each))

@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.overview_parts import Part, Parts
+from tb_sol_plugin.metrics.overview_parts import SMALL, Part, Parts
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.palette import light
 from tb_sol_plugin.model.report import Column, FigureSection, TableSection, make_table
@@ -105,9 +105,19 @@ def _bars(parts: Parts, factor: float, unit: str) -> list[_Bar]:
     for place, part in enumerate(parts.stays):
         width = part.ns / factor
         last = place == len(parts.stays) - 1
-        out.append(_Bar(part, part.name.partition(",")[0], at, width, f"<b>{_plain(total)}</b> {unit}" if last else "", True))
+        said = f"<b>{_plain(total)}</b> {unit}{_bounds(parts, factor)}" if last else ""
+        out.append(_Bar(part, part.name.partition(",")[0], at, width, said, True))
         at += width
     return out
+
+
+def _bounds(parts: Parts, factor: float) -> str:
+    """The pieces of what stays, where there are several and their words have room right of the bar."""
+    total = sum(p.ns for p in parts.stays)
+    if len(parts.stays) < 2 or total > 0.45 * parts.start.ns or total < SMALL * parts.start.ns:
+        return ""
+    pieces = [f"{_plain(p.ns / factor)} {p.name.rpartition(', ')[2].removesuffix('-bound')}" for p in parts.stays]
+    return f"  {' · '.join(pieces)}"
 
 
 def _trace(bar: _Bar, whole: float) -> fig.Plain:

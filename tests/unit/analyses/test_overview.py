@@ -322,6 +322,22 @@ def test_a_selected_point_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert keys == answer.table("parts")["part"].tolist()
 
 
+def test_the_pieces_of_the_limit_are_named_where_there_is_room(tmp_path: Path) -> None:
+    # GIVEN a product in BF16 (138.9 us at its limit, compute-bound) and an add (60.1 us, memory-bound)
+    def labels(length: int) -> list[str]:
+        t = one_step(length)
+        product(t, at=0, start=2_000, duration=200_000, n=4096, dtype="c10::BFloat16")
+        t.op("aten::add", 20_000, 5_000, shapes=[[4096, 4096], [4096, 4096], []], types=["float", "float", "Scalar"])
+        t.launch("add", at=21_000, start=202_000, duration=70_000)
+        figure = overview(read_back(t, tmp_path / str(length))).section("waterfall")
+        assert isinstance(figure, FigureSection)
+        return [plain(n["text"]) for n in figure.figure["layout"]["annotations"]]  # type: ignore[index]
+
+    # WHEN the limits are 20 % of the step THEN both pieces stand beside the bar; WHEN they are 73 % THEN only their sum
+    assert labels(1_000_000)[-1] == "<b>199.0</b> µs  138.9 compute · 60.1 memory"
+    assert labels(272_000)[-1] == "<b>199.0</b> µs"
+
+
 def test_causes_too_small_to_see_are_one_wait(tmp_path: Path) -> None:
     # GIVEN 8 us of launch gaps in a step of 1 ms, and 2 us at its end
     t = one_step()
