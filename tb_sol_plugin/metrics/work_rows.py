@@ -52,24 +52,31 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
         ops = _by_kernel(capture, done, events)
     keys = [_key(capture, ops, by, kernels), *(_plain(ops[c]) for c in ("shapes", "dtype", "direction") if by == "op_shape")]
     code, first = _number([*keys, Key(ops["inferred"].to_numpy().astype(np.int64), ("", ""))])
-    frame = group(ops, code)
+    sums = group(ops, code)
     size = len(first)
     words = [_words(key, first) for key in keys]
-    frame["name"] = words[0]
-    if by == "op_shape":
-        frame["input_shapes"], frame["dtype"], frame["direction"] = words[1:]
-    else:
-        frame["input_shapes"] = ""
-        frame["dtype"], frame["direction"] = (_joined(code, _plain(ops[c]), size) for c in ("dtype", "direction"))
-    frame["kind"] = _main_kind(ops, code, size)
-    frame["inferred"] = ops["inferred"].to_numpy()[first]
+    split = by == "op_shape"
+    dtype, direction = words[2:] if split else (_joined(code, _plain(ops[c]), size) for c in ("dtype", "direction"))
     at = code if kernels else _place(done, ops, code)[done.owner[events]]
-    frame["main_kernel"], frame["kernels"] = _kernels(capture, events, at, frame["flagged"].to_numpy())
-    frame = frame.assign(**_measures(frame, ops, done, code, size))
-    frame["flags"] = _flags(frame, ops, code, size)
-    frame["bound"] = frame["bound"].astype(str)
-    parts = [*words, [BEFORE_WINDOW if late else "" for late in frame["inferred"].tolist()]]
-    frame["id"] = pd.Series([" | ".join(p if p[-1] else p[:-1]) for p in zip(*parts, strict=True)], frame.index, dtype=object)
+    main, every = _kernels(capture, events, at, sums["flagged"].to_numpy())
+    early = ops["inferred"].to_numpy()[first]
+    parts = [*words, [BEFORE_WINDOW if late else "" for late in early.tolist()]]
+    columns: dict[str, object] = {name: sums[name].to_numpy() for name in sums.columns if name not in ("group", "bound")}
+    columns |= {
+        "name": words[0],
+        "input_shapes": words[1] if split else [""] * size,
+        "dtype": dtype,
+        "direction": direction,
+        "kind": _main_kind(ops, code, size),
+        "inferred": early,
+        "main_kernel": main,
+        "kernels": every,
+        "flags": _flags(sums, ops, code, early),
+        "bound": sums["bound"].astype(str).to_numpy(),
+        "id": [" | ".join(p if p[-1] else p[:-1]) for p in zip(*parts, strict=True)],
+        **_measures(sums, ops, done, code, size),
+    }
+    frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
     return frame.sort_values("measured_ns", ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -128,6 +135,11 @@ def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
     first = np.zeros(len(unique), np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return code.astype(np.int64), first
+
+
+def _text(values: object) -> object:
+    """Lists of words as object arrays: a table of them is built at once, and empty ones keep their type."""
+    return np.array(values, object) if isinstance(values, list) else values
 
 
 def _words(key: Key, at: Ints) -> list[str]:
@@ -241,16 +253,18 @@ def _place(done: Work, ops: pd.DataFrame, code: Ints) -> Ints:
     return out
 
 
-def _flags(frame: pd.DataFrame, ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
+def _flags(sums: pd.DataFrame, ops: pd.DataFrame, code: Ints, early: Mask) -> list[str]:
+    size = len(early)
+
     def any_of(mask: Mask) -> Mask:
         return np.bincount(code[mask], minlength=size) > 0
 
     said = (
-        frame["flagged"].to_numpy(),
-        frame["estimated"].to_numpy(),
-        any_of(ops["link"].to_numpy()) & (frame["known_ns"].to_numpy() == 0),
+        sums["flagged"].to_numpy(),
+        sums["estimated"].to_numpy(),
+        any_of(ops["link"].to_numpy()) & (sums["known_ns"].to_numpy() == 0),
         any_of(ops["recompute"].to_numpy()),
-        frame["inferred"].to_numpy(),
+        early,
     )
     bits = sum((mask.astype(np.int64) << at for at, mask in enumerate(said)), np.zeros(size, np.int64))
     words = [", ".join(w for at, w in enumerate(FLAGS) if bit >> at & 1) for bit in range(1 << len(FLAGS))]
