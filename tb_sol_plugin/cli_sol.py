@@ -24,9 +24,10 @@ def sol_lines(report: ConsoleReport, width: int = 120, rows: int = 0) -> list[st
     rule = min(RULE, max(width, 40))
     each = " per step" if report.stepped else ""
     head = f"Device: {report.device} | Ops: {_count(report.ops)} | Total: {report.sol_ns / 1e6:.2f} ms estimated{each}"
-    out = ["=" * rule, (" " * 27 + TITLE)[:rule].rstrip() if width >= RULE else TITLE.center(rule).rstrip(), "=" * rule, plain(head)]
     if report.measured_ns > 0:
-        out[-1] += f" [meas: {_ms(report.measured_ns)}ms, eff: {100 * report.sol_ns / report.measured_ns:.1f}%]" if width >= RULE else ""
+        whole = f"{head} [meas: {_ms(report.measured_ns)}ms, eff: {100 * report.sol_ns / report.measured_ns:.1f}%]"
+        head = whole if len(whole) <= width else head
+    out = ["=" * rule, (" " * 27 + TITLE)[:rule].rstrip() if width >= RULE else TITLE.center(rule).rstrip(), "=" * rule, plain(head)]
     for title, frame in report.views:
         out += ["-" * rule, f"{title}:", *_view(frame, width, rows)]
     return [*out, "=" * rule]

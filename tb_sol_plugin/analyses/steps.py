@@ -161,14 +161,17 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
     """Per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
     calls = calls_of(capture, where, limits)
     rows = list(where.rows) or [-1]
-    found = [_of_calls(calls, rows=None if row < 0 else [row], time_ns=int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    found = [_of_calls(calls, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
     return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
         "_row": pd.Series(rows, index=frame.index)
     }
 
 
-def _of_calls(calls: Calls, *, rows: list[int] | None, time_ns: int) -> dict[str, Scalar]:
-    """The columns of LIMITS for the calls of some steps over `time_ns`; None unknown. rows: of `steps`, None for all calls."""
+def _of_calls(calls: Calls, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
+    """The columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
+
+    rows: of `steps`, None for all calls.
+    """
     of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
     sol = calls.values["sol_ns"][of]
     own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
@@ -177,7 +180,7 @@ def _of_calls(calls: Calls, *, rows: list[int] | None, time_ns: int) -> dict[str
     limit = float(np.nansum(sol))
     used = utilisation(calls.ops[of], calls.done.spec, time_ns)
     return {
-        "sol_ns": round(limit) if known else None,
+        "sol_ns": round(limit / steps) if known else None,
         "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
         "mfu": used.mfu,
         "hfu": used.hfu,
@@ -190,9 +193,7 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
     """LIMITS over some steps: sums before ratios; the limit is per step."""
     rows = [int(r) for r in over["_row"]]
     calls = calls_of(capture, scope(capture, Query()), limits)
-    found = _of_calls(calls, rows=None if -1 in rows else rows, time_ns=int(over["duration_ns"].sum()))
-    sol = found["sol_ns"]
-    return found | {"sol_ns": None if sol is None else round(float(sol) / len(over))}
+    return _of_calls(calls, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:

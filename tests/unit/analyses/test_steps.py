@@ -6,9 +6,11 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.analyses import get
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import TableSection, encode
+from tests.support.trace_builder import TraceBuilder
 
 PARTS = ["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns"]
 
@@ -92,3 +94,32 @@ def test_everything_is_declared_and_drawable():
     figure = go.Figure(report.section("bars").figure)
     assert [t.name for t in figure.data] == ["Kernels", "Runtime calls", "Other"]
     assert sum(sum(t.y) for t in figure.data) == pytest.approx(350)
+
+
+def test_limit_and_utilisation_of_each_step(tmp_path):
+    # GIVEN two steps of 1 ms, each with a 4096 cubed BF16 product: 500 us in the first, 250 us in the second
+    t = TraceBuilder()
+    for i, time in enumerate((500_000, 250_000)):
+        zero = 2_000_000 * i
+        t.step(i + 1, zero, 1_000_000)
+        t.op("aten::mm", zero + 100, 900, shapes=[[4096, 4096], [4096, 4096]], types=["c10::BFloat16"] * 2)
+        t.launch("gemm", at=zero + 200, start=zero + 10_000, duration=time)
+    c = read(str(t.write(tmp_path / "t.pt.trace.json")))
+    report = c.analyze("steps")
+    table = report.table("steps")
+    limit = 2 * 4096**3 / 989.4e12 * 1e9
+    # THEN each has the limit of its product, 138.9 us, and reaches that over its millisecond; MFU is the same here
+    assert table["sol_ns"].tolist() == [round(limit)] * 2 and table["duration_ns"].tolist() == [1_000_000] * 2
+    assert table["sol_ratio"].tolist() == pytest.approx([limit / 1e6] * 2) == table["mfu"].tolist() == table["hfu"].tolist()
+    assert table["bandwidth_utilisation"].tolist() == pytest.approx([3 * 2 * 4096**2 / (1e-3 * 3350e9)] * 2)
+    assert report.facts["sol_ns"] == round(limit) and report.facts["sol_ratio"] == pytest.approx(limit / 1e6)
+    assert "at the limits of the device" in report.headline
+    # AND one step alone says the same of itself
+    assert c.analyze("steps", step="2").facts["sol_ns"] == round(limit)
+
+
+def test_without_limits_a_step_has_none_and_no_zero():
+    report = recording().analyze("steps")
+    assert report.facts["sol_ns"] is None and report.table("steps")["sol_ratio"].isna().all()
+    shown = {c.name: c.rank for c in report.section("steps").columns}
+    assert shown["sol_ns"] == shown["sol_ratio"] == 3
