@@ -10,6 +10,9 @@ import pytest
 
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.loader import Loader
+from tb_sol_plugin.model.device import known_keys, table
+from tb_sol_plugin.model.device_figures import ORIGINS
+from tb_sol_plugin.model.device_file import known_columns, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 ANALYSES = ROOT / "docs" / "analyses"
@@ -56,3 +59,20 @@ def test_links_between_documents_lead_somewhere() -> None:
     targets = [(page, t) for page in pages for t in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))]
     broken = [f"{page.relative_to(ROOT)}: {t}" for page, t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not broken
+
+
+def test_the_page_on_devices_names_every_key_column_and_provenance() -> None:
+    # GIVEN the page on device limits THEN every row, column, method, provenance and flag that exists is named, with the figures of the table
+    text = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+    quoted = set(re.findall(r"`([^`\n]+)`", text))
+    assert not {*known_columns(), *known_keys(), *ORIGINS} - quoted
+    lines = re.findall(r"^\| `(\w+)` \| ([\d.]*) \| ([\d.]*) \| ([\d.]*) \| ([\d.]*) \|", text, re.MULTILINE)
+    assert tuple(line[0] for line in lines) == known_keys()
+    for line in lines:
+        spec = table()[line[0]]
+        figures = (spec.matrix.get("bf16"), spec.matrix.get("fp8"), spec.vector.get("fp32"))
+        assert [float(t) * 1e12 if t else None for t in line[1:4]] == [pytest.approx(f) if f else None for f in figures], line[0]
+        assert (float(line[4]) * 1e9 if line[4] else None) == (pytest.approx(spec.memory_bandwidth) if spec.memory_bandwidth else None)
+    # and the file it shows is a good one
+    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    assert parse(example.encode(), "example.json").problems == ()
