@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -73,7 +74,7 @@ def _fix(case: Case, kind: str, name: str, dtype: str) -> str:
         return "with torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION):"
     if kind == "norm" and "batch_norm" in name:
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
-    if "_fused_" in name:
+    if re.search(r"_fused_(adam|sgd|adagrad)", name):
         return "# one pass already: sharded or 8-bit optimizer state moves less"
     if kind == "attention":
         return "# larger batches or longer sequences; a newer attention kernel"

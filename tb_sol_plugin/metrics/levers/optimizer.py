@@ -118,12 +118,19 @@ def _parameters(case: Case, rows: Ints) -> tuple[int, int, int]:
     """
     code, read = case.by_signature(rows)
     calls = np.bincount(code, minlength=len(read)).tolist()
+    _, first = np.unique(code, return_index=True)
+    types = texts.pick(case.ops["dtype"], rows[first]).tolist()  # of lists the type is not recorded: the one that the cost model took
     for verb, arrays in (("addcdiv", 7), ("mul", 5), ("add", 3)):
         name = re.compile(rf"aten::(_foreach_)?{verb}_?")
-        found = [(n, t) for n, (operator, call) in zip(calls, read, strict=True) if name.fullmatch(operator) for t in _first(call)]
-        elements = sum(n * t.numel for n, t in found)
+        found = [
+            (n * t.numel, t.dtype or dtype)
+            for n, dtype, (operator, call) in zip(calls, types, read, strict=True)
+            if name.fullmatch(operator)
+            for t in _first(call)
+        ]
+        elements = sum(n for n, _ in found)
         if elements:
-            return arrays, elements, sum(n * t.numel * BITS.get(t.dtype, 32) // 8 for n, t in found)
+            return arrays, elements, sum(n * BITS.get(dtype, 32) // 8 for n, dtype in found)
     return 0, 0, 0
 
 
