@@ -93,8 +93,9 @@ def _register_plain(names: tuple[str, ...], arity: int) -> None:
         if name.startswith("__i"):
             model(f"aten::{name}", kind="elementwise")(in_place)
             continue
-        model(f"aten::{name}", f"prims::{name}", kind="elementwise")(out_of_place)
+        model(f"aten::{name}", kind="elementwise")(out_of_place)
         if not name.endswith("__"):
+            model(f"prims::{name}", kind="elementwise")(out_of_place)
             model(f"aten::{name}_", kind="elementwise")(in_place)
 
 

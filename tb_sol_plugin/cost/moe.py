@@ -29,26 +29,30 @@ def experts_touched(experts: int, tokens: int, chosen: int) -> float:
     return experts * (1.0 - (1.0 - min(chosen, experts) / experts) ** tokens)
 
 
-def fused_experts(x: Tensor, first: Tensor, second: Tensor, chosen: int, *extra: Tensor | None) -> Cost | None:
+def fused_experts(
+    x: Tensor, first: Tensor, second: Tensor, chosen: int, *extra: Tensor | None, everywhere: int | None = None
+) -> Cost | None:
     """Both products of all experts for x[T, D]; None where the sizes of the weights do not fit. extra: tensors read as a whole.
 
+    everywhere: experts of all ranks, where these here are a part of them: so much of the choices falls on this rank on average.
     Packed weights (two FP4 numbers per byte) store half of the inner size; a byte of unknown content whose size fits only as packed
-    counts so too.
+    counts so too. FP8 weights are taken to be multiplied in FP8, whatever the activations come in; others in the activations' type.
     """
     tokens, width = x.numel // max(x.shape[-1], 1), x.shape[-1]
     experts, up, inner = first.shape
     packed = 2 if inner * 2 == width else 1
     hidden = second.shape[2] * packed
-    if second.shape[:2] != (experts, width) or inner * packed != width or up not in (hidden, 2 * hidden) or chosen < 1:
+    if second.shape[:2] != (experts, width) or inner * packed != width or up not in (hidden, 2 * hidden) or chosen < 1 or experts < 1:
         return None
-    touched = experts_touched(experts, tokens, chosen)
+    every = everywhere if everywhere is not None and everywhere > experts else experts
+    here = round(tokens * chosen * experts / every)
+    touched = experts_touched(every, tokens, chosen) * experts / every
     each = total(size_of(up * inner, first.dtype), size_of(second.shape[1] * second.shape[2], second.dtype))
     weights = ceil(touched * each) if each is not None else None
-    weight_type = "fp4" if packed == 2 else compute_dtype(first)
+    weight_type = compute_dtype(first)
     return Cost(
-        flop=2 * tokens * chosen * width * (up + hidden), flop_vector=tokens * chosen * up,
-        bytes=total(x.bytes, like(x), weights, *read(*extra)),
-        dtype=weight_type if weight_type == compute_dtype(x) else compute_dtype(x), kind="gemm", estimated=True, reason=UNIFORM,
+        flop=2 * here * width * (up + hidden), flop_vector=here * up, bytes=total(x.bytes, like(x), weights, *read(*extra)),
+        dtype="fp8" if weight_type == "fp8" else compute_dtype(x), kind="gemm", estimated=True, reason=UNIFORM,
     )  # fmt: skip
 
 
@@ -56,13 +60,18 @@ def fused_experts(x: Tensor, first: Tensor, second: Tensor, chosen: int, *extra:
        "vllm::rocm_aiter_fused_moe", "vllm::rocm_aiter_asm_moe_tkw1", "aiter::fused_moe_", "aiter::fused_moe", "sglang::fused_moe",
        "sglang::rocm_aiter_fused_moe", "vllm::fused_experts", kind="gemm")  # fmt: skip
 def experts(call: Inputs) -> Cost | None:
-    """inplace_fused_experts(x[T, D], w1[E, H1, D], w2[E, D, H2], weights[T, k], ids[T, k], ...)."""
+    """inplace_fused_experts(x[T, D], w1[E, H1, D], w2[E, D, H2], weights[T, k], ids[T, k], ...).
+
+    A later list of integers longer than E maps the experts of all ranks to those here (expert_map, expert_mask).
+    """
     x, first, second, ids = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4)
     if x is None or first is None or second is None or ids is None or len(ids.shape) != 2:
         return None
     if len(first.shape) != 3 or len(second.shape) != 3 or len(x.shape) < 2:
         return None
-    return fused_experts(x, first, second, ids.shape[1], call.tensor(3), ids)
+    later = [t for t in (call.tensor(i) for i in range(5, len(call.slots))) if t is not None]
+    everywhere = next((t.numel for t in later if len(t.shape) == 1 and t.dtype in INTEGERS and t.numel > first.shape[0]), None)
+    return fused_experts(x, first, second, ids.shape[1], call.tensor(3), ids, everywhere=everywhere)
 
 
 @model("vllm::moe_forward", "vllm::moe_forward_shared", "sglang::moe_forward", kind="gemm", wrapper=True)

@@ -116,6 +116,17 @@ def test_fused_experts_by_tokens_choices_and_widths() -> None:
     assert estimate("vllm::outplace_fused_experts", call((32, 3072), (32, 3072, 99), (32, 3072, 1536), (32, 4), ((32, 4), "int32"))) is None
 
 
+def test_experts_of_one_rank_get_their_part_of_the_choices() -> None:
+    # 8 of 32 experts stand here: a quarter of the choices and a quarter of the experts in use
+    here = ((32, 3072), (8, 3072, 3072), (8, 3072, 1536), ((32, 4), "fp32"), ((32, 4), "int32"))
+    part = cost("aiter::fused_moe_", *here, ((32,), "int32"), "0", dtype="bf16")
+    assert part.flop == 2 * 32 * 3072 * (3072 + 1536)
+    weights = experts_touched(32, 32, 4) / 4 * 2 * 3072 * (3072 + 1536)
+    assert part.bytes == pytest.approx(weights + 2 * 2 * 32 * 3072 + 2 * 4 * 128, abs=1)
+    eight = ((32, 3072), ((8, 3072, 3072), "fp8"), ((8, 3072, 1536), "fp8"), ((32, 4), "fp32"), ((32, 4), "int32"))
+    assert cost("aiter::fused_moe_", *eight, dtype="bf16").dtype == "fp8"
+
+
 def test_packed_experts_count_logical_sizes() -> None:
     # two FP4 numbers per byte along the inner size
     args = ((32, 3072), ((32, 3072, 1536), "uint8"), ((32, 3072, 768), "uint8"), ((32, 4), "fp32"), ((32, 4), "int32"))
