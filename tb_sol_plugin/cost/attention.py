@@ -7,7 +7,7 @@ Bytes: Q, K, V read and O written once, K and V with their own heads; the log-su
 a bias or mask read once. Backward: these and dO read, dQ, dK, dV written.
 Source: two products forward and five backward, Dao et al., FlashAttention (2022) and FlashAttention-2 (2023); every pair counted
 for `flop_dense` as torch.utils.flop_counter does. Limits: softmax and dropout are not counted; lengths of packed sequences are not
-in a recording, a block mask of flex attention neither.
+in a recording, a block mask of flex attention neither; a result is taken in the type of its queries.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Final
 
 from tb_sol_plugin.cost.attention import PAGED, Places, fused
 from tb_sol_plugin.cost.inputs import Inputs, compute_dtype, size_of, total
-from tb_sol_plugin.cost.model import Cost, Direction, model, unknown
+from tb_sol_plugin.cost.model import Cost, Direction, model, pattern, unknown
 
 BSHD = Places(aligned="bottom_right", sequence_first=True)
 
@@ -123,7 +123,8 @@ def paged_step(call: Inputs) -> Cost | None:
     """unified_attention(q[T,H,D] 0, k[T,G,D] 1, v[T,G,D] 2, out 3, ...) over a paged cache. Key lengths stand in device memory; where
     vLLM names the step by the sums of its requests' lengths, P = sum(sq sk) - sum(sq^2 - sq)/2 pairs (half of the square for a prefill
     without cached keys), and sum(sk) keys and values are read. Otherwise unknown: the least that the sizes allow, one key per query,
-    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit."""
+    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
+    cache: new keys are converted as they are written to it."""
     q, k, v = (call.tensor(at) for at in range(3))
     told = LENGTHS.search(call.around)
     if told is None:
@@ -144,12 +145,14 @@ def paged_step(call: Inputs) -> Cost | None:
         every += sqsk
         keys += sk
     each = 2 * q.shape[1] * (q.shape[2] + v.shape[2])
-    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[2], q.dtype)]
-    traffic += [size_of(keys * t.shape[1] * t.shape[2], t.dtype) for t in (k, v)]
+    out = call.tensor(3)
+    cache = q.dtype if q.dtype.startswith("fp8") else k.dtype
+    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[2], q.dtype if out is None else out.dtype)]
+    traffic += [size_of(keys * t.shape[1] * t.shape[2], cache) for t in (k, v)]
+    compute = compute_dtype(q) if q.dtype.startswith("fp8") else compute_dtype(q, k, v)
     return Cost(
-        flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute_dtype(q, k, v), kind="attention", estimated=True,
-        reason=FROM_STEP,
-    )  # fmt: skip
+        flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute, kind="attention", estimated=True, reason=FROM_STEP
+    )
 
 
 @model(
@@ -158,6 +161,7 @@ def paged_step(call: Inputs) -> Cost | None:
     "aiter::pa_fwd_asm", "aiter::paged_attention_v1", "aiter::paged_attention_rocm", "_C::sm100_cutlass_mla_decode",
     "sgl_kernel::cutlass_mla_decode", "_vllm_fa2_C::fwd_kvcache", kind="attention",
 )  # fmt: skip
+@pattern(r"flashinfer::\w*paged\w*", kind="attention")
 def paged(call: Inputs) -> Cost | None:
     """Attention over a paged key cache: reads nothing. A query meets as many keys as its sequence is long, and that length is data;
     the least that the sizes allow, one key per query, would be no limit to compare with."""

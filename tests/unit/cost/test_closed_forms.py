@@ -18,7 +18,9 @@ TOY = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 4, "hidden": 512, "voc
 MODERN = {"layers": 2, "width": 64, "heads": 8, "kv_heads": 2, "hidden": 160, "vocab": 256}
 
 
-def decoder(batch: int, length: int, *, layers: int, width: int, heads: int, kv_heads: int, hidden: int, vocab: int, gated: bool) -> tuple[int, int]:
+def decoder(
+    batch: int, length: int, *, layers: int, width: int, heads: int, kv_heads: int, hidden: int, vocab: int, gated: bool
+) -> tuple[int, int]:
     """(FLOP of all weights, FLOP of the two products of attention with every pair) of a forward pass."""
     tokens = batch * length
     attention = width * width + width * 2 * kv_heads * (width // heads) + width * width

@@ -177,6 +177,11 @@ def test_paged_attention_takes_its_lengths_from_the_name_of_the_step() -> None:
         prefill.around = f"execute_2_context_2(sq30sk{sk}sqsq500sqsk{sqsk})_generation_0(sq0sk0sqsq0sqsk0)"
         c = estimate("vllm::unified_attention_with_output", prefill)
         assert c is not None and (c.flop, c.flop_dense) == (2 * 64 * 128 * seen, 2 * 64 * 128 * sqsk)
+    # FP8 queries run on the FP8 units over an FP8 cache, though keys and result are BF16 (E-102)
+    q8 = call(((32, 64, 64), "fp8"), *args[1:], dtype="bf16")
+    q8.around = decode.around
+    c = estimate("vllm::unified_attention_with_output", q8)
+    assert c is not None and (c.dtype, c.bytes) == ("fp8", 3 * 32 * 64 * 64 + 55_086 * 8 * 128)
     # more tokens than there are queries, or nothing told: no work
     prefill.around = "context_1(sq33sk33sqsq1089sqsk1089)_generation_0(sq0sk0sqsq0sqsk0)"
     assert estimate("vllm::unified_attention_with_output", prefill) is None

@@ -126,7 +126,11 @@ def test_an_explicit_replacement_takes_the_place(install: Install, how: str) -> 
 )  # fmt: skip
 def test_a_formula_that_fails_has_no_cost(install: Install, body: str, reason: str) -> None:
     # GIVEN a formula of a plugin that raises, or answers with what is no work
-    install("wild", f'from tb_sol_plugin.cost import Cost, model\n@model("wild::op", kind="gemm")\ndef op(call):\n    """op()"""\n    {body}\n', "")
+    install(
+        "wild",
+        f'from tb_sol_plugin.cost import Cost, model\n@model("wild::op", kind="gemm")\ndef op(call):\n    """op()"""\n    {body}\n',
+        "",
+    )
     with pytest.warns(RuntimeWarning, match=f"'wild' failed.*{reason}"):
         assert estimate("wild::op", call((2, 3))) is None
     # THEN the reason can be shown
