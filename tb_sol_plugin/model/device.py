@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 TO_GIVE: Final = "Choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
-_HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+(?:\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
+_HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz)?$")
 
 
 def device_for(capture: Capture, override: str = "") -> DeviceSpec | None:

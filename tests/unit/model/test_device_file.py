@@ -167,7 +167,7 @@ def test_a_cpu_recording_uses_the_row_of_its_machine() -> None:
     for c in (
         capture(own, host="BOX"),
         capture(own, file="run/box_4711.1700000000000.pt.trace.json.gz"),
-        capture(own, file="box_4711.pt.trace.json"),
+        capture(own, file="box_4711.1623143089861.pt.trace.json"),
     ):
         spec = device_for(c)
         assert spec is not None and (spec.key, spec.vendor, spec.method) == ("cpu_box", "cpu", "measured")
@@ -194,8 +194,8 @@ def test_a_recording_that_lists_a_gpu_without_activity_gets_no_limits_of_a_cpu()
 
 def test_hosts_in_file_names() -> None:
     names = {
-        "a/b/host-1.local_99.1700.pt.trace.json": "host-1.local", "rank0.1.pt.trace.json": "", "x.json": "",
-        "my_host_12.1700.pt.trace.json.gz": "my_host",
+        "a/b/host-1.local_99.1700000000000.pt.trace.json": "host-1.local", "rank0.1700000000000.pt.trace.json": "", "x.json": "",
+        "my_host_12.1700000000000000000.pt.trace.json.gz": "my_host", "rank-34.Jul_15_10_52_41.74364.pt.trace.json": "",
     }  # fmt: skip
     for name, host in names.items():
         assert host_of(capture(DeviceBook(), file=name)) == host
