@@ -271,7 +271,10 @@ def host_wait(case: Case) -> Lever | None:
         evidence += f"; {took(running)} in `{operator}`"
     if phase and 2 * in_phase > ns:
         evidence += f"; for {took(in_phase)} of it the host is in `{phase}`"
-    title, fix = f"The {unit} waits for the host", "profile(with_stack=True)  # shows which Python runs in the gaps"
+    stacks = bool((at.host(case.capture).kind == S.FRAME).any())
+    title = f"The {unit} waits for the host"
+    fix = 'with record_function("…"):  # mark the parts of the step, to see which one the gaps lie in'
+    fix = fix if stacks else "profile(with_stack=True)  # shows which Python runs in the gaps"
     if phase and 2 * in_phase > ns:
         title = f"The {unit} waits while the host is in {phase}"
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'

@@ -6,26 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.metrics.levers import Lever, levers
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import waterfall
-from tb_sol_plugin.model.selection import Query
+from tests.support.findings import H100_BANDWIDTH, H100_BF16, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder
-from tests.support.training import read_back
 
-H100_FP32, H100_BANDWIDTH = 66.9e12, 3.35e12
-
-
-def found(t: TraceBuilder, folder: Path) -> dict[str, Lever]:
-    c = read_back(t, folder)
-    part = scope(c, Query())
-    return {f.rule: f for f in levers(c, part, waterfall(c, part))}
-
-
-def step(length: int = 1_000_000) -> TraceBuilder:
-    t = TraceBuilder()
-    t.step(1, 0, length)
-    return t
+MILLION = 1 << 20
 
 
 def test_loading_while_the_device_idles(tmp_path: Path) -> None:
@@ -142,6 +126,47 @@ def test_products_above_their_limit(tmp_path: Path) -> None:
     lever = found(t, tmp_path)["gemm_above_limit"]
     assert lever.saving_ns == pytest.approx(100_000 - 2 * 512**3 / H100_FP32 * 1e9, abs=2)
     assert "set_float32_matmul_precision" in lever.fix and "`aten::mm` over 512×512 512×512" in lever.evidence and lever.find == "aten::mm"
+
+
+BF16 = "c10::BFloat16"
+KINDS = {
+    "elementwise": ("aten::relu", [[MILLION]], "float", None, 2 * 4 * MILLION / H100_BANDWIDTH),
+    "other": ("aten::copy_", [[MILLION], [MILLION]], "float", None, 2 * 4 * MILLION / H100_BANDWIDTH),
+    "norm": ("aten::_softmax", [[1024, 1024], [], []], "float", None, 2 * 4 * MILLION / H100_BANDWIDTH),
+    "attention": (
+        "aten::_scaled_dot_product_flash_attention", [[8, 16, 1024, 64]] * 3 + [[], []], BF16, ["", "", "", "0.", "False"],
+        4 * 8 * 16 * 1024 * 1024 * 64 / H100_BF16,
+    ),
+    "conv": (
+        "aten::cudnn_convolution", [[8, 64, 56, 56], [64, 64, 3, 3], [], [], [], []], "float", ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"],
+        2 * 8 * 64 * 56 * 56 * 64 * 9 / H100_FP32,
+    ),
+}  # fmt: skip
+"""One call per kind of work: name, sizes, type, values, and its limit in s: two arrays through memory, or its FLOP at the peak."""
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("slow", [True, False])
+def test_what_is_left_above_the_limit_per_kind(tmp_path: Path, kind: str, slow: bool) -> None:
+    # GIVEN one call of a kind, 50 us above its limit or just at it
+    name, shapes, dtype, values, limit = KINDS[kind]
+    duration = round(limit * 1e9) + (50_000 if slow else 1)
+    t = step(10_000 + duration)
+    call(t, name, 10_000, duration, shapes, types=dtype, concrete=values)
+    # THEN those 50 us are all there is to save
+    lever = found(t, tmp_path).get(f"{kind}_above_limit")
+    assert (lever.saving_ns if lever else None) == (pytest.approx(50_000, abs=2) if slow else None)
+
+
+def test_copies_from_pinned_memory_that_nothing_hides(tmp_path: Path) -> None:
+    # GIVEN a copy of 100 us that nothing runs beside, and another that a kernel hides
+    t = step()
+    t.launch("k", at=1_000, start=1_000, duration=899_000)
+    t.copy("HtoD", 200_000, 100_000, bytes=2_000_000, src="Pinned", call=(10_000, 1_000), stream=21)
+    t.copy("HtoD", 900_000, 100_000, bytes=2_000_000, src="Pinned", call=(20_000, 1_000), stream=21)
+    got = found(t, tmp_path)
+    assert got["exposed_copies"].saving_ns == 100_000 and "20.00\u202fGB/s" in got["exposed_copies"].evidence
+    assert "pageable_copies" not in got and "non_blocking" in got["exposed_copies"].fix
 
 
 def test_what_saves_next_to_nothing_is_left_out(tmp_path: Path) -> None:
