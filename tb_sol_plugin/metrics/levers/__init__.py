@@ -15,6 +15,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.levers.above_limit import above_limit
 from tb_sol_plugin.metrics.levers.attention import unfused_attention
 from tb_sol_plugin.metrics.levers.case import Case, case
+from tb_sol_plugin.metrics.levers.casts import weight_casts
 from tb_sol_plugin.metrics.levers.chains import fusable_chains
 from tb_sol_plugin.metrics.levers.layout import channels_first, layout_kernels, permuting_copies
 from tb_sol_plugin.metrics.levers.lever import Lever, device_word
@@ -42,6 +43,7 @@ _WORK: Final[tuple[Rule, ...]] = (
     unfused_optimizer,
     layout_kernels,
     channels_first,
+    weight_casts,
     fusable_chains,
     permuting_copies,
     fp32_matrix,
@@ -59,9 +61,9 @@ _IDLE: Final[tuple[Rule, ...]] = (warm_up, device_allocation, host_sync, launch_
 RULES: Final = (
     "input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "handover", "host_wait", "exposed_communication",
     "pageable_copies", "exposed_copies", "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "channels_first",
-    "fusable_chains", "permuting_copies", "fp32_matrix", "plain_units", "slower_kernel", "misaligned_products", "small_products",
-    "unfilled_tiles", "behind_the_best", "gemm_above_limit", "attention_above_limit", "conv_above_limit", "norm_above_limit",
-    "elementwise_above_limit", "other_above_limit",
+    "weight_casts", "fusable_chains", "permuting_copies", "fp32_matrix", "plain_units", "slower_kernel", "misaligned_products",
+    "small_products", "unfilled_tiles", "behind_the_best", "gemm_above_limit", "attention_above_limit", "conv_above_limit",
+    "norm_above_limit", "elementwise_above_limit", "other_above_limit",
 )  # fmt: skip
 """Every rule by its stable id, as in `Lever.rule`."""
 

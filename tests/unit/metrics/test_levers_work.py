@@ -162,6 +162,18 @@ def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list
     assert (lever.saving_ns if lever else None) == saving and (lever is None or lever.candidate)
 
 
+@pytest.mark.parametrize(("shape", "saving"), [([512, 1024], 20_000), ([64, 1024], None)], ids=["weight", "activation"])
+def test_weights_that_are_cast_for_every_step(tmp_path: Path, shape: list[int], saving: int | None) -> None:
+    # GIVEN a cast of 20 us from FP32 to BF16 before a product of 64x1024 by 1024x512 in BF16
+    t = step(60_000)
+    t.op("aten::copy_", 100, 40, shapes=[shape, shape], types=["c10::BFloat16", "float"])
+    t.launch("cast", at=110, start=10_000, duration=20_000)
+    call(t, "aten::mm", 30_000, 30_000, [[64, 1024], [1024, 512]], types="c10::BFloat16")
+    lever = found(t, tmp_path).get("weight_casts")
+    # THEN only a tensor of the weight's size (out, in) is one that need not be cast
+    assert (lever.saving_ns if lever else None) == saving and (lever is None or lever.candidate)
+
+
 # -- chains ---------------------------------------------------------------------------------------------------
 
 CHAIN = [("aten::relu", 10, [[MILLION]]), ("aten::mul", 10, [[MILLION], [MILLION]]), ("aten::add", 10, [[MILLION], []])]
