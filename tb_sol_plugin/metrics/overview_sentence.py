@@ -18,6 +18,8 @@ MOSTLY: Final = 0.6
 """Part of a group from which one member stands for it in a sentence."""
 WRONG: Final = "data stayed in a cache, or the limits or the work are wrong"
 """Why a measurement can be below its limit."""
+NEARLY: Final = 0.9
+"""Part of a group from which one member is the group."""
 MEASURE: Final = "tb-sol doctor --measure"
 
 
@@ -149,7 +151,7 @@ def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
     share = f"{percent(groups[group] / fall.total_ns)} of {of}"
     words = {
         "input": f"The {unit} waits {share} for input",
-        "host": f"The {unit} waits {share} {_host_cause(fall)}",
+        "host": f"The {unit} waits {share}{_host_cause(fall) if fall.host_wait_ns else ''}",
         "communication": f"For {share} the {unit} only communicates",
         "copies": f"For {share} the {unit} only copies",
         "work": _work_words(capture, fall, share, least > 0),
@@ -169,12 +171,13 @@ def _bound(fall: Waterfall) -> str:
 
 
 def _host_cause(fall: Waterfall) -> str:
-    launch, blocked = fall.launch_gap_ns, fall.blocked_ns
-    if launch >= MOSTLY * fall.host_wait_ns:
-        return "for the host to launch the next kernel"
-    if blocked >= MOSTLY * fall.host_wait_ns:
-        return "while the host is blocked in runtime calls"
-    return "for the host"
+    """What the host does meanwhile, where one cause stands for all the waiting, or for most of it."""
+    launch, blocked = fall.launch_gap_ns / fall.host_wait_ns, fall.blocked_ns / fall.host_wait_ns
+    if launch >= MOSTLY:
+        return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"
+    if blocked >= MOSTLY:
+        return f"{'' if blocked >= NEARLY else ', mostly'} while the host is blocked in runtime calls"
+    return " for the host"
 
 
 def _work_words(capture: Capture, fall: Waterfall, share: str, limited: bool) -> str:

@@ -156,6 +156,14 @@ def test_a_blocked_host_limits(tmp_path: Path) -> None:
     assert "of the step while the host is blocked in runtime calls" in plain(overview(read_back(t, tmp_path)).headline)
 
 
+def test_a_cause_of_most_of_the_waiting_is_called_that(tmp_path: Path) -> None:
+    # GIVEN twenty kernels of 5 us with 45 us of launching before each, 900 us in all, and then 300 us of which nothing is recorded
+    t = one_step(20 * 50_000 + 300_000)
+    for i in range(20):
+        product(t, at=i * 50_000, start=i * 50_000 + 45_000, duration=5_000, n=64)
+    assert "The GPU waits 92 % of the step for the host, mostly for its next launch" in plain(overview(read_back(t, tmp_path)).headline)
+
+
 def test_copies_limit(tmp_path: Path) -> None:
     t = one_step()
     t.copy("HtoD", 0, 800_000, bytes=8_000_000, src="Pageable", call=(0, 2_000))
