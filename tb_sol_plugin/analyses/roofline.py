@@ -141,7 +141,8 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
     drawing = chart.draw(points, program, roofs)
     pairs = "causal-aware" if query.attention == "causal_aware" else "every pair of attention counted"
     passes = "" if query.direction == "both" else f", {query.direction} pass"
-    count = f"{human(len(points), 'count')} of {human(len(frame), 'count')} rows" if len(points) < len(frame) else ""
+    drawn = len(drawing.notes)
+    count = f"{human(drawn, 'count')} of {human(len(frame), 'count')} rows" if drawn < len(frame) else ""
     subtitle = ("area is time", "the line is what the device allows" if spec else "no limits known", count)
     return FigureSection(
         id="roofline",
@@ -152,7 +153,7 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
         span=span,
         table="ops",
         height=drawing.height,
-        summary=f"Achieved FLOP per second over arithmetic intensity of {len(points)} rows, with the limits of the device." + _worst(frame),
+        summary=f"Achieved FLOP per second over arithmetic intensity of {drawn} rows, with the limits of the device." + _worst(frame),
     )
 
 

@@ -391,6 +391,33 @@ def test_an_l2_roof_needs_its_bandwidth(capture: Capture) -> None:
     assert not any("L2" in notice.text for notice in answer(capture).notices)
 
 
+def test_work_from_before_the_window_says_so(tmp_path: Path) -> None:
+    # GIVEN a recorded product, a kernel like its own launched before the recording began, and one that is like nothing recorded
+    t = TraceBuilder()
+    for _ in range(50):
+        t.number("correlation")
+    _mm(t, 1000, 20_000, 10_000)
+    t.kernel("gemm", 100, 9000, correlation=3)
+    t.kernel("strange", 12_000, 700, correlation=4)
+    found = answer(read(str(t.write(tmp_path / "t.json"))))
+    table = found.table("ops").set_index("id")
+    # THEN the first stands in a row of its own with the same work, marked, and the second remains without an owner
+    early = next(key for key in table.index if key.endswith(" | before the window"))
+    assert (table.loc[early, "measured_ns"], table.loc[early, "flop"]) == (9000, MM)
+    assert table.loc[early, "flags"] == "estimated, before the window"
+    assert table.loc[at.BEFORE, "measured_ns"] == 700
+    assert table["measured_ns"].sum() == found.facts["device_ns"] == found.table("kinds")["device_ns"].sum() == 19_700
+    notice = next(notice.text for notice in found.notices if "before the recording began" in notice.text)
+    assert notice.startswith("9.00\u202fµs were launched") and "700\u202fns more match no recorded call" in notice
+
+
+def test_the_chart_counts_what_it_draws(mixed: Capture) -> None:
+    # GIVEN two products and two operators without a limit THEN two of four rows are in the chart
+    figure = answer(mixed).section("roofline")
+    assert isinstance(figure, FigureSection)
+    assert len(figure.notes) == 2 and "2 of 4 rows" in figure.subtitle
+
+
 # -- the program, its steps and its use of the device ------------------------------------------------------------------
 
 
