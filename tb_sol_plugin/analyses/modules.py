@@ -294,8 +294,10 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     if facts["device_ns"] is None:
         quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
     limited = table["efficiency"].notna().any()
+    again = {"recompute_share"} if facts["recompute_ns"] else set()
     raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
-    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in columns]
+    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns]
 
 
 def _mark(section: TableSection) -> None:

@@ -467,7 +467,9 @@ def _shown(frame: pd.DataFrame) -> list[Column]:
     raised = set() if device else {"host_total_ns", "host_self_ns"}
     if not pd.to_numeric(frame["efficiency"]).notna().any():
         quiet |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
-    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in COLUMNS]
+    again = {"recompute_share"} if pd.to_numeric(frame["recompute_ns"]).fillna(0).any() else set()
+    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    return [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
 
 
 def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:

@@ -204,9 +204,12 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
 
 def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, query: PhasesQuery) -> TableSection:
     rows, outside = tree_rows(capture, part, frame, work, part.step_count if query.per == "step" else 1)
-    columns: tuple[Column, ...] = COLUMNS
+    rank: dict[str, int] = {}
     if not rows["efficiency"].notna().any():
-        columns = tuple(ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound") else c for c in COLUMNS)
+        rank = dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
+    if float(work.calls.values["recompute_ns"].sum()) > 0:
+        rank["recompute_share"] = 2
+    columns = [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
     section = make_table(
         "phases",
         "Phases",

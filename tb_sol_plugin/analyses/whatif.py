@@ -315,6 +315,8 @@ def _notices(
     if share is not None and share < 0.999:
         rest = f" {human(share, 'ratio')} of the time is covered; {human(uncovered, 'ns')}"
         rest += " is in no row: no cost model, communication, copies over a link."
+    if there is not None and there is not here and (there.unverified or there.method == "derived"):
+        rest += f" Some limits of {there.name} are not confirmed."
     out.append(Notice(BOUND_ONLY + rest, "info", Link("roofline")))
     if chosen.calls.done.by_host_time:
         out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
@@ -332,8 +334,6 @@ def _notices(
                 "info",
             )
         )
-    if there is not None and there is not here and (there.unverified or there.method == "derived"):
-        out.append(Notice(f"Some limits of {there.name} are not confirmed.", "info"))
     return out
 
 
