@@ -217,5 +217,3 @@ def _below(case: Case, rows: Ints, name: str) -> bool:
     host = case.ops["host"].to_numpy()[rows]
     host = host[host >= 0]
     return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host]) >= 0).sum() > len(rows))
-
-

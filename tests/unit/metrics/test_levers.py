@@ -52,7 +52,9 @@ def test_many_short_kernels_ask_for_graphs(tmp_path: Path) -> None:
     # THEN the nine gaps of 95 us between them are the launches', the 1 us before the first and the 94 us after the last the host's
     lever = got["launch_bound"]
     assert lever.saving_ns == 9 * 95_000 + 1_000 and "reduce-overhead" in lever.fix and "CUDA graphs" in lever.fix
-    assert "10 of 10 kernels, in one stretch of 8 or more," in lever.evidence and "runs 5.00\u202fµs and waits 95.00\u202fµs" in lever.evidence
+    assert (
+        "10 of 10 kernels, in one stretch of 8 or more," in lever.evidence and "runs 5.00\u202fµs and waits 95.00\u202fµs" in lever.evidence
+    )
     assert got["host_wait"].saving_ns == 94_000
 
 

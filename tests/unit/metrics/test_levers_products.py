@@ -204,6 +204,17 @@ def test_a_product_far_behind_another_of_its_type(tmp_path: Path) -> None:
     assert "34.7\u202f%" in lever.evidence and "69.5\u202f%" in lever.evidence  # type: ignore[attr-defined]
 
 
+def test_the_same_sizes_in_two_types_are_compared_each_with_its_own(tmp_path: Path) -> None:
+    # GIVEN 2048**3 three times in FP32 (300 us, 256.8 us are the limit) and three times in TF32 (60 us, 34.7 us), at 86 % and 58 %
+    t = step(1_000 + 3 * 360_000)
+    at = 1_000
+    for kernel, us in (("some_gemm_kernel", 300), (TF32, 60)):
+        for _ in range(3):
+            call(t, "aten::mm", at, us * 1_000, [[2048, 2048], [2048, 2048]], kernel=kernel)
+            at += us * 1_000
+    assert "behind_the_best" not in found(t, tmp_path)
+
+
 def test_a_product_a_little_behind_another_is_left_alone(tmp_path: Path) -> None:
     # GIVEN 69.5 % and 57.9 %: 83 % of it
     assert "behind_the_best" not in beside(tmp_path, 120)

@@ -152,7 +152,9 @@ PERMUTED = ([2048, 32, 1], [2048, 1, 64])
 """Strides of 8x64x32: dense, and dense with the last two dimensions swapped."""
 
 
-@pytest.mark.parametrize(("strides", "saving"), [(PERMUTED, 50_000), ((PERMUTED[0], PERMUTED[0]), None), ((PERMUTED[0], [4096, 32, 1]), None)])
+@pytest.mark.parametrize(
+    ("strides", "saving"), [(PERMUTED, 50_000), ((PERMUTED[0], PERMUTED[0]), None), ((PERMUTED[0], [4096, 32, 1]), None)]
+)
 def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list[int]], saving: int | None) -> None:
     # GIVEN copies of 50 us: dense to permuted, dense to dense, and out of a larger tensor
     t = step(60_000)
@@ -249,9 +251,7 @@ def test_work_that_runs_again_in_the_backward_pass(tmp_path: Path, again: bool) 
 # -- without a device -----------------------------------------------------------------------------------------
 
 
-CPU = DeviceSpec(
-    key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 100e9, "bf16": 400e9}, vector={"fp32": 50e9}, memory_bandwidth=20e9
-)
+CPU = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 100e9, "bf16": 400e9}, vector={"fp32": 50e9}, memory_bandwidth=20e9)
 """Measured limits of some CPU with BF16 units."""
 
 
@@ -300,7 +300,6 @@ def test_a_chain_on_a_cpu(tmp_path: Path) -> None:
     t.op("aten::mul", 5_000_000, 4_000_000, shapes=[[MILLION], [MILLION]], types=["float", "float"])
     lever = on_cpu(t, tmp_path)["fusable_chains"]
     assert lever.saving_ns == pytest.approx(8_000_000 - 3 * 4 * MILLION / 20e9 * 1e9, abs=2) and "2 elementwise operators" in lever.evidence
-
 
 
 def test_a_recording_of_the_host_without_measured_limits_says_nothing_of_its_work(tmp_path: Path) -> None:
