@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 import pandas as pd
 
 from tb_sol_plugin.cli_text import plain
+from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.console import ConsoleReport
+from tb_sol_plugin.metrics.work_sums import FLAGGED
 
 RULE: Final = 90
 TITLE: Final = "SOL (Speed of Light) Analysis"
 NAME: Final = 40
-WIDE: Final = 106
+WIDE: Final = 108
 """Columns that a full line takes; narrower terminals get shorter names and shorter brackets."""
 
 
 def sol_lines(report: ConsoleReport, width: int = 120, rows: int = 0) -> list[str]:
     """The lines of the report. rows: at most that many per view, the rest in one line; 0 is all of them.
 
-    A row: two spaces, name in 40, count in 8, `ops`, limit in ms in 8.2, share in 5.1 %, then measured time and efficiency.
+    A row: two spaces, name in 40, count in 8, `ops`, limit in ms in 8.2, share in 5.1 %, then measured time and efficiency; `!` after
+    an efficiency above 102 %, which is never cut.
     """
     rule = min(RULE, max(width, 40))
     each = " per step" if report.stepped else ""
@@ -30,7 +34,8 @@ def sol_lines(report: ConsoleReport, width: int = 120, rows: int = 0) -> list[st
     out = ["=" * rule, (" " * 27 + TITLE)[:rule].rstrip() if width >= RULE else TITLE.center(rule).rstrip(), "=" * rule, plain(head)]
     for title, frame in report.views:
         out += ["-" * rule, f"{title}:", *_view(frame, width, rows)]
-    return [*out, "=" * rule]
+    flagged = any(line.endswith("] !") for line in out)
+    return [*out, "=" * rule, *(textwrap.wrap(f"! {FLAGGED}", width) if flagged else [])]
 
 
 def _view(frame: pd.DataFrame, width: int, rows: int) -> list[str]:
@@ -47,14 +52,15 @@ def _view(frame: pd.DataFrame, width: int, rows: int) -> list[str]:
 
 def _row(name: str, ops: float, sol_ns: float, share: float, measured_ns: float, efficiency: float | None, width: int) -> str:
     full = width >= WIDE
-    room = NAME if full else max(min(width - 66, NAME), 0)
+    room = NAME if full else max(min(width - 68, NAME), 0)
     brackets, count = ("meas: {}ms, eff: {}%", 8)
     if room < 30:
-        brackets, count, room = "{}ms, {}%", 6, max(min(width - 53, NAME), 12)
+        brackets, count, room = "{}ms, {}%", 6, max(min(width - 55, NAME), 12)
     line = f"  {_cut(plain(name), room):<{room}} {_count(ops):>{count}} ops, {sol_ns / 1e6:8.2f} ms ({100 * share:5.1f}%)"
     if not measured_ns > 0 or efficiency is None or efficiency != efficiency:
         return line
-    return f"{line} [{brackets.format(_ms(measured_ns), f'{100 * efficiency:.1f}')}]"
+    flag = " !" if efficiency > TOLERATED else ""
+    return f"{line} [{brackets.format(_ms(measured_ns), f'{100 * efficiency:.1f}')}]{flag}"
 
 
 def _count(ops: float) -> str:

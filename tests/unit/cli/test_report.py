@@ -54,6 +54,13 @@ def test_the_console_form_is_the_documented_one() -> None:
     assert "  untimed                                       2.5 ops,     0.01 ms (  0.1%)" in lines
 
 
+def test_an_efficiency_above_the_limit_is_flagged_and_not_cut() -> None:
+    views = (("By Operator", rows(("aten::add", 3.0, 2.0, 1.0, 1.0))),)
+    lines = sol_lines(ConsoleReport("H100_SXM", 3.0, 2e6, 1e6, 1, False, views), 120)
+    assert "  aten::add                                       3 ops,     2.00 ms (100.0%) [meas: 1.0ms, eff: 200.0%] !" in lines
+    assert lines[-1].startswith("! above the limit")
+
+
 @pytest.mark.parametrize("width", [80, 90, 100, 140])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     told = console_report(c := sol.open_capture(str(LLM)), scope(c, Query()))
