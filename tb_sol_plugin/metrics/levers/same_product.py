@@ -82,9 +82,7 @@ def behind_the_best(case: Case) -> Lever | None:
     rows = np.flatnonzero(large & (case.left == case.time))
     if len(rows) < 2 * LEAST_CALLS:
         return None
-    kind = texts.codes(case.ops["dtype"])[rows]  # the same arguments may run in FP32 and in TF32
-    sizes = _sizes(case, rows) * (int(kind.max()) + 2) + kind
-    frame = pd.DataFrame({"type": kind, "sizes": sizes, "time": case.time[rows]})
+    frame = pd.DataFrame({"type": texts.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
     frame["limit"] = case.limit[rows]
     groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
     groups["reached"] = groups["limit"] / groups["time"]
@@ -123,4 +121,6 @@ def behind_the_best(case: Case) -> Lever | None:
 
 
 def _sizes(case: Case, rows: Ints) -> Ints:
-    return case.by_signature(rows)[0]
+    """A number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
+    dtype = texts.codes(case.ops["dtype"])[rows]
+    return case.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1

@@ -212,7 +212,7 @@ def test_the_same_sizes_in_two_types_are_compared_each_with_its_own(tmp_path: Pa
         for _ in range(3):
             call(t, "aten::mm", at, us * 1_000, [[2048, 2048], [2048, 2048]], kernel=kernel)
             at += us * 1_000
-    assert "behind_the_best" not in found(t, tmp_path)
+    assert not {"behind_the_best", "slower_kernel"} & set(found(t, tmp_path))
 
 
 def test_a_product_a_little_behind_another_is_left_alone(tmp_path: Path) -> None:
