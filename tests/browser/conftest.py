@@ -197,7 +197,7 @@ class View:
         """Waits for a report or a state to stand, and for the figures on the screen to be drawn."""
         if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
             self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=20_000)
-        self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=30_000)
+        self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=60_000)
         self.page.wait_for_timeout(80)
         self.frame().wait_for_function(
             """() => [...document.querySelectorAll('.plot')].every((p) => {
