@@ -130,8 +130,11 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     }
     frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
     devices = _devices(chosen, here, there, now, query)
+    lacking = W.total(then, chosen.steps).lacking if then is not None else ""
     values = _values(chosen, frames["phases"], now, then, here, there, query)
-    report = Report(analysis="whatif", title="What if", headline=_headline(values, devices, there, bool(part.rows)))
+    report = Report(
+        analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, stepped=bool(part.rows), host=host_only)
+    )
     report.notices = _notices(capture, chosen, values, here, there, query)
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
     each = "per step" if part.rows else "sums; no step was recorded"
@@ -269,17 +272,20 @@ def _main_type(ops: pd.DataFrame, found: W.Limits) -> str:
 # -- words ----------------------------------------------------------------------------------------------------
 
 
-def _headline(values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, stepped: bool) -> str:
+def _headline(
+    values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
+) -> str:
     whose = "of a step" if stepped else "recorded"
     first = f"The modelled work {whose} takes {human(_number(values['measured_ns']), 'ns')}"
     sol, after = _number(values["sol_ns"]), _number(values["sol_then_ns"])
     best, least = _best(devices)
     if there is None or after is None:
-        why = "no device is known or chosen" if there is None else f"{there.name} has no rate for a type in it"
+        why = "no device is known or chosen" if there is None else f"the limits of {there.name} are not known in full"
+        why = f"{there.name} has no rate for {lacking}" if there is not None and lacking else why
         return f"{first}; {why}" + (f". On {best} it takes **{human(least, 'ns')}** at the least." if best else ".")
     kind = "" if values["dtype"] == "recorded" else f" with matrix work in {values['dtype']}"
     if sol is None:
-        return f"{first} on the host; on {there.name}{kind} it takes **{human(after, 'ns')}** at the least."
+        return f"{first}{' on the host' if host else ''}; on {there.name}{kind} it takes **{human(after, 'ns')}** at the least."
     if values["device"] == values["device_then"] and not kind:
         other = f" and {human(least, 'ns')} on {best}" if best not in ("", there.name) else ""
         return f"{first}; its limit is **{human(sol, 'ns')}** on {there.name}{other}."

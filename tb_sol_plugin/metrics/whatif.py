@@ -50,7 +50,7 @@ class Selected:
     """Modelled calls of the complete steps looked at (of everything where no step was recorded).
 
     steps: what sums are divided by; window_ns: length of these steps; spent_ns: time of all their calls, with and without a model;
-    phase: label per call; by_pass: the labels are passes, since there are no phases to tell apart.
+    phase: label per call, the pass where only the step is around it; by_pass: there are no phases to tell apart, only passes.
     """
 
     calls: Calls
@@ -71,9 +71,10 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
     flop, data = (calls.ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes"))
     good = inside & calls.ops["modelled"].to_numpy() & (calls.ops["measured_ns"].to_numpy() > 0) & ((flop > 0) | np.isfinite(data))
     use = np.flatnonzero(good)
+    ops = calls.ops.iloc[use].reset_index(drop=True)
     phase = _phases(capture, calls)[use]
     by_pass = len(set(phase.tolist())) < 2
-    ops = calls.ops.iloc[use].reset_index(drop=True)
+    phase = np.where(phase == STEP, _passes(ops), phase)
     return Selected(
         calls=calls,
         use=use,

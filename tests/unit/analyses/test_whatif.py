@@ -100,7 +100,7 @@ def test_a_device_without_the_type_says_so_in_place_of_a_number(run: Capture) ->
     report = asked(run, device="A100_SXM_80", dtype="fp8")
     rows = phases(report)
     assert rows["sol_then_ns"].isna().all() and rows["ratio"].isna().all() and set(rows["lacking"]) == {"fp8"}
-    assert report.facts["sol_then_ns"] is None and "has no rate" in report.headline
+    assert report.facts["sol_then_ns"] is None and "has no rate for fp8" in report.headline
     devices = report.table("devices").set_index("device")
     assert pd.isna(devices.loc["A100_SXM_80", "sol_ns"]) and "no rate for fp8" in devices.loc["A100_SXM_80", "note"]
     # AND BF16 work on a V100, which has no BF16 units
