@@ -13,8 +13,8 @@ A plugin that cannot be loaded, and a formula that fails, cost themselves only: 
 from __future__ import annotations
 
 import math
+import threading
 import warnings
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -35,10 +35,29 @@ class Plugin(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-@cache
+_LOCK: Final = threading.RLock()
+_LOADED: Final[list[Plugin]] = []
+_STATE: Final = {"started": False}
+
+
 def load() -> tuple[Plugin, ...]:
-    """Load every installed plugin, once per process, in order of their names; warns of each that fails."""
-    return tuple(_load(point) for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)))
+    """Load every installed plugin, once per process, in order of their names; warns of each that fails.
+
+    Other threads wait for the first one. A plugin that asks for a cost while it is loaded sees what is registered by then.
+    """
+    with _LOCK:
+        if not _STATE["started"]:
+            _STATE["started"] = True
+            for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+                _LOADED.append(_load(point))
+        return tuple(_LOADED)
+
+
+def forget() -> None:
+    """Look for plugins again at the next use; what they registered stays."""
+    with _LOCK:
+        _STATE["started"] = False
+        _LOADED.clear()
 
 
 def _load(point: EntryPoint) -> Plugin:

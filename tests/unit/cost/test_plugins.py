@@ -6,6 +6,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         importlib.invalidate_caches()
 
     monkeypatch.syspath_prepend(str(tmp_path))
-    P.load.cache_clear()
+    P.forget()
     with pytest.raises(KeyError, match="undo"), registering("test"):
         yield make
         raise KeyError("undo")
-    P.load.cache_clear()
+    P.forget()
     for name in modules:
         sys.modules.pop(name, None)
 
@@ -137,3 +138,19 @@ def test_a_formula_that_fails_has_no_cost(install: Install, body: str, reason: s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert reason in explain("wild::op", call((2, 3)))
+
+
+def test_a_plugin_may_ask_for_costs_while_it_is_loaded(install: Install) -> None:
+    # GIVEN a plugin that uses the registry at its import; THEN it is loaded once, and sees the built-in models
+    install("curious", GEMM + "\nfrom tb_sol_plugin.cost import model_for\nassert model_for('aten::mm')\n", "")
+    assert cost("my_ext::gemm", (3, 4), (4, 5)).flop == 120
+    assert [p.error for p in P.load()] == [""]
+
+
+def test_threads_wait_for_the_first_one(install: Install) -> None:
+    # GIVEN a slow plugin that counts its calls, and four threads that ask at once
+    source = "import time\ncalls = []\ndef setup():\n    calls.append(1)\n    time.sleep(0.05)\n"
+    install("slow", source + "".join("    " + line + "\n" for line in GEMM.splitlines()), "slow:setup")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: cost("my_ext::gemm", (3, 4), (4, 5)).flop, range(4)))
+    assert found == [120] * 4 and sys.modules["slow"].calls == [1]
