@@ -60,6 +60,7 @@ WORDS = {
     "backward": "Backward pass",
     "copies": "Copies",
 }
+MOST_NOTES = 8
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""
 
@@ -127,6 +128,7 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
         out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
     if query.step:
         out.append(Notice("This page is about the whole file, not about the selected steps.", "info"))
+    out += [Notice(f"Device file: {note}.", "warn") for note in capture.devices.notes()[:MOST_NOTES]]
     return out
 
 

@@ -125,6 +125,10 @@ def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
     if caution(fall.work.spec):
         out.append(Notice(caution(fall.work.spec), "warn"))
+    faults = capture.devices.notes()
+    if faults:
+        more = f" {len(faults) - 1} more on the page Trace health." if len(faults) > 1 else ""
+        out.append(Notice(f"Device file: {faults[0]}.{more}", "warn", Link("health")))
     lack = capture.missing("shapes")
     if lack is not None and (fall.work.spec is not None or not len(capture.device)):
         out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))

@@ -77,10 +77,11 @@ def _measured(capture: Capture) -> DeviceSpec | None:
         return None
     book, host = capture.devices, host_of(capture).lower()
     for layer in reversed(book.layers):
-        key = layer.named.get(host, "") if host else ""
-        key = key if key and book.specs[key].vendor == "cpu" else layer.every_cpu
-        if key:
-            return msgspec.structs.replace(book.specs[key], method="measured" if _is_measured(book.specs[key]) else "file")
+        own = layer.named.get(host, "") if host else ""
+        if own and book.specs[own].vendor == "cpu":
+            return msgspec.structs.replace(book.specs[own], method="measured" if _is_measured(book.specs[own]) else "file")
+        if layer.every_cpu:
+            return msgspec.structs.replace(book.specs[layer.every_cpu], method="file")
     return None
 
 

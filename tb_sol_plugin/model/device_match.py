@@ -199,5 +199,5 @@ def _derived(props: DeviceProps, vendor: str) -> DeviceSpec | None:
         memory_bytes=props.memory_bytes or None,
         provenance=dict.fromkeys((*peaks, "boost_tensor_mhz", "boost_vector_mhz"), "derived"),
         method="derived",
-        notes=f"not in the table: peaks follow from {props.units} {unit} at {clock} MHz; bandwidth unknown",
+        notes=f"it is not in the table, its peaks follow from {props.units} {unit} at {clock:,} MHz, its bandwidth is unknown",
     )

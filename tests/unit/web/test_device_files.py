@@ -110,6 +110,9 @@ def test_faults_of_the_file_are_told_without_a_path_and_cost_no_answer(page: Fla
     for answer in (page.get("/api/v1/runs"), page.get("/api/v1/health")):
         (note,) = answer.get_json()["notes"]
         assert note.startswith("sol_devices.json, row 1 (bad), field mem_gb: ") and str(folder) not in answer.get_data(as_text=True)
+    for name in ("overview", "health"):
+        notices = page.get(f"/api/v1/analysis/{name}?run=job&wait=20").get_json()["notices"]
+        assert any("sol_devices.json, row 1 (bad)" in notice["text"] for notice in notices), name
     (folder / "sol_devices.json").write_bytes(b"\x80" * 100)
     assert "not UTF-8" in page.get("/api/v1/health").get_json()["notes"][0]
     assert efficiency(page) == pytest.approx(FLOP / 989.4e12 * 1e9 / DURATION)
