@@ -25,6 +25,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
 Ints = npt.NDArray[np.int64]
+OPEN = "open the file that the profiler wrote (*.pt.trace.json)"
 EPOCH_US = 10**14
 """Without a base time, a ts from here on (in µs) is time since 1970; below it the origin is unknown."""
 
@@ -43,12 +44,13 @@ def read(
                 progress(Progress(source.position, source.size, columns.total, "reading"))
                 last = now
         if columns.total == 0 and not splitter.is_list and not (H.TRACE_KEYS & set(splitter.header)) and not splitter.truncated:
-            raise NotATrace(
-                "this JSON holds no traceEvents", hint="open the file that the profiler wrote (*.pt.trace.json)", file=source.name
-            )
+            raise NotATrace("this JSON holds no traceEvents", hint=OPEN, file=source.name)
         if progress is not None:
             progress(Progress(source.size, source.size, columns.total, "linking"))
-        return build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
+        capture = build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
+        if splitter.is_list and columns.total and not any(str(phase) for phase in capture.tables["categories"]["phase"].cat.categories):
+            raise NotATrace("this JSON list holds no trace events: none has a phase (ph)", hint=OPEN, file=source.name)
+        return capture
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def test_damaged_gzip_in_the_middle(tmp_path: Path) -> None:
     [
         (b"", BadInput), (b"  \n\t ", BadInput), (gzip.compress(b""), BadInput), (b"this is no trace", BadInput), (b"\x00\x01\x02\x03" * 99, BadInput),
         (b'"a string"', BadInput), (b'{"nodes": [], "schema": "1.0"}', NotATrace), (b"[1, 2, 3]", NotATrace),
-        (b'[[1, 2, 3, 4], [5, 6, 7, 8]]', NotATrace), (b"{}", NotATrace),
+        (b'[[1, 2, 3, 4], [5, 6, 7, 8]]', NotATrace), (b"{}", NotATrace), (b'[{"key": "a"}]', NotATrace),
     ],
     ids=["empty", "blank", "empty gzip", "text", "binary", "a JSON string", "execution trace", "numbers", "memory timeline", "empty object"],
 )  # fmt: skip
