@@ -106,7 +106,8 @@ def test_damaged_gzip_in_the_middle(tmp_path: Path) -> None:
         (b'"a string"', BadInput), (b'{"nodes": [], "schema": "1.0"}', NotATrace), (b"[1, 2, 3]", NotATrace),
         (b'[[1, 2, 3, 4], [5, 6, 7, 8]]', NotATrace), (b"{}", NotATrace), (b'[{"key": "a"}]', NotATrace),
     ],
-    ids=["empty", "blank", "empty gzip", "text", "binary", "a JSON string", "execution trace", "numbers", "memory timeline", "empty object"],
+    ids=["empty", "blank", "empty gzip", "text", "binary", "a JSON string", "execution trace", "numbers", "memory timeline", "empty object",
+         "objects without a phase"],
 )  # fmt: skip
 def test_no_trace_is_one_message_with_file_and_remedy(tmp_path: Path, data: bytes, kind: type[BadInput]) -> None:
     # GIVEN a file that holds no trace WHEN it is read
