@@ -103,7 +103,7 @@ def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines:
 
 
 def boxes_of(text: str, spot: Spot, canvas: Canvas) -> list[Box]:
-    """What the text covers, px; a turned text as a chain of small squares."""
+    """What the text covers, px; a turned text as a chain of squares that overlap by half."""
     wide = len(text) * CHAR_PX
     x, y = canvas.at(spot.x, spot.y)
     x, y = x + spot.right_px, y + spot.up_px
@@ -111,7 +111,7 @@ def boxes_of(text: str, spot: Spot, canvas: Canvas) -> list[Box]:
         left = x - {"left": 0.0, "center": wide / 2, "right": wide}[spot.xanchor]
         bottom = y - {"bottom": 0.0, "middle": LINE_PX / 2, "top": LINE_PX}[spot.yanchor]
         return [Box(left, bottom, left + wide, bottom + LINE_PX)]
-    count = max(round(wide / LINE_PX), 1)
+    count = max(round(2.0 * wide / LINE_PX), 1)
     turn = radians(spot.angle)
     half = LINE_PX / 2
     steps = [(i + 0.5 - count / 2) * wide / count for i in range(count)]

@@ -77,7 +77,7 @@ def test_words_never_overlap_on_any_device(key: str, types: tuple[str, ...]) -> 
 numbers = st.floats(1e-3, 1e5)
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     peaks=st.dictionaries(st.sampled_from(ALL_TYPES), st.floats(1e10, 1e16), min_size=1),
     bandwidth=st.floats(1e10, 2e13),
