@@ -167,11 +167,13 @@ def device_files(out: Console, logdir: str, device: str = "") -> int:
 
     try:
         check_choice(device)
-        folders = folders_above(logdir, file=is_file(logdir, options_for())) if logdir else ()
     except BadInput as error:
-        return _line(out, False, "device file", error.line()) if device else 0
-    files = DeviceFiles(device)
-    found = files.book(*folders)
+        return _line(out, False, "device file", error.line())
+    try:
+        folders = folders_above(logdir, file=is_file(logdir, options_for())) if logdir else ()
+    except BadInput:
+        folders = ()  # told with the logdir
+    found = DeviceFiles(device).book(*folders)
     own = user_file()
     if own and not any(layer.place == "user" for layer in found.layers):
         _line(out, None, "device file", f"{own}: none (tb-sol doctor --measure writes the limits of this CPU there)")

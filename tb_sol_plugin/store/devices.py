@@ -1,4 +1,7 @@
-"""Where device files lie: the reader's own, one beside the recordings, one named on the command line. Read again when they change."""
+"""Where device files lie: the reader's own, one beside the recordings, one named on the command line. Read again when they change.
+
+TensorBoard imports this at every start: what reads a file is imported when there is one.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.model.device_book import EMPTY, DeviceBook, Place, Problem
-from tb_sol_plugin.model.device_file import LARGEST, DeviceFile, parse
-from tb_sol_plugin.model.device_layers import book_of
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.places import basename, is_url
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.device_book import DeviceBook, Place
+    from tb_sol_plugin.model.device_file import DeviceFile
 
 NAMES: Final = ("sol_devices.json", "sol_devices.csv")
 """A device file of these names in a logdir applies to all its runs; the first one found is read."""
@@ -64,10 +68,13 @@ class DeviceFiles:
         self._options = dict(fs_options or {})
         self._lock = threading.Lock()
         self._parsed: dict[str, tuple[_Stamp | None, float, DeviceFile | None]] = {}
-        self._books: dict[tuple[object, ...], DeviceBook] = {}
+        self._books: dict[tuple[object, ...], tuple[list[tuple[Place, DeviceFile]], DeviceBook]] = {}
 
     def book(self, *folders: str) -> DeviceBook:
         """The rows that hold for recordings below the first of `folders` (local or URL) that has a device file."""
+        from tb_sol_plugin.model.device_book import EMPTY
+        from tb_sol_plugin.model.device_layers import book_of
+
         found: list[tuple[Place, str]] = [("user", user_file())]
         beside = next((path for folder in folders for path in self._beside(folder)), "")
         found += [("logdir", beside), ("chosen", self._path)]
@@ -75,13 +82,18 @@ class DeviceFiles:
         if not read and not self._expression:
             return EMPTY
         with self._lock:
-            key = (*((place, id(file)) for place, file in read),)
+            key = (*((place, id(file)) for place, file in read),)  # kept beside the book, so that no other file gets its id
             known = self._books.get(key)
             if known is None:
                 if len(self._books) > 64:
                     self._books.clear()
-                known = self._books[key] = book_of(read, self._expression)
-            return known
+                known = self._books[key] = read, book_of(read, self._expression)
+            return known[1]
+
+    def forget(self) -> None:
+        """Read every file anew when it is asked for, also one that could not be read."""
+        with self._lock:
+            self._parsed.clear()
 
     def _beside(self, folder: str) -> Iterator[str]:
         for name in NAMES:
@@ -113,6 +125,8 @@ class DeviceFiles:
         return found
 
     def _read(self, path: str, place: Place) -> DeviceFile | None:
+        from tb_sol_plugin.model.device_file import LARGEST, parse
+
         name = basename(path)
         stamp = self.stamp(path)
         with self._lock:
@@ -138,6 +152,9 @@ class DeviceFiles:
 
 
 def _unreadable(name: str, message: str, hint: str) -> DeviceFile:
+    from tb_sol_plugin.model.device_book import Problem
+    from tb_sol_plugin.model.device_file import DeviceFile
+
     return DeviceFile(name, (), (Problem("error", name, "", message, hint),))
 
 

@@ -84,6 +84,7 @@ class Store:
         """Scan anew now, and let files that failed be tried again."""
         if self._loader is not None:
             self._loader.forget_errors()
+        self.devices.forget()
         running = self._running
         if running is not None:
             running.join(wait)  # it may have begun before the change that the caller knows of

@@ -158,3 +158,20 @@ def test_a_store_gives_each_logdir_its_own_rows_and_changes_them_with_the_file(t
         path.write_text("[{]")
         assert any("sol_devices.json, line 1" in note for note in store.device_notes())
         assert key("one/job") == "H100_SXM"
+
+
+def test_a_file_that_could_not_be_read_is_tried_again_after_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a file that fails once, and does not change
+    rows(tmp_path / "sol_devices.json", {"key": "a", "mem_gb": 1})
+    store = Store(roots_of(str(tmp_path)), StoreOptions(cache_dir=""))
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object) -> object:
+            raise PermissionError(13, "Permission denied")
+
+        patched.setattr(devices.files, "opener", lambda *_: refuse)
+        assert store.device_notes() == ["sol_devices.json: cannot be read: Permission denied (check its permissions)"]
+    assert store.device_notes() != []
+    # WHEN the reader asks for a new scan THEN it is read
+    store.rescan()
+    assert store.device_notes() == [] and list(store.devices.book(str(tmp_path)).specs) == ["a"]
