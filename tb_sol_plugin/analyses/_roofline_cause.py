@@ -12,6 +12,8 @@ WINOGRAD: Final = re.compile(r"winograd", re.IGNORECASE)
 FFT: Final = re.compile(r"(?:^|[^a-z])c?fft|fft2d|cgemm_|_cgemm", re.IGNORECASE)
 CLOCK: Final = 1.1
 """A rate up to this much over a compute limit can come from a clock above the one of the table."""
+SMALL: Final = 32e6
+"""Bytes of a call that some cache may hold where its size is not known, as on a CPU."""
 NARROWER: Final = {
     "fp64": ("fp32",),
     "fp32": ("tf32", "bf16", "fp16"),
@@ -66,6 +68,8 @@ def _memory(case: Case, spec: DeviceSpec) -> str:
     cache = spec.l2_bytes
     if cache and each <= cache:
         return f"its data stayed in cache: {human(each, 'B')} a call, L2 holds {human(cache, 'B')}"
+    if not cache and each <= SMALL:
+        return f"its data may have stayed in a cache: {human(each, 'B')} a call"
     if case.reason:
         return f"its work is an estimate: {case.reason}"
     if cache and each <= 3 * cache:

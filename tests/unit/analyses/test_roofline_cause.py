@@ -50,4 +50,5 @@ def test_a_device_without_the_narrower_type_did_not_use_it() -> None:
 
 def test_without_a_known_cache_no_size_of_it_is_claimed() -> None:
     blind = msgspec.structs.replace(H100, l2_bytes=None)
-    assert "L2 holds" not in likely_cause(MUL, blind)
+    assert likely_cause(MUL, blind) == "its data may have stayed in a cache: 30.00\u202fMB a call"
+    assert "touched less data" in likely_cause(MUL._replace(bytes=10 * 600e6), blind)
