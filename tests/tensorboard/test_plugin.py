@@ -262,3 +262,27 @@ def test_files_appear_grow_and_vanish_while_served(board: tuple[SolPlugin, Clien
     new.unlink()
     assert listed(made) == ["job"]
     assert client.get(address).status_code == 404
+
+
+# -- device limits ---------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_the_flag_and_of_the_logdir(logdir: Path, tmp_path: Path) -> None:
+    # GIVEN a logdir with a device file, and the flag with nothing, an expression, a file, a file that is not there
+    (logdir / "sol_devices.json").write_text('[{"key": "ours", "inherits": "H100_SXM", "bf16_tensor_tflops": 500}]')
+    given = tmp_path / "given.json"
+    given.write_text('[{"key": "given", "inherits": "H200"}]')
+    for flag, key in (
+        ("", "ours"), ("A100_SXM_80@705MHz", "A100_SXM_80@705MHz"), (str(given), "given"), (f"{given}#H100+sparse", "H100_SXM+sparse"),
+        (str(tmp_path / "none.json"), "ours"),
+    ):  # fmt: skip
+        made = plugin(str(logdir), sol_device=flag, sol_workers=1)
+        client = Client(application.TensorBoardWSGI([made]))
+        try:
+            body = json.loads(client.get(f"{HOME}/api/v1/analyses?run=job&wait=30").data)
+            notes = json.loads(client.get(f"{HOME}/api/v1/health").data)["notes"]
+        finally:
+            made._store.close()
+        # THEN the limits are those, and a fault is told
+        assert body["device"]["key"] == key, flag
+        assert len(notes) == ("none.json" in flag) and all("no such file" in note for note in notes)
