@@ -175,7 +175,7 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
     model, again = use.model_flop or 0, use.recompute_flop or 0
     first = inside[~inside["recompute"].to_numpy()]
     many = f" × {fall.devices} devices" if fall.devices > 1 else ""
-    dtype = f", {use.dtype} dense" if use.dtype else ""
+    dtype = f", {use.dtype} {spec.density if spec else 'dense'}" if use.dtype else ""
     why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
     tiles.add(
         "mfu",

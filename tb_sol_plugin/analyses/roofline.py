@@ -146,7 +146,7 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
     subtitle = ("area is time", "the line is what the device allows" if spec else "no limits known", count)
     return FigureSection(
         id="roofline",
-        title=(f"{spec.name}, dense, {pairs}" if spec else "Achieved rates") + passes,
+        title=(f"{spec.name}, {pairs}" if spec and spec.sparse else f"{spec.name}, dense, {pairs}" if spec else "Achieved rates") + passes,
         subtitle="; ".join(filter(None, subtitle)),
         figure=drawing.figure,
         notes=drawing.notes,

@@ -98,7 +98,7 @@ def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> No
     out.add("limits_from", "Limits from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
     dtype = _main_type(spec, ops)
     rates = (
-        ("matrix_peak", f"{dtype} dense", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
+        ("matrix_peak", f"{dtype} {spec.density}", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
         ("achievable_peak", f"{dtype} achievable", spec.achievable(dtype), "FLOP/s", _achievable_column(spec, dtype)),
         ("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s", VECTOR_COLUMNS["fp32"]),
         ("memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", "mem_bw_gb_per_s"),

@@ -100,7 +100,7 @@ def at_clock(spec: DeviceSpec, mhz: float) -> DeviceSpec:
         achievable_bf16=None,
         achievable_rates={},
         provenance={
-            c: "derived" if c in changed else origin
+            c: "derived" if c in changed and origin != "unverified" else origin
             for c, origin in spec.provenance.items()
             if c not in gone and not c.startswith("achievable_")
         },
@@ -123,6 +123,7 @@ def sparse(spec: DeviceSpec) -> DeviceSpec:
         raise BadQuery(f"no sparse peaks are known for {spec.key}", hint="leave +sparse out", field="device_limits")
     factor = spec.sparse_factor
     columns = {MATRIX_COLUMNS[d] for d in spec.matrix if d in SPARSE_DTYPES}
+    sure = "sparse_2to4_factor" not in spec.unverified
     return msgspec.structs.replace(
         spec,
         name=f"{spec.name}, 2:4 sparse",
@@ -130,8 +131,14 @@ def sparse(spec: DeviceSpec) -> DeviceSpec:
         achievable_bf16=None,
         achievable_rates={},
         sparse_factor=None,
-        provenance={c: "derived" if c in columns else origin for c, origin in spec.provenance.items() if not c.startswith("achievable_")},
-        notes=_and(spec.notes, f"matrix peaks with 2:4 sparsity: {factor:g} x dense, reached only by pruned weights"),
+        sparse=True,
+        unverified=spec.unverified if sure else tuple(dict.fromkeys((*spec.unverified, *sorted(columns)))),
+        provenance={
+            c: ("derived" if sure and origin != "unverified" else "unverified") if c in columns else origin
+            for c, origin in spec.provenance.items()
+            if not c.startswith("achievable_")
+        },
+        notes=_and(spec.notes, f"matrix peaks with 2:4 sparsity: {factor:g} × dense, reached only by pruned weights"),
     )
 
 

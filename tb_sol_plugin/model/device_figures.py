@@ -34,7 +34,7 @@ _ORDER: Final = ("bf16", "fp16", "tf32", "fp8", "fp4", "int8", "fp32", "fp64")
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure. name: its column in the table. value: in `unit` (FLOP/s, B/s, B, MHz).
+    """One figure. name: its column in the table. value: in `unit` (FLOP/s, B/s, MHz).
 
     provenance: derived, third_party, unverified, measured or user. source: in words, or the arithmetic of a derived peak.
     """
@@ -53,7 +53,10 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def figures(spec: DeviceSpec) -> list[Figure]:
-    """What is known of a device, in the order a reader looks for it: matrix, vector, memory, links, clocks. Unknown ones are left out."""
+    """What bounds work on a device, in the order a reader looks for it: matrix, vector, memory, links, clocks. Unknown ones are left out.
+
+    Sizes of memory and caches tell devices apart and bound nothing; they are no figures here.
+    """
     out: list[Figure] = []
 
     def add(name: str, label: str, value: float | None, unit: str, how: str = "") -> None:
@@ -67,8 +70,6 @@ def figures(spec: DeviceSpec) -> list[Figure]:
     for dtype in ("fp32", "fp64"):
         add(VECTOR_COLUMNS[dtype], f"{dtype.upper()} vector", spec.vector.get(dtype), "FLOP/s", arithmetic(spec, dtype, vector=True))
     add("mem_bw_gb_per_s", "Memory bandwidth", spec.memory_bandwidth, "B/s")
-    add("mem_gb", "Memory", spec.memory_bytes, "B")
-    add("l2_mb", "L2 cache", spec.l2_bytes, "B")
     add("l2_bw_gb_per_s", "L2 bandwidth", spec.l2_bytes_per_s, "B/s")
     kind = {"nvlink": "NVLink", "xgmi": "xGMI", "roce": "RoCE"}.get(spec.link_kind, "Link")
     add("link_bidir_gb_per_s", f"{kind}, one way", spec.link_bytes_per_s, "B/s")

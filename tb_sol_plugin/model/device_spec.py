@@ -28,7 +28,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     matrix, vector: FLOP/s by dtype (fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8). memory_bandwidth, l2_bytes_per_s: bytes/s.
     link_bytes_per_s, pcie_bytes_per_s: one direction. achievable_bf16, achievable_rates: FLOP/s a good GEMM reaches (second
-    ceiling). boost_tensor_mhz, boost_vector_mhz: the clocks that the peaks hold at.
+    ceiling). boost_tensor_mhz, boost_vector_mhz: the clocks that the peaks hold at. sparse: matrix peaks with 2:4 sparsity, asked for
+    by a reader; dense otherwise.
     provenance: column of the table to derived, third_party, unverified, measured or user. unverified: columns not confirmed.
     method: how the spec was found (override, exact, token, memory, units, derived, table, file: a device file names it).
     source: where the row stands: "table", or the name of a device file. sources: letters of the table's list of sources.
@@ -55,6 +56,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     achievable_bf16: float | None = None
     achievable_rates: dict[str, float] = {}
     sparse_factor: float | None = None
+    sparse: bool = False
     unsupported: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -64,6 +66,11 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     method: str = "table"
     source: str = "table"
     notes: str = ""
+
+    @property
+    def density(self) -> str:
+        """What the matrix peaks assume of the operands: `dense`, or `2:4 sparse`."""
+        return "2:4 sparse" if self.sparse else "dense"
 
     @cached_property
     def fingerprint(self) -> str:

@@ -105,6 +105,5 @@ def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
     if spec is None:
         return None, devices.why_no_limits(capture)
     figures = [wire.Figure(f.name, f.label, f.value, f.unit, f.provenance, f.source) for f in devices.figures(spec)]
-    return wire.Device(
-        spec.key, spec.name, spec.method, list(spec.unverified), spec.source, spec.notes, devices.caution(spec), figures
-    ), ""  # fmt: skip
+    unsure = [f.name for f in figures if f.provenance == "unverified"]
+    return wire.Device(spec.key, spec.name, spec.method, unsure, spec.source, spec.notes, devices.caution(spec), figures), ""

@@ -179,7 +179,7 @@ class Figure(msgspec.Struct):
 
 
 class Device(msgspec.Struct):
-    """The limits used. method: how they were found. unverified: figures without a confirmed source.
+    """The limits used. method: how they were found. unverified: names of figures without a confirmed source.
 
     source: "table", or the name of the device file. caution: a sentence for a banner, "" where the limits are plain.
     """

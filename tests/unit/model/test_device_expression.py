@@ -112,6 +112,10 @@ def test_sparse_doubles_the_matrix_peaks_that_have_such_a_mode() -> None:
     assert spec.matrix["bf16"] == pytest.approx(2 * 989.4e12)
     assert spec.matrix["fp8"] == pytest.approx(2 * 1978.9e12)
     assert spec.matrix["fp64"] == 66.9e12 and spec.vector["fp32"] == 66.9e12
+    assert spec.provenance["bf16_tensor_tflops"] == "derived" and not spec.is_unverified("bf16")
+    # the factor of the A100 is not confirmed, so its sparse peaks are not either
+    a100 = device_for(H100, "A100+sparse")
+    assert a100 is not None and a100.provenance["bf16_tensor_tflops"] == "unverified" and a100.is_unverified("bf16")
     assert "sparse" in spec.name and "2:4" in spec.notes and spec.key == "H100_SXM+sparse"
     assert spec.achievable("bf16") is None
     both = device_for(H100, "+sparse@915MHz")

@@ -95,7 +95,9 @@ def test_figures_carry_unit_and_origin() -> None:
     assert "4,096" in bf16.source
     assert (bandwidth.value, bandwidth.unit, bandwidth.provenance, bandwidth.source) == (3350e9, "B/s", "third_party", "public H100 notes")
     assert (link.label, link.value) == ("NVLink, one way", 450e9)
-    assert found["l2_mb"].unverified and found["l2_mb"].value == 50 * 2**20
+    assert "mem_gb" not in found and "l2_mb" not in found
+    assert not any(f.unverified for f in found.values())
+    assert {f.name for f in figures(table()["H100_PCIE"]) if f.unverified} == {"link_bidir_gb_per_s"}
     assert found["boost_tensor_mhz"].value == 1830 and found["boost_tensor_mhz"].unit == "MHz"
     assert found["achievable_bf16_tflops"].value == 794e12
 
