@@ -212,7 +212,7 @@ def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str
     spec = fall.work.spec
     flop = pd.Series(np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))).groupby(ops["dtype"].astype(str).to_numpy()).sum()
     terms = [
-        f"{human(total / fall.steps, 'FLOP')} / {human(spec.matrix_peak(name), 'FLOP/s')} of {name}"
+        f"{human(total / fall.steps, 'FLOP')} / {human(spec.matrix_peak(str(name)), 'FLOP/s')} of {name}"
         for name, total in flop.sort_values(ascending=False).items()
         if total > 0 and spec is not None and spec.matrix_peak(str(name))
     ]
