@@ -61,6 +61,8 @@ def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
         return f"the limits of {host or 'this CPU'} are not known; `{MEASURE}`{' run there' if host else ''} measures them"
     if spec is None:
         return why_no_limits(capture)
+    if fall.work.by_host_time and spec.vendor != "cpu":
+        return f"this work ran on a CPU, and {spec.name} are the limits of another kind of device"
     if spec.memory_bandwidth is None:
         return f"the memory bandwidth of {a_device(spec)} is not known"
     if capture.missing("shapes") is not None:

@@ -116,3 +116,13 @@ def test_faults_of_the_file_are_told_without_a_path_and_cost_no_answer(page: Fla
     (folder / "sol_devices.json").write_bytes(b"\x80" * 100)
     assert "not UTF-8" in page.get("/api/v1/health").get_json()["notes"][0]
     assert efficiency(page) == pytest.approx(FLOP / 989.4e12 * 1e9 / DURATION)
+
+
+def test_a_cpu_recording_under_the_limits_of_a_gpu_says_so(page: FlaskClient, folder: Path) -> None:
+    t = TraceBuilder(device="")
+    t.step(1, 0, 2_000_000)
+    t.op("aten::mm", 0, 1_000_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
+    t.write(folder / "host" / "w.json")
+    page.post("/api/v1/rescan")
+    report = page.get("/api/v1/analysis/overview?run=host&wait=20&device_limits=H100_SXM").get_json()
+    assert "this work ran on a CPU, and H100 SXM are the limits of another kind of device" in report["headline"]
