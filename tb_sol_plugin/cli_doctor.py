@@ -89,7 +89,7 @@ def _parts(out: Console) -> int:
     wrong = 0
     try:
         from tb_sol_plugin.analyses import registry
-        from tb_sol_plugin.model.device import known_keys
+        from tb_sol_plugin.model.devices.limits import known_keys
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
         wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
@@ -189,7 +189,7 @@ def device_files(out: Console, logdir: str, device: str = "") -> int:
 
 def limits_of(capture: Capture) -> str:
     """The device limits of a recording and how they were found."""
-    from tb_sol_plugin.model.device import device_for, why_no_limits
+    from tb_sol_plugin.model.devices.limits import device_for, why_no_limits
 
     try:
         spec = device_for(capture)

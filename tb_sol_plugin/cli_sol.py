@@ -10,7 +10,7 @@ import pandas as pd
 from tb_sol_plugin.cli_text import plain
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.console import ConsoleReport
-from tb_sol_plugin.metrics.work_sums import FLAGGED
+from tb_sol_plugin.metrics.work.sums import FLAGGED
 
 RULE: Final = 90
 TITLE: Final = "SOL (Speed of Light) Analysis"

@@ -17,8 +17,8 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import step_split as P
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.metrics.work_columns import NO_MODEL, ranked
-from tb_sol_plugin.metrics.work_sums import Calls, calls_of
+from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table

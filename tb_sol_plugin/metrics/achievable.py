@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit
-from tb_sol_plugin.model.device import DeviceSpec
+from tb_sol_plugin.model.devices.limits import DeviceSpec
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.phase_work import NO_PHASE, nodes_of
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
-from tb_sol_plugin.metrics.work_sums import calls_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture
 
 UNATTRIBUTED: Final = "(unattributed)"

@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.phases import device_owners, phase_tree
 from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device_table import DeviceSpec
+from tb_sol_plugin.model.devices.table import DeviceSpec
 from tb_sol_plugin.tables import intervals as I
 
 By: TypeAlias = Literal["direction", "kind", "stream", "step", "module", "phase"]

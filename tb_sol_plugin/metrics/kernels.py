@@ -13,8 +13,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.kernel_class import classify
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.scope import Mask
-from tb_sol_plugin.metrics.work import Work
-from tb_sol_plugin.metrics.work_sums import VALUES, ratios, sums, values_of
+from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work_sums import Calls, calls_of, subtree_sums, sums
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, subtree_sums, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

@@ -19,8 +19,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.module_work import Direction, ModuleWork, module_work
 from tb_sol_plugin.metrics.names import module_class_name, module_instance
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work_direction import recomputed
-from tb_sol_plugin.metrics.work_sums import VALUES
+from tb_sol_plugin.metrics.work.direction import recomputed
+from tb_sol_plugin.metrics.work.sums import VALUES
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

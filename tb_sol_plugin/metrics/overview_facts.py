@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec, devices_in_use
-from tb_sol_plugin.model.device_figures import ORIGINS
-from tb_sol_plugin.model.device_spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS
+from tb_sol_plugin.model.devices.figures import ORIGINS
+from tb_sol_plugin.model.devices.limits import DeviceSpec, devices_in_use
+from tb_sol_plugin.model.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS
 from tb_sol_plugin.model.report import Mark, Scalar
 
 HOW_FOUND = {

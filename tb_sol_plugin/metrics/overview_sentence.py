@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics.overview_parts import KINDS, LEAST, PLAIN, kernel_tim
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec, why_no_limits
+from tb_sol_plugin.model.devices.limits import DeviceSpec, why_no_limits
 from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
 
 MOSTLY: Final = 0.6

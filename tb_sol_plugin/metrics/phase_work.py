@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.phases import device_owners, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work_sums import Calls, calls_of, subtree_sums, sums
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, subtree_sums, sums
 from tb_sol_plugin.model.capture import Capture
 
 Nodes = npt.NDArray[np.int32]

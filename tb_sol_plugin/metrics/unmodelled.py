@@ -10,8 +10,8 @@ import pandas as pd
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost.inputs import readable_shapes
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.work import Work
-from tb_sol_plugin.metrics.work_costs import SIGNATURE, signature_inputs
+from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
 from tb_sol_plugin.model.capture import Capture
 
 COLUMNS: Final = ("name", "input_shapes", "types", "calls", "measured_ns", "share", "why")

@@ -5,7 +5,7 @@
           + speed of light (limits of compute-bound, of memory-bound and of recomputed work)
 
 Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
-counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work`. With several devices
+counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work.calls`. With several devices
 the time is that in which any of them runs, and the limit is the mean over them. A recording without device work is split by the
 host's operators instead (`metrics.waterfall_host`).
 """
@@ -26,9 +26,9 @@ from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, 
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waits import waits
 from tb_sol_plugin.metrics.waterfall_host import HostSplit, loading_spans, split_host
-from tb_sol_plugin.metrics.work import KINDS, Work, work
+from tb_sol_plugin.metrics.work.calls import KINDS, Work, work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import device_for
+from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.tables import intervals as iv
 
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.step_split import DATALOADER
-from tb_sol_plugin.metrics.work import Work
+from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv

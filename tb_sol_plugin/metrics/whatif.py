@@ -21,9 +21,9 @@ from tb_sol_plugin.metrics.phase_work import nodes_of
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
-from tb_sol_plugin.metrics.work_sums import Calls, calls_of
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec
+from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.tables import intervals as iv
 
 Floats = npt.NDArray[np.float64]

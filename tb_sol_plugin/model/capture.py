@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.device_book import EMPTY, DeviceBook
+from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport

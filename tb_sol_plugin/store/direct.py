@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tb_sol_plugin.errors import BadInput, NotFound
-from tb_sol_plugin.model.device_book import DeviceBook
+from tb_sol_plugin.model.devices.book import DeviceBook
 from tb_sol_plugin.model.run import Recording, Run
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above

@@ -19,7 +19,7 @@ import msgspec
 
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device_book import EMPTY, DeviceBook
+from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.memo import Memo

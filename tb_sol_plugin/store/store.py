@@ -19,7 +19,7 @@ from tb_sol_plugin.store.scan import Heads, Listing, scan
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.device_book import DeviceBook
+    from tb_sol_plugin.model.devices.book import DeviceBook
     from tb_sol_plugin.store.load import Loader, Progress
 
 ScanState: TypeAlias = Literal["scanning", "done", "error"]

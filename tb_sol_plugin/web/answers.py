@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import availability, registry
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model import device as devices
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.devices import limits as devices
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.names import labels, rank_in

@@ -10,7 +10,7 @@ import pytest
 
 from tb_sol_plugin.errors import NotATrace
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work_rows import By
+from tb_sol_plugin.metrics.work.rows import By
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
 
 ROOT = Path(__file__).resolve().parents[2]

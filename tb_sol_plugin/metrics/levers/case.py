@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import DeviceSpec
+from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.tables import intervals as iv
 
 Mask = npt.NDArray[np.bool_]

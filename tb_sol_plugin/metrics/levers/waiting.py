@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.levers.case import Case, Mask
 from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, times, took
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.waits import HAND_OVER_NS, LAUNCH_NS, WAITING
-from tb_sol_plugin.metrics.work_owner import outermost
+from tb_sol_plugin.metrics.work.owner import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human

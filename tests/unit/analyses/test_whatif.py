@@ -12,7 +12,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.whatif import BYTES, STANDS_FOR, eligible, limits
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import device_for, table
+from tb_sol_plugin.model.devices.limits import device_for, table
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.model.selection import fields
 from tests.support.trace_builder import TraceBuilder
@@ -141,7 +141,7 @@ def test_only_floating_matrix_work_changes() -> None:
 
 def test_limits_as_recorded_are_those_of_the_roofline(run: Capture) -> None:
     # GIVEN the same work and device THEN this page's arithmetic gives what every other page shows
-    from tb_sol_plugin.metrics.work import work
+    from tb_sol_plugin.metrics.work.calls import work
 
     spec = device_for(run)
     assert spec is not None

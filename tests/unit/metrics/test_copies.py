@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.metrics import copies as M
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.device_table import DeviceSpec
+from tb_sol_plugin.model.devices.table import DeviceSpec
 
 MIB = 1 << 20
 ROWS = [  # kind, direction, source, destination, start, duration, bytes, stream, step, copy kernel

@@ -9,8 +9,8 @@ import pytest
 from tb_sol_plugin.metrics.levers import Lever, levers
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import _waterfall
-from tb_sol_plugin.metrics.work import work
-from tb_sol_plugin.model.device_table import DeviceSpec
+from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.model.devices.table import DeviceSpec
 from tb_sol_plugin.model.selection import Query
 from tests.support.findings import H100_BANDWIDTH, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.unmodelled import unmodelled
-from tb_sol_plugin.metrics.work import work
+from tb_sol_plugin.metrics.work.calls import work
 from tests.support.trace_builder import TraceBuilder
 
 

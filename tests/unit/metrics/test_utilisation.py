@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.model.device import table
+from tb_sol_plugin.model.devices.limits import table
 
 H100 = table()["H100_SXM"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work import Work, work
-from tb_sol_plugin.metrics.work_inferred import REASON
+from tb_sol_plugin.metrics.work.calls import Work, work
+from tb_sol_plugin.metrics.work.inferred import REASON
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.device import table
+from tb_sol_plugin.model.devices.limits import table
 from tests.support.trace_builder import TraceBuilder
 
 BF16 = ["c10::BFloat16"] * 2

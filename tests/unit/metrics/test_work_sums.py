@@ -13,10 +13,10 @@ from tb_sol_plugin.metrics.modules import module_times
 from tb_sol_plugin.metrics.phase_work import phase_work
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.work import work
-from tb_sol_plugin.metrics.work_sums import calls_of, marks_of, ratios, subtree_sums, sums
+from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, subtree_sums, sums
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.device import device_for
+from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.model.selection import Query
 from tests.support.trace_builder import TraceBuilder

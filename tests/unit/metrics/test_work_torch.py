@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work import work
+from tb_sol_plugin.metrics.work.calls import work
 
 torch = pytest.importorskip("torch")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model import device_table
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.device import RATES, device_for, known_keys, match, overridden, table, why_no_limits
-from tb_sol_plugin.model.device_table import by_name
+from tb_sol_plugin.model.devices import table as device_table
+from tb_sol_plugin.model.devices.limits import RATES, device_for, known_keys, match, overridden, table, why_no_limits
+from tb_sol_plugin.model.devices.table import by_name
 
 GIB = 2**30
 # clocks and rates, written out once more so that a slip in the package shows: units, tensor MHz, FLOP per unit and clock

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.device import device_for, overridden, table
-from tb_sol_plugin.model.device_expression import Expression, parse
+from tb_sol_plugin.model.devices.expression import Expression, parse
+from tb_sol_plugin.model.devices.limits import device_for, overridden, table
 
 GIB = 2**30
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.model import device_table
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.device import choices, device_for, figures, host_of, table, why_no_limits
-from tb_sol_plugin.model.device_book import DeviceBook, Place
-from tb_sol_plugin.model.device_file import LARGEST, known_columns, parse
-from tb_sol_plugin.model.device_layers import book_of
+from tb_sol_plugin.model.devices import table as device_table
+from tb_sol_plugin.model.devices.book import DeviceBook, Place
+from tb_sol_plugin.model.devices.file import LARGEST, known_columns, parse
+from tb_sol_plugin.model.devices.layers import book_of
+from tb_sol_plugin.model.devices.limits import choices, device_for, figures, host_of, table, why_no_limits
 
 GIB = 2**30
 H100 = DeviceProps(0, "NVIDIA H100 80GB HBM3", 80 * GIB, "9.0", 132)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tb_sol_plugin.model.capture import DeviceProps
-from tb_sol_plugin.model.device import RATES, caution, match, table
-from tb_sol_plugin.model.device_figures import ORIGINS, SOURCES, figures
-from tb_sol_plugin.model.device_rates import CLOCKS_MHZ, arithmetic, clock_of, generation_of
-from tb_sol_plugin.model.device_table import by_name, raw_rows
+from tb_sol_plugin.model.devices.figures import ORIGINS, SOURCES, figures
+from tb_sol_plugin.model.devices.limits import RATES, caution, match, table
+from tb_sol_plugin.model.devices.rates import CLOCKS_MHZ, arithmetic, clock_of, generation_of
+from tb_sol_plugin.model.devices.table import by_name, raw_rows
 
 GIB = 2**30
 # dense FLOP per unit and clock as whitepapers give them, written out once more: (FP64, FP32 vector), matrix types

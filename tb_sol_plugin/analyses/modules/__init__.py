@@ -1,0 +1,342 @@
+"""Modules: the tree of `nn.Module` calls with host time, device time forward and backward, work and efficiency.
+
+Device time of a module is that of the events whose launch starts inside one of its calls, on the same thread. Backward device time
+is that of backward operators linked to forward operators inside its calls. A module called from two places has a row at each.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.analyses.modules import rows as rows_of
+from tb_sol_plugin.analyses.modules.figure import icicle
+from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, unmerged, work_of
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    Link,
+    Notice,
+    Report,
+    Sort,
+    TableSection,
+    TreeSpec,
+    make_table,
+)
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+_NUMBERS = (
+    Column("calls", "Calls", "count", "How often it was called."),
+    Column(
+        "time_ns",
+        "Device time",
+        "ns",
+        "Device time in the chosen direction: forward (with forward work that runs again), backward or both.",
+        "bar",
+        color="compute",
+    ),
+    Column("share", "Share", "ratio", "Device time over all device work of the selection.", "share", rank=2),
+    Column("device_total_ns", "Forward", "ns", "Sum of the durations of device events whose launch starts inside a call.", rank=2),
+    Column("device_self_ns", "Self", "ns", "Forward device time launched outside every module inside it.", rank=2),
+    Column(
+        "backward_device_ns",
+        "Backward",
+        "ns",
+        "Device time of backward operators linked to forward operators inside a call, less what the call itself launched "
+        "and forward work that runs again.",
+        rank=2,
+    ),
+    Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
+    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
+    Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
+    ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
+    ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
+    SOL,
+    ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
+    WASTED,
+    Column(
+        "modelled_share",
+        "Modelled",
+        "ratio",
+        "Part of the device time that a cost model covers.",
+        "share",
+        missing="no device time",
+        rank=2,
+    ),
+    EFFICIENCY,
+    BOUND,
+    RECOMPUTE,
+    FLAGS,
+)
+
+COLUMNS = (
+    Column("id", "Key", "", "Key of the row: the path of instances from the root.", "code", rank=3),
+    Column("parent", "Parent", "", "Key of the module that called it.", "code", rank=3),
+    Column("name", "Module", "", "Instance as numbered by the recorder; the class where equal siblings are merged.", "tree"),
+    Column("class_name", "Class", "", "Class of the module.", "code", rank=3),
+    Column("instances", "Merged", "count", "Module instances that the row stands for.", rank=3),
+    *_NUMBERS,
+)
+CLASS_COLUMNS = (
+    Column("class_name", "Class", "", "Class of the module.", "code"),
+    Column("instances", "Instances", "count", "Distinct instances of the class."),
+    *_NUMBERS,
+)
+
+FACTS = {
+    "instances": "Distinct module instances called in the selection.",
+    "calls": "Module calls in the selection.",
+    "classes": "Distinct classes of modules.",
+    "instances_with_device_time": "Instances inside whose calls device work was launched.",
+    "device_ns": "Sum of the durations of all device events in the selection.",
+    "in_modules_ns": "Device time launched inside some module call.",
+    "backward_ns": "Device time of backward work credited to some module.",
+    "recompute_ns": "Device time of forward work that runs again inside the backward pass.",
+    "outside_ns": "Device time of neither kind: outside every module, before the window, or without a launch record.",
+}
+
+
+class ModulesQuery(Query, kw_only=True, frozen=True):
+    """Modules.
+
+    direction: which work the columns of time and efficiency count.
+    merge: on merges equal sibling modules into one row.
+    width: what the width of a box in the chart stands for.
+    """
+
+    direction: Literal["both", "forward", "backward"] = "both"
+    merge: Literal["off", "on"] = "off"
+    width: Literal["device", "host", "flop"] = "device"
+
+    PAGE: ClassVar[dict[str, str]] = {"merge": "on"}
+
+
+@analysis(
+    title="Modules",
+    question="Which part of my model costs most and is worst?",
+    group="Time",
+    order=40,
+    needs=("modules",),
+    query=ModulesQuery,
+    tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},
+    facts=FACTS,
+)
+def modules(capture: Capture, query: ModulesQuery) -> Report:
+    """The module tree, by instance or with equal siblings merged, and the same by class."""
+    part = scope(capture, query)
+    nodes = module_times(capture, part, query.direction, query.device_limits)
+    device = capture.device["duration_ns"].to_numpy()[part.device]
+    whole = int(device.sum())
+    rows = merge_siblings(nodes) if query.merge == "on" else unmerged(nodes)
+    table = _derived(merged_sums(nodes, rows), query, whole, bool(len(capture.device)))
+    keys = _keys(nodes, rows)
+    table["id"] = keys
+    table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
+    facts = _facts(capture, part, nodes, query.device_limits)
+    report = Report(analysis="modules", title="Modules", headline=_headline(table, query, whole))
+    report.notices = _notices(capture, table, query, facts)
+    report.sections = [
+        icicle(nodes, _time(nodes, query.direction), rows, keys, query.width, whole),
+        _table(capture, part, nodes, table, rows, query, facts),
+        _classes(capture, nodes, query, facts),
+        _facts_section(facts),
+    ]
+    return report
+
+
+def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
+    forward = frame["device_total_ns"] + frame["again_device_ns"]
+    if direction == "forward":
+        return forward
+    return frame["backward_device_ns"] if direction == "backward" else forward + frame["backward_device_ns"]
+
+
+def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: bool) -> pd.DataFrame:
+    """Shares and ratios, sums before ratios; without device activity the device columns are unknown."""
+    time = _time(frame, query.direction).to_numpy()
+    out = rows_of.with_ratios(frame.assign(time_ns=time, share=time / whole if whole else np.nan))
+    if not has_device:
+        for name in ("time_ns", "device_total_ns", "device_self_ns", "backward_device_ns", "device_events", "share", "modelled_share"):
+            out[name] = None
+    return out
+
+
+def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
+    """A stable key per row: the path of names from the root, `Class×n` for merged rows, a number after equal paths."""
+    keys: list[str] = []
+    seen: dict[str, int] = {}
+    for row in rows:
+        own = f"{row.class_name}×{len(row.nodes)}" if row.merged else row.name
+        path = f"{keys[row.parent]}/{own}" if row.parent >= 0 else own
+        count = seen[path] = seen.get(path, 0) + 1
+        keys.append(path if count == 1 else f"{path}~{count}")
+    return keys
+
+
+# -- words ----------------------------------------------------------------------------------------------------
+
+
+def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> dict[str, int | None]:
+    device = capture.device["duration_ns"].to_numpy()
+    module = capture.device["module"].to_numpy()
+    roots = nodes["parent"].to_numpy() < 0
+    per_name = nodes.groupby("name", observed=True)["device_events"].sum()
+    whole = int(device[part.device].sum())
+    inside = int(device[part.device & (module >= 0)].sum())
+    backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
+    credited = int(_time(nodes, "both").to_numpy()[roots].sum())
+    facts: dict[str, int | None] = {
+        "instances": int(nodes["name"].nunique()),
+        "calls": int(nodes["calls"].sum()),
+        "classes": int(nodes["class_name"].nunique()),
+        "instances_with_device_time": int((per_name > 0).sum()),
+        "device_ns": whole,
+        "in_modules_ns": inside,
+        "backward_ns": backward,
+        "recompute_ns": round(float(calls_of(capture, part, limits).values["recompute_ns"].sum())),
+        "outside_ns": max(whole - credited, 0),
+    }
+    if not len(capture.device):
+        facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "recompute_ns", "outside_ns"))
+    return facts
+
+
+def _headline(table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
+    """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
+    if table.empty:
+        return "No module was called in this selection."
+    if not whole:
+        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
+        top = str(by_host.idxmax())
+        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own; no device activity was recorded."
+    own = (table["device_self_ns"] + table["backward_self_ns"]).groupby(table["class_name"], observed=True).sum()
+    if not own.max():
+        return "No device work was launched inside a module call."
+    top = str(own.idxmax())
+    rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
+    count = int(rows["instances"].sum())
+    time, sol, measured, modelled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
+    efficiency = ""
+    if measured > 0 and sol > 0:
+        part = f"its modelled part, {human(modelled / time, 'ratio')} of that, " if modelled < 0.95 * time else ""
+        efficiency = f"{';' if part else ' and'} {part}runs at **{human(sol / measured, 'ratio')}** of its limit"
+    where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
+    direction = f", {query.direction}," if query.direction != "both" else ""
+    return f"Work in {where}{direction} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."
+
+
+def _notices(capture: Capture, table: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> list[Notice]:
+    out = []
+    if not len(capture.device):
+        out.append(Notice("No device activity was recorded: host times only.", "info"))
+    elif query.direction != "forward" and not len(capture.tables["backward"]):
+        out.append(Notice("No backward pass is linked in this recording; device time is forward only.", "info", Link("links")))
+    if query.direction != "forward" and facts["outside_ns"] and facts["device_ns"] and facts["outside_ns"] / facts["device_ns"] > 0.2:
+        out.append(Notice(f"{human(facts['outside_ns'] / facts['device_ns'], 'ratio')} of the device time belongs to no module.", "info"))
+    return out
+
+
+# -- sections -------------------------------------------------------------------------------------------------
+
+
+def _table(
+    capture: Capture,
+    part: Scope,
+    nodes: pd.DataFrame,
+    table: pd.DataFrame,
+    rows: list[MergedRow],
+    query: ModulesQuery,
+    facts: dict[str, int | None],
+) -> TableSection:
+    frame = table
+    whole = facts["device_ns"]
+    work = work_of(capture, part, query.direction, query.device_limits)
+    outside = rows_of.outside_rows(capture, part, work, query.direction, whole or 0)
+    if query.merge == "on":
+        frame = rows_of.with_self_rows(capture, work, nodes, rows, frame, whole or 0)
+    if len(outside):
+        frame = pd.concat([frame.astype(object), outside.reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    merged = sum(len(r.nodes) for r in rows if r.merged)
+    how = f", {merged} equal modules merged" if merged else ""
+    of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
+    section = make_table(
+        "modules",
+        "Modules",
+        frame,
+        _columns(COLUMNS, facts, table),
+        subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
+        key="id",
+        tree=TreeSpec(),
+        sort=Sort("time_ns" if whole else "host_total_ns"),
+        last=outside["id"].tolist() if len(outside) else [],
+        filters=["name", "class_name"],
+        footer="A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
+    )
+    _mark(section)
+    return section
+
+
+def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
+    """Columns that have nothing to say here are shown only when a reader asks: backward without a backward pass, limits without any."""
+    quiet: set[str] = set()
+    if not facts["backward_ns"]:
+        quiet |= {"device_total_ns", "backward_device_ns"}
+    if not table["efficiency"].notna().any():
+        quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
+    if facts["device_ns"] is None:
+        quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
+    limited = table["efficiency"].notna().any()
+    again = {"recompute_share"} if facts["recompute_ns"] else set()
+    raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
+    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns]
+
+
+def _mark(section: TableSection) -> None:
+    """Efficiency of a partly modelled row is marked, and one above the limit flagged."""
+    marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])
+    if marks:
+        section.marks["efficiency"] = marks
+
+
+def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+    whole = facts["device_ns"] or 0
+    frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
+    section = make_table(
+        "classes",
+        "Classes",
+        frame,
+        _columns(CLASS_COLUMNS, facts, frame),
+        subtitle="summed over all instances; a class inside itself counts twice",
+        key="class_name",
+        sort=Sort("time_ns" if whole else "host_total_ns"),
+        filters=["class_name"],
+    )
+    _mark(section)
+    for row, name in enumerate(frame["class_name"].tolist()):
+        section.row_links[str(row)] = Link("modules", {"find": str(name)}, "Its instances")
+    return section
+
+
+def _facts_section(facts: dict[str, int | None]) -> FactsSection:
+    labels = {
+        "instances": "Instances",
+        "calls": "Calls",
+        "classes": "Classes",
+        "instances_with_device_time": "Instances with device time",
+        "device_ns": "Device work, sum",
+        "in_modules_ns": "Launched inside a module",
+        "backward_ns": "Backward of a module",
+        "recompute_ns": "Forward run again",
+        "outside_ns": "Of no module",
+    }
+    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
+    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))

@@ -1,0 +1,107 @@
+"""Tables of the phases: the tree, and every operation once at its innermost phase, in the manner of the console report."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
+from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
+from tb_sol_plugin.metrics.phases import STEP, device_owners
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work.sums import ratios, sums
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as iv
+
+OUTSIDE: Final = "(outside every phase)"
+DEVICE: Final = ("device_ns", "device_sum_ns", "compute_ns", "exposed_communication_ns", "exposed_memcpy_ns", "by_time_ns")
+TIMES: Final = ("host_ns", "host_self_ns", *DEVICE)
+WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
+
+
+def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
+    """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). Times and work over `divide`."""
+    path = dict(zip(frame["node"].tolist(), frame["path"].tolist(), strict=True))
+    inside = work.inclusive.drop(columns="ops").iloc[frame["node"].to_numpy()].reset_index(drop=True)
+    out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
+    out = _with_ratios(out).assign(id=frame["path"], parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object))
+    outside = outside_rows(capture, part, work)
+    if len(outside):
+        out = pd.concat([out.astype(object), outside.reindex(columns=out.columns).astype(object)], ignore_index=True)
+    for name in (*TIMES, *WORK):
+        out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
+    if not len(capture.device):
+        for name in (*DEVICE, "device_events"):
+            out[name] = None
+    return out, outside["id"].tolist() if len(outside) else []
+
+
+def _with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    covered = np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64))
+    return ratios(frame).assign(modelled_share=ratio(covered, frame["device_sum_ns"].to_numpy(dtype=np.float64)))
+
+
+def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame:
+    """Device work of no phase, by reason, with the work of its calls."""
+    device = capture.device
+    start, duration = device["start_ns"].to_numpy(), device["duration_ns"].to_numpy()
+    kind = classes(capture)
+    everything = layers(capture, part.device)
+    behind = iv.merge(everything.computation, everything.communication)
+    reasons = at.unowned(capture, np.where(part.device, device_owners(capture).node, 0).astype(np.int32), OUTSIDE)
+    rows: list[dict[str, object]] = []
+    reason = np.full(len(device), -1, np.int64)
+    for i, (name, mask) in enumerate(reasons):
+        reason[mask] = i
+        spans = {
+            k: iv.union(start[mask & (kind == k)], (start + duration)[mask & (kind == k)]) for k in (COMPUTATION, COMMUNICATION, MEMCPY)
+        }
+        rows.append(
+            {
+                "id": name,
+                "parent": None,
+                "path": name,
+                "name": name,
+                "device_events": int(mask.sum()),
+                "device_sum_ns": int(duration[mask].sum()),
+                "device_ns": iv.length(iv.merge(*spans.values())),
+                "compute_ns": iv.length(spans[COMPUTATION]),
+                "exposed_communication_ns": iv.length(iv.subtract(spans[COMMUNICATION], everything.computation)),
+                "exposed_memcpy_ns": iv.length(iv.subtract(spans[MEMCPY], behind)),
+            }
+        )
+    alone = work.node < 0
+    if not rows:
+        if not alone.any() or len(device):
+            return pd.DataFrame()
+        rows = [{"id": OUTSIDE, "parent": None, "path": OUTSIDE, "name": OUTSIDE, "device_sum_ns": np.nan}]
+    owner = work.calls.done.owner
+    of_call = np.zeros(len(work.calls.done.ops), np.int64)
+    known = np.flatnonzero((owner >= 0) & (reason >= 0))[::-1]
+    of_call[owner[known]] = reason[known]
+    values = sums(work.calls.values, np.where(alone, of_call[work.calls.rows], -1), len(rows))
+    return _with_ratios(pd.concat([pd.DataFrame(rows), values], axis=1))
+
+
+def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
+    """Every operation once, at its innermost phase, largest limit first, those of no phase last.
+
+    Columns: id, phase, ops (calls with a limit), sol_ns, share (of all limits), measured_ns, wasted_ns, efficiency, flags.
+    """
+    node = np.where(work.node >= 0, work.node, len(paths))
+    values = sums(work.calls.values, node, len(paths) + 1)
+    limited = np.isfinite(work.calls.values["sol_ns"])
+    frame = ratios(values).assign(phase=[*paths, NO_PHASE], ops=np.bincount(node[limited], minlength=len(paths) + 1))
+    frame["last"] = np.arange(len(frame)) == len(paths)
+    frame = frame[frame["ops"].to_numpy() > 0].sort_values(["last", "sol_ns"], ascending=[True, False], kind="stable", ignore_index=True)
+    short = [p.removeprefix(f"{STEP}/") for p in frame["phase"].tolist()]
+    frame = frame.assign(
+        id=frame["phase"], phase=short, share=ratio(frame["sol_ns"].to_numpy(), np.full(len(frame), frame["sol_ns"].sum()))
+    )
+    for name in ("sol_ns", "measured_ns", "wasted_ns"):
+        frame[name] = pd.Series([round(v / divide) if v == v else None for v in frame[name].tolist()], dtype=object)
+    return frame

@@ -1,0 +1,328 @@
+"""The roofline chart: achieved FLOP/s over arithmetic intensity, with the roofs of the device, and a strip for work without FLOP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isfinite, log10, sqrt
+from typing import Final, NamedTuple
+
+from tb_sol_plugin.analyses.roofline.labels import WIDTH_PX, Box, Canvas, Label, Spot, placed
+from tb_sol_plugin.analyses.roofline.roofs import Ceilings, Roof, ceiling_lines, ceiling_names, powers
+from tb_sol_plugin.model import figure as fig
+from tb_sol_plugin.model.report import PointNote
+from tb_sol_plugin.units import NARROW, human
+
+__all__ = ["Ceilings", "Drawing", "Point", "Program", "Roof", "draw"]
+
+WHOLE_PX: Final = 64.0
+"""Diameter of a mark that holds all of the time; area is proportional to time."""
+SMALLEST_PX: Final = 6.0
+STRIP_PX: Final = 40.0
+HEIGHT: Final = 400
+STRIP_HEIGHT: Final = 110
+"""What the strip adds to the height of the figure."""
+TOP: Final = 14
+BOTTOM: Final = 46
+PIECES: Final = 80
+STRIP_MARKS: Final = 46
+"""px of the strip itself; the rest are the words above it and the ticks below."""
+
+
+class Point(NamedTuple):
+    """One row of the table as it is drawn. intensity FLOP/B, rate FLOP/s and bandwidth B/s; NaN where unknown."""
+
+    key: str
+    label: str
+    shapes: str
+    kind: str
+    calls: int
+    measured_ns: float
+    sol_ns: float
+    intensity: float
+    rate: float
+    bandwidth: float
+    efficiency: float
+    bound: str
+    kernel: str
+    flagged: bool
+    cause: str
+
+
+class Program(NamedTuple):
+    """The program's own point: its totals. weight: whole, average or step, which sets size and ink."""
+
+    label: str
+    weight: str
+    measured_ns: float
+    sol_ns: float
+    intensity: float
+    rate: float
+
+
+class Drawing(NamedTuple):
+    """A figure with the notes of its points, by row key, and its height in px."""
+
+    figure: fig.Plain
+    notes: dict[str, PointNote]
+    height: int
+
+
+def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings) -> Drawing:
+    """The chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table."""
+    chart = [p for p in points if good(p.intensity) and good(p.rate)]
+    strip = [p for p in points if not good(p.rate) and good(p.bandwidth)]
+    whole = sum(p.measured_ns for p in points) or 1.0
+    program = [p for p in program if good(p.intensity) and good(p.rate)]
+    canvas = _canvas(chart, program, ceilings, HEIGHT - TOP - BOTTOM)
+    height = HEIGHT + (STRIP_HEIGHT if strip else 0)
+    data = [*ceiling_lines(ceilings, canvas), *_marks(chart, whole), *_program(program)]
+    names = ceiling_names(ceilings, canvas)
+    texts = placed(
+        [*names[:1], *_program_names(program), *names[1:]],
+        canvas,
+        [_mark_box(p, whole, canvas) for p in chart],
+        _line_boxes(ceilings, canvas),
+    )
+    room = height - TOP - BOTTOM
+    layout: fig.Plain = {"annotations": texts, "margin": {"l": 74, "r": 16, "t": TOP, "b": BOTTOM}}
+    bottom = 0.0
+    if strip:
+        layout["margin"] = {"l": 74, "r": 16, "t": TOP, "b": BOTTOM - 18}
+        room += 18
+        bottom = 1.0 - canvas.height / room
+        top = STRIP_MARKS / room
+        data += _strip_marks(strip, whole, ceilings.bandwidth)
+        layout |= _strip_axes(strip, ceilings.bandwidth, top)
+        texts.append(_strip_title(strip, top))
+    x = fig.axis("arithmetic intensity, FLOP per byte", range=list(canvas.x), anchor="y", **powers(*canvas.x))
+    y = fig.axis("achieved", range=list(canvas.y), domain=[round(bottom, 4), 1.0], **powers(*canvas.y, unit="FLOP/s"))
+    return Drawing(fig.figure(data, x=x, y=y, **layout), _notes(chart, strip), height)
+
+
+def escape(text: str) -> str:
+    """Text for a Plotly label, which knows a few tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def good(value: float) -> bool:
+    """Whether a value can stand on a logarithmic axis."""
+    return isfinite(value) and value > 0
+
+
+def distance(efficiency: float) -> str:
+    """`4.1× below its limit`; "" where there is none."""
+    if not good(efficiency):
+        return ""
+    times = 1 / efficiency if efficiency < 1 else efficiency
+    if times < 1.015:
+        return "at its limit"
+    digits = 2 if times < 1.095 else 1 if times < 9.95 else 0
+    return f"{times:.{digits}f}× {'below' if efficiency < 1 else 'above'} its limit"
+
+
+# -- axes -------------------------------------------------------------------------------------------------------
+
+
+def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings, height: float) -> Canvas:
+    """Ends of both axes: around the data and the ceilings, with room for the names of these on the right."""
+    xs = [log10(p.intensity) for p in points] + [log10(p.intensity) for p in program]
+    ys = [log10(p.rate) for p in points] + [log10(p.rate) for p in program]
+    ridges: list[float] = []
+    if ceilings.roofs:
+        ys += [log10(roof.peak) for roof in ceilings.roofs]
+        if ceilings.bandwidth:
+            ridges = [log10(roof.peak / ceilings.bandwidth) for roof in ceilings.roofs]
+    low_x, high_x = min([*xs, *ridges], default=-1.0), max([*xs, *ridges], default=2.0)
+    low_y, high_y = min(ys, default=9.0), max(ys, default=12.0)
+    if high_y - low_y < 2.0:
+        low_y = high_y - 2.0
+    right = max(high_x + 0.3, max(ridges, default=high_x) + 0.3 * (high_x - low_x + 1.0), low_x + 2.0)
+    return Canvas((low_x - 0.35, right), (low_y - 0.35, high_y + 0.45), height)
+
+
+def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
+    x, y = canvas.at(log10(point.intensity), log10(point.rate))
+    half = _size(point, whole, WHOLE_PX) / 2 * 0.9
+    return Box(x - half, y - half, x + half, y + half)
+
+
+def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
+    """The lines, so that words do not stand on them; the diagonals in small pieces."""
+    out = []
+    if ceilings.roofs:
+        for slope in filter(None, (ceilings.bandwidth, ceilings.l2)):
+            x0, y0 = canvas.at(canvas.x[0], canvas.x[0] + log10(slope))
+            x1, y1 = canvas.at(log10(ceilings.roofs[0].peak / slope), log10(ceilings.roofs[0].peak))
+            for at in range(PIECES if x1 > x0 else 0):
+                x, y = x0 + (x1 - x0) * at / PIECES, y0 + (y1 - y0) * at / PIECES
+                out.append(Box(x - 2, y - 2, x + 2, y + 2))
+    for level in [roof.peak for roof in ceilings.roofs] + [reach.peak for reach in ceilings.reach]:
+        start = max(log10(level / ceilings.bandwidth), canvas.x[0]) if ceilings.bandwidth else canvas.x[0]
+        x, y = canvas.at(start, log10(level))
+        out.append(Box(x, y - 0.8, WIDTH_PX, y + 0.8))
+    return out
+
+
+# -- points -----------------------------------------------------------------------------------------------------
+
+
+def _size(point: Point, whole: float, whole_px: float) -> float:
+    return round(max(SMALLEST_PX, whole_px * sqrt(point.measured_ns / whole)), 1)
+
+
+def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
+    """One trace per kind, so that colour and shape agree; the largest is drawn first."""
+    out: list[fig.Plain] = []
+    kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.measured_ns for p in points if p.kind == k))
+    for kind in kinds:
+        mine = sorted((p for p in points if p.kind == kind), key=lambda p: -p.measured_ns)
+        out.append(_scatter(mine, kind, whole) | {"x": [p.intensity for p in mine], "y": [p.rate for p in mine]})
+    return out
+
+
+def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float = WHOLE_PX) -> fig.Plain:
+    marker = fig.fill(kind)
+    outline = marker["line"]
+    plain = str(outline["color"]) if isinstance(outline, dict) else fig.light("surface")
+    marker |= {
+        "symbol": fig.symbol(kind), "opacity": 0.8,
+        "size": [_size(p, whole, whole_px) for p in points],
+        "line": {
+            "width": [2.0 if p.flagged else 0.8 for p in points],
+            "color": [fig.light("warn") if p.flagged else plain for p in points],
+        },
+    }  # fmt: skip
+    return {
+        "type": "scatter", "mode": "markers", "name": kind, "marker": marker, "customdata": [p.key for p in points],
+        "hovertext": [_hover(p) for p in points], "hoverinfo": "text", "cliponaxis": False,
+    }  # fmt: skip
+
+
+def _hover(point: Point) -> str:
+    lines = [f"<b>{escape(_cut(point.label))}</b>"]
+    if point.shapes:
+        lines.append(escape(_cut(point.shapes)))
+    lines.append(f"Time, {human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}: {human(point.measured_ns, 'ns')}")
+    if good(point.sol_ns):
+        kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
+        lines.append(f"Limit{kind}: {human(point.sol_ns, 'ns')}, {human(point.efficiency, 'ratio')} reached")
+        lines.append(distance(point.efficiency))
+    if good(point.rate):
+        lines.append(f"Achieved: {human(point.rate, 'FLOP/s')}")
+    if good(point.bandwidth):
+        lines.append(f"Bandwidth: {human(point.bandwidth, 'B/s')}")
+    if point.kernel and point.kernel != point.label:
+        lines.append(f"Main kernel: {escape(_cut(point.kernel, 56))}")
+    if point.cause:
+        lines.append(escape(f"Above its limit: {point.cause}"))
+    return "<br>".join(line for line in lines if line)
+
+
+def _cut(text: str, most: int = 96) -> str:
+    """Long names cut in the middle: both ends tell kernels apart."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+
+
+def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNote]:
+    out: dict[str, PointNote] = {}
+    for p in chart:
+        out[p.key] = PointNote(p.intensity, p.rate, p.rate / p.efficiency if good(p.efficiency) else None, distance(p.efficiency))
+    for p, y in zip(strip, _strip_places(len(strip)), strict=True):
+        limit = p.bandwidth / p.efficiency if good(p.efficiency) else None
+        out[p.key] = PointNote(p.bandwidth, y, limit, distance(p.efficiency), "x2")
+    return out
+
+
+# -- the program's own points -----------------------------------------------------------------------------------
+
+
+def _program(program: Sequence[Program]) -> list[fig.Plain]:
+    """Open diamonds in ink: small for a step, larger for the average, largest for the whole."""
+    if not program:
+        return []
+    looks = {"whole": (14.0, "ink", 2.0), "average": (10.0, "ink-2", 1.6), "step": (6.0, "ink-3", 1.0)}
+    order = sorted(program, key=lambda p: looks[p.weight][0])
+    return [
+        {
+            "type": "scatter", "mode": "markers", "name": "program", "x": [p.intensity for p in order], "y": [p.rate for p in order],
+            "marker": {
+                "symbol": "diamond-open", "size": [looks[p.weight][0] for p in order], "opacity": 1.0,
+                "color": [fig.light(looks[p.weight][1]) for p in order], "line": {"width": [looks[p.weight][2] for p in order]},
+            },
+            "hovertext": [_program_hover(p) for p in order], "hoverinfo": "text", "cliponaxis": False,
+        }
+    ]  # fmt: skip
+
+
+def _program_hover(point: Program) -> str:
+    lines = [f"<b>{escape(point.label)}</b>", f"Modelled time: {human(point.measured_ns, 'ns')}"]
+    if good(point.sol_ns) and good(point.measured_ns):
+        share = point.sol_ns / point.measured_ns
+        lines += [f"Limit: {human(point.sol_ns, 'ns')}, {human(share, 'ratio')} reached"]
+    lines += [f"Achieved: {human(point.rate, 'FLOP/s')}", f"{point.intensity:.3g}{NARROW}FLOP/B"]
+    return "<br>".join(lines)
+
+
+def _program_names(program: Sequence[Program]) -> list[Label]:
+    out = []
+    for p in program:
+        if p.weight != "whole":
+            continue
+        x, y = log10(p.intensity), log10(p.rate)
+        spots = [
+            Spot(x, y, "left", "middle", 11.0),
+            Spot(x, y, "right", "middle", -11.0),
+            Spot(x, y, "left", "top", 6.0, -6.0),
+            Spot(x, y, "right", "top", -6.0, -6.0),
+            Spot(x, y, "center", "top", 0.0, -11.0),
+            Spot(x, y, "left", "top", 6.0, -22.0),
+            Spot(x, y, "right", "top", -6.0, -22.0),
+            Spot(x, y, "center", "bottom", 0.0, 11.0),
+        ]
+        out.append(Label(p.label, "ink", spots, most=inf))
+    return out
+
+
+# -- the strip --------------------------------------------------------------------------------------------------
+
+
+def _strip_places(count: int) -> list[float]:
+    """Heights in the strip, spread so that neighbours in the ranking do not lie on each other."""
+    return [0.3 + 0.4 * (at * 0.618 % 1) for at in range(count)]
+
+
+def _strip_marks(points: Sequence[Point], whole: float, bandwidth: float | None) -> list[fig.Plain]:
+    out: list[fig.Plain] = []
+    heights = _strip_places(len(points))
+    for kind in sorted({p.kind for p in points}):
+        mine = [(p, y) for p, y in zip(points, heights, strict=True) if p.kind == kind]
+        place: fig.Plain = {"x": [p.bandwidth for p, _ in mine], "y": [y for _, y in mine], "xaxis": "x2", "yaxis": "y2"}
+        out.append(_scatter([p for p, _ in mine], kind, whole, STRIP_PX) | place)
+    if bandwidth:
+        line = {"color": fig.light("ink-2"), "width": 1.6}
+        out.append({
+            "type": "scatter", "mode": "lines", "x": [bandwidth] * 2, "y": [0.0, 1.0], "line": line, "hoverinfo": "skip",
+            "xaxis": "x2", "yaxis": "y2",
+        })  # fmt: skip
+    return out
+
+
+def _strip_axes(points: Sequence[Point], bandwidth: float | None, top: float) -> fig.Plain:
+    values = [log10(p.bandwidth) for p in points] + ([log10(bandwidth)] if bandwidth else [])
+    low, high = min(values) - 0.3, max(values) + 0.3
+    if high - low < 1.8:
+        low = high - 1.8
+    ticks = powers(low, high, unit="B/s", also=bandwidth)
+    return {
+        "xaxis2": fig.axis("", range=[low, high], anchor="y2", **ticks),
+        "yaxis2": fig.axis(range=[0, 1], domain=[0.0, round(top, 4)], visible=False, fixedrange=True),
+    }
+
+
+def _strip_title(points: Sequence[Point], top: float) -> fig.Plain:
+    time = sum(p.measured_ns for p in points)
+    text = f"No arithmetic, by bandwidth: {human(len(points), 'count')} row{'s' if len(points) != 1 else ''}, {human(time, 'ns')}"
+    return {
+        "x": 0, "y": round(top, 4), "xref": "paper", "yref": "paper", "text": text, "showarrow": False, "xanchor": "left",
+        "yanchor": "bottom", "yshift": 4, "font": {"size": 12, "color": fig.light("ink-3")},
+    }  # fmt: skip

@@ -1,0 +1,84 @@
+"""What the roofline looks at: the calls of the selection, and where every nanosecond of its device time belongs."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work.calls import KINDS, Work
+from tb_sol_plugin.metrics.work.links import over_link
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+Direction: TypeAlias = Literal["both", "forward", "backward"]
+
+NO_MODEL: Final = "(no cost model)"
+COMMUNICATION: Final = "(communication)"
+OVER_LINK: Final = "(copies over a link)"
+OUTSIDE: Final = (at.NO_OPERATOR, at.BEFORE, at.NO_RECORD)
+PARTS: Final = (*KINDS, NO_MODEL, COMMUNICATION, OVER_LINK, *OUTSIDE)
+
+
+class Selection(NamedTuple):
+    """ops: the calls looked at, rows of `Work.ops`. whole_ns: plain sum of the device time (host time without a device).
+
+    outside: device time that no operator owns, by the reason; none when one pass is chosen, as such work belongs to no pass.
+    parts: the same whole_ns once more, split exactly: by kind where a cost model covers it, else communication, copies over a link,
+    the reasons of `outside`, and what an operator without a model owns. Only parts with time.
+    """
+
+    ops: pd.DataFrame
+    outside: dict[str, int]
+    parts: dict[str, int]
+    whole_ns: int
+
+    @property
+    def modelled_ns(self) -> int:
+        """Part of whole_ns that a cost model covers."""
+        return sum(self.parts.get(kind, 0) for kind in KINDS)
+
+    @property
+    def apart_ns(self) -> int:
+        """Communication and copies over a link: bound by the link, not by device memory."""
+        return self.parts.get(COMMUNICATION, 0) + self.parts.get(OVER_LINK, 0)
+
+
+def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> Selection:
+    """The calls of the steps and of the pass asked for. Forward work run again in the backward pass is forward work."""
+    keep = np.ones(len(done.ops), bool) if part.whole else np.isin(done.ops["step"].to_numpy(), part.rows)
+    if direction != "both":
+        keep &= (done.ops["direction"].cat.codes.to_numpy() == 0) == (direction == "forward")
+    ops = done.ops if keep.all() else done.ops[keep]
+    if done.by_host_time:
+        time, kind = ops["measured_ns"].to_numpy(), _kind(ops)
+        return _selection(ops, {}, np.bincount(kind, time, minlength=len(PARTS)))
+    owner = done.owner
+    owned = owner >= 0
+    chosen = np.append(keep, direction == "both")[owner] & (owned | part.device)
+    device = capture.device
+    where = np.append(_kind(done.ops), len(PARTS))[owner]
+    bare = ~np.append(done.ops["modelled"].to_numpy(), False)[owner]
+    outside = np.where(device["link"].to_numpy() == S.BEFORE_WINDOW, 1, np.where(device["link"].to_numpy() == S.NO_RECORD, 2, 0))
+    duration = device["duration_ns"].to_numpy().clip(min=0)
+    alone = chosen & ~owned
+    left = np.bincount(outside[alone], duration[alone], minlength=len(OUTSIDE))
+    where = np.where(owned, where, PARTS.index(at.NO_OPERATOR) + outside)
+    where[bare & over_link(capture)] = PARTS.index(OVER_LINK)
+    where[bare & device["communication"].to_numpy()] = PARTS.index(COMMUNICATION)
+    split = np.bincount(where[chosen], duration[chosen], minlength=len(PARTS))
+    return _selection(ops, {name: round(ns) for name, ns in zip(OUTSIDE, left.tolist(), strict=True) if ns}, split)
+
+
+def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Per call the part it belongs to by its cost model."""
+    return np.where(ops["modelled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), PARTS.index(NO_MODEL))
+
+
+def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:
+    parts = {name: round(ns) for name, ns in zip(PARTS, split.tolist(), strict=True) if ns}
+    return Selection(ops, outside, parts, sum(parts.values()))

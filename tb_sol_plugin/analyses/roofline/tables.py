@@ -1,0 +1,292 @@
+"""Tables of the roofline: all rows, those with most time above their limit, the kinds of work, and what has no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.roofline.cause import Case, likely_cause
+from tb_sol_plugin.analyses.roofline.columns import COLUMNS, ID, KIND_COLUMNS, LIST_COLUMNS, UNMODELLED_COLUMNS
+from tb_sol_plugin.analyses.roofline.selection import COMMUNICATION, NO_MODEL, OUTSIDE, OVER_LINK, PARTS, Selection
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.metrics.kernel_name import short_name
+from tb_sol_plugin.metrics.work.calls import KINDS
+from tb_sol_plugin.model.devices.limits import DeviceSpec
+from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+MOST_ROWS: Final = 20_000
+LISTED: Final = 10
+ONE: Final = {
+    "op_shape": "Operator",
+    "op": "Operator",
+    "kernel": "Kernel",
+    "module": "Module",
+    "layer": "Layer",
+    "phase": "Phase",
+    "step": "Step",
+    "dtype": "Type",
+    "kind": "Kind",
+}
+LEADS: Final = {
+    "kernel": ("kernels", "In the kernels"),
+    "module": ("modules", "In the modules"),
+    "layer": ("modules", "In the modules"),
+    "phase": ("phases", "In the phases"),
+}
+"""Where a row leads, by what it is grouped by; operators lead to the operators."""
+HIDDEN: Final = "(rows not shown)"
+KIND_NAMES: Final = {
+    "gemm": "GEMM",
+    "attention": "Attention",
+    "conv": "Convolution",
+    "norm": "Norm, softmax",
+    "elementwise": "Elementwise",
+    "other": "Other",
+}
+EVERYTHING: Final = "Everything is modelled."
+EVERY_OPERATOR: Final = "Every operator is modelled. The rest is communication, copies over a link, or launched by no recorded operator."
+KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
+_WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
+
+
+def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
+    """`frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names."""
+    causes = [""] * len(frame)
+    if spec is not None:
+        columns = ("kind", "dtype", "bound", "kernels", "calls", "bytes", "efficiency", "reason")
+        picked = np.flatnonzero(frame["flagged"].to_numpy())
+        for at, values in zip(picked.tolist(), frame[list(columns)].take(picked).itertuples(index=False), strict=True):
+            causes[at] = likely_cause(Case(*values), spec)
+    short = {name: short_name(name) if name else "" for name in frame["main_kernel"].unique().tolist()}
+    return frame.assign(cause=causes, main_kernel=[short[name] for name in frame["main_kernel"].tolist()])
+
+
+def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFrame:
+    """The `top` rows with most time above their limit (0: all) that hold at least `least_share` of the time; longest first."""
+    if least_share > 0:
+        frame = frame[frame["share"].to_numpy() >= least_share]
+    if 0 < top < len(frame):
+        wasted = np.nan_to_num(frame["wasted_ns"].to_numpy(dtype=np.float64), nan=-np.inf)
+        frame = frame.iloc[np.sort(np.argsort(-wasted, kind="stable")[:top])]
+    return frame
+
+
+# -- all rows ---------------------------------------------------------------------------------------------------
+
+
+def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str) -> TableSection:
+    """The rows, then what stands outside: rows left out by the query, and device time that no operator owns."""
+    whole = float(frame["measured_ns"].sum()) + sum(chosen.outside.values())
+    body = shown.head(MOST_ROWS)
+    rest = float(frame["measured_ns"].sum()) - float(shown["measured_ns"].sum())
+    hidden = len(frame) - len(shown)
+    extra = ({HIDDEN: rest} if hidden else {}) | {name: float(ns) for name, ns in chosen.outside.items()}
+    if extra:
+        words = ("input_shapes", "dtype", "direction", "flags", "reason", "main_kernel", "cause")
+        more = pd.DataFrame(
+            {"id": list(extra), "name": list(extra), "kind": "other", "bound": "none", "measured_ns": list(extra.values())}
+            | dict.fromkeys(words, "")
+        )
+        body = pd.concat([body, more.reindex(columns=body.columns)], ignore_index=True)
+    body = _integers(body, _WHOLE).assign(share=body["measured_ns"].to_numpy(dtype=np.float64) / whole if whole else np.nan)
+    table = make_table(
+        "ops",
+        f"{ONE[by]}s",
+        body,
+        (ID, *_ranked(frame, by)),
+        key="id",
+        subtitle=_hidden_text(frame, shown),
+        sort=Sort("measured_ns"),
+        total=total | {"measured_ns": round(whole), "share": 1.0 if whole else None},
+        last=list(extra),
+        marks=_marks(body),
+        filters=["kind", "bound"],
+        truncated=max(len(shown) - MOST_ROWS, 0),
+        footer="Bytes are a lower bound: each tensor read or written once.",
+        empty="No operator has device time here.",
+    )
+    _add_links(table, set(extra), by)
+    return table
+
+
+def _hidden_text(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
+    """`showing 50 of 312 rows, 99.2 % of their time`; "" where all are shown."""
+    if len(shown) == len(frame):
+        return ""
+    time, whole = float(shown["measured_ns"].sum()), float(frame["measured_ns"].sum())
+    share = f", {human(time / whole, 'ratio')} of their time" if whole else ""
+    return f"showing {human(len(shown), 'count')} of {human(len(frame), 'count')} rows{share}"
+
+
+def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
+    """The columns with their ranks for this grouping: what says nothing here steps back, what is rare steps forward where it is there."""
+    ranks: dict[str, int] = {}
+    ranks["input_shapes"] = 1 if by == "op_shape" else 3  # two rows of one name differ in their sizes
+    if by != "op_shape":
+        ranks["direction"] = 3
+    if by == "dtype":
+        ranks["dtype"] = 3
+    if not frame["efficiency"].notna().any():
+        ranks |= {"wasted_ns": 3, "efficiency": 3, "bound": 3}
+    if (frame["recompute"].to_numpy(dtype=np.float64) > 0).any():
+        ranks["recompute"] = 2
+    if frame["inferred"].to_numpy().any():
+        ranks["flags"] = 2
+    changed = {"name": msgspec.structs.replace(COLUMNS[0], label=ONE[by])}
+    changed |= {c.name: msgspec.structs.replace(c, rank=ranks[c.name]) for c in COLUMNS if c.name in ranks}
+    return [changed.get(c.name, c) for c in COLUMNS]
+
+
+def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
+    marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
+    above = np.nan_to_num(body["efficiency"].to_numpy(dtype=np.float64)) > TOLERATED
+    guessed = np.fromiter((value is True or value == 1 for value in body["estimated"].tolist()), bool, len(body))
+    causes, reasons = body["cause"].tolist(), body["reason"].tolist()
+    for row in np.flatnonzero(above).tolist():
+        marks["efficiency"][str(row)] = Mark("flagged", f"above the limit: {causes[row]}" if causes[row] else "above the limit")
+    known: dict[str, Mark] = {}
+    for row in np.flatnonzero(guessed & ~above).tolist():
+        why = str(reasons[row]) or "memory bandwidth unknown"
+        mark = known.setdefault(why, Mark("estimated", why))
+        marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = mark
+    return marks
+
+
+def _add_links(table: TableSection, outside: set[str], by: str) -> None:
+    """Each row to the page that holds it, its main kernel to the kernels."""
+    page, words = LEADS.get(by, ("operators", "In the operators"))
+    kernels: dict[str, Link] = {}
+    cells: dict[str, Link] = {}
+    for row, (name, kernel) in enumerate(zip(table.data["name"], table.data["main_kernel"], strict=True)):
+        text = str(name)
+        if text in outside:
+            if text != HIDDEN:
+                table.row_links[str(row)] = Link("links", label="How events were linked")
+        elif by == "step":
+            number = text.removeprefix("step ")
+            if number.isdigit():
+                table.row_links[str(row)] = Link("timeline", {"step": number}, "On the timeline")
+        elif (by in LEADS and not text.startswith("(")) or "::" in text:
+            table.row_links[str(row)] = Link(page, {"find": text}, words)
+        if kernel and by != "kernel":
+            cells[str(row)] = kernels.setdefault(str(kernel), Link("kernels", {"find": str(kernel)}, "In the kernels"))
+    if cells:
+        table.cell_links["main_kernel"] = cells
+
+
+# -- most time above the limit -----------------------------------------------------------------------------------
+
+
+def above_table(frame: pd.DataFrame) -> TableSection:
+    """The rows with most time above their limit and the share that they hold together."""
+    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    order = np.argsort(-np.nan_to_num(wasted, nan=-np.inf), kind="stable")
+    order = order[np.nan_to_num(wasted[order], nan=-1.0) > 0]
+    total = float(wasted[order].sum())
+    above = frame.iloc[order[:LISTED]].assign(running_share=np.cumsum(wasted[order])[:LISTED] / total if total else np.nan)
+    return make_table(
+        "above",
+        "Most time above the limit",
+        _integers(above, ("wasted_ns",)),
+        (ID, *LIST_COLUMNS),
+        span=4,
+        key="id",
+        subtitle="with running share",
+        empty="No row has a limit here.",
+    )
+
+
+# -- kinds of work ------------------------------------------------------------------------------------------------
+
+
+def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
+    """Device time by kind of modelled work, and the rest by the reason it has no limit: the rows add up to all of it."""
+    sums = _kind_sums(chosen.ops)
+    names = [part for part in PARTS if part in chosen.parts]
+    frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
+    frame["kind"] = [n if n in KINDS else "other" for n in names]
+    frame["device_ns"] = [chosen.parts[n] for n in names]
+    frame["share"] = [chosen.parts[n] / chosen.whole_ns for n in names]
+    for column, values in sums.items():
+        frame[column] = np.array([values[KINDS.index(n)] if n in KINDS else np.nan for n in names], np.float64)
+    frame["modelled_share"] = [1.0 if n in KINDS else 0.0 for n in names]
+    frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
+    whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
+    order = np.argsort([(names.index(n) + 100) if n not in KINDS else -chosen.parts[n] for n in names], kind="stable")
+    table = make_table(
+        "kinds",
+        "By kind of work",
+        _integers(frame.iloc[order].reset_index(drop=True), whole),
+        (ID, *KIND_COLUMNS),
+        key="id",
+        subtitle="adds up to all device time" if not by_host else "adds up to all host time of operators",
+        last=[n for n in names if n not in KINDS],
+        empty="No device time here.",
+    )
+    for row, name in enumerate(table.data["id"]):
+        text = str(name)
+        if text in KIND_PAGES:
+            table.row_links[str(row)] = Link(KIND_PAGES[text])
+        elif text in OUTSIDE:
+            table.row_links[str(row)] = Link("links", label="How events were linked")
+    return table
+
+
+def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Per kind, over its modelled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
+    covered = ops["modelled"].to_numpy()
+    kind = ops["kind"].cat.codes.to_numpy().astype(np.int64)
+    measured = ops["measured_ns"].to_numpy(dtype=np.float64)
+
+    def total(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        mask = mask & np.isfinite(values)
+        out = np.bincount(kind[mask], values[mask], minlength=len(KINDS)).astype(np.float64)
+        out[np.bincount(kind[mask], minlength=len(KINDS)) == 0] = np.nan
+        return out
+
+    sol = ops["sol_ns"].to_numpy(dtype=np.float64)
+    timed = np.isfinite(sol) & (measured > 0)
+    work = {name: total(ops[column].to_numpy(dtype=np.float64), covered) for name, column in _WORK.items()}
+    least, spent, known = total(sol, timed), total(measured, timed), total(measured, covered)
+    flop = np.where(np.nan_to_num(work["flop"]) > 0, work["flop"], np.where(work["vector_flop"] > 0, work["vector_flop"], np.nan))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return work | {
+            "calls": np.bincount(kind[covered], minlength=len(KINDS)).astype(np.float64),
+            "sol_ns": total(sol, np.isfinite(sol)),
+            "wasted_ns": spent - least,
+            "efficiency": least / spent,
+            "achieved_flop_per_s": flop / known * 1e9,
+            "achieved_bytes_per_s": work["bytes"] / known * 1e9,
+        }
+
+
+_WORK: Final = {"flop": "flop", "vector_flop": "flop_vector", "bytes": "bytes"}
+
+
+# -- what has no model --------------------------------------------------------------------------------------------
+
+
+def unmodelled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
+    """What has no model, largest first, with what is missing."""
+    bare = chosen.parts.get(NO_MODEL, 0)
+    share = f", {human(bare / chosen.whole_ns, 'ratio')} of the time" if chosen.whole_ns else ""
+    return make_table(
+        "unmodelled",
+        "Not modelled",
+        found,
+        UNMODELLED_COLUMNS,
+        sort=Sort("measured_ns"),
+        subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
+        empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns else EVERY_OPERATOR,
+    )
+
+
+def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
+    whole = {c: pd.array([round(v) if abs(v) < 2**63 else None for v in frame[c].tolist()], dtype="Int64") for c in columns}
+    return frame.assign(**whole)

@@ -1,0 +1,271 @@
+"""Rows of the roofline: calls grouped by what they have in common, with rates, efficiencies and both sides of their limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.names import module_instance, phase_name
+from tb_sol_plugin.metrics.work.calls import KINDS, Work, group
+from tb_sol_plugin.metrics.work.sides import sides
+from tb_sol_plugin.model.capture import Capture
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
+
+OUTSIDE_MODULE: Final = "(outside every module)"
+OUTSIDE_PHASE: Final = "(outside every phase)"
+OUTSIDE_STEP: Final = "(outside every step)"
+NO_TYPE: Final = "(no type recorded)"
+BEFORE_WINDOW: Final = "before the window"
+"""Ends the key of a row of work that was launched before the recording began and is credited by likeness."""
+SHARED: Final = "work of the operator shared among its kernels by time"
+FLAGS: Final = ("above limit", "estimated", "link", "recompute", BEFORE_WINDOW)
+
+
+class Key(NamedTuple):
+    """A column as numbers: per call an index into words."""
+
+    codes: Ints
+    words: Sequence[str]
+
+
+def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFrame:
+    """Rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
+
+    Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
+    reason, estimated, flagged, inferred and the sums and ratios of `metrics.work.group`, with share, compute_ns, memory_ns,
+    eff_achievable, recompute (share of the time), intensity_flop_per_byte, achieved_flop_per_s, achieved_bytes_per_s. NaN is unknown.
+
+    Work that was launched before the recording began stands in rows of its own. With by="kernel" an operator's work is shared among
+    its kernels by their time; a recording without device work has no kernels, its rows are then operators.
+    """
+    kernels = by == "kernel" and not done.by_host_time
+    events = np.flatnonzero(_chosen(done, ops)[done.owner])
+    if kernels:
+        ops = _by_kernel(capture, done, events)
+    keys = [_key(capture, ops, by, kernels), *(_plain(ops[c]) for c in ("shapes", "dtype", "direction") if by == "op_shape")]
+    code, first = _number([*keys, Key(ops["inferred"].to_numpy().astype(np.int64), ("", ""))])
+    sums = group(ops, code)
+    size = len(first)
+    words = [_words(key, first) for key in keys]
+    split = by == "op_shape"
+    dtype, direction = words[2:] if split else (_joined(code, _plain(ops[c]), size) for c in ("dtype", "direction"))
+    at = code if kernels else _place(done, ops, code)[done.owner[events]]
+    main, every = _kernels(capture, events, at, sums["flagged"].to_numpy())
+    early = ops["inferred"].to_numpy()[first]
+    parts = [*words, [BEFORE_WINDOW if late else "" for late in early.tolist()]]
+    columns: dict[str, object] = {name: sums[name].to_numpy() for name in sums.columns if name not in ("group", "bound")}
+    columns |= {
+        "name": words[0],
+        "input_shapes": words[1] if split else [""] * size,
+        "dtype": dtype,
+        "direction": direction,
+        "kind": _main_kind(ops, code, size),
+        "inferred": early,
+        "main_kernel": main,
+        "kernels": every,
+        "flags": _flags(sums, ops, code, early),
+        "bound": sums["bound"].astype(str).to_numpy(),
+        "id": [" | ".join(p if p[-1] else p[:-1]) for p in zip(*parts, strict=True)],
+        **_measures(sums, ops, done, code, size),
+    }
+    frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
+    return frame.sort_values("measured_ns", ascending=False, kind="stable").reset_index(drop=True)
+
+
+# -- what makes a row -----------------------------------------------------------------------------------------
+
+
+def _key(capture: Capture, ops: pd.DataFrame, by: By, kernels: bool) -> Key:
+    if by in ("module", "phase"):
+        return _around(capture, ops, by)
+    if by == "layer":
+        return _plain(ops["layer"], OUTSIDE_MODULE)
+    if by == "dtype":
+        return _plain(ops["dtype"], NO_TYPE)
+    if by == "kind":
+        return _plain(ops["kind"])
+    if by == "step":
+        numbers = capture.steps["number"].tolist()
+        words = [f"step {n}" if n >= 0 else OUTSIDE_STEP for n in numbers]
+        return Key(np.where(ops["step"].to_numpy() < 0, len(words), ops["step"].to_numpy()).astype(np.int64), [*words, OUTSIDE_STEP])
+    return _plain(ops["kernel" if kernels else "name"])
+
+
+def _plain(column: pd.Series, none: str = "") -> Key:
+    """A categorical column; no category and the empty word both read as `none`."""
+    codes = column.cat.codes.to_numpy().astype(np.int64)
+    words = [str(w) or none for w in column.cat.categories]
+    return Key(np.where(codes < 0, len(words), codes), [*words, none])
+
+
+def _around(capture: Capture, ops: pd.DataFrame, by: By) -> Key:
+    """The innermost module or phase around each call, by its name as a person reads it; several may read the same."""
+    clean: Callable[[str], str] = module_instance if by == "module" else phase_name
+    host = capture.host["name"]
+    rows = ops["module" if by == "module" else "annotation"].to_numpy()
+    codes = np.append(host.cat.codes.to_numpy().astype(np.int64), -1)[rows]
+    used, place = np.unique(codes, return_inverse=True)
+    none = OUTSIDE_MODULE if by == "module" else OUTSIDE_PHASE
+    words = [none if c < 0 else clean(str(host.cat.categories[c])) for c in used.tolist()]
+    distinct = list(dict.fromkeys(words))
+    number = {word: at for at, word in enumerate(distinct)}
+    merged = np.array([number[w] for w in words], np.int64)
+    return Key(merged[place.reshape(-1)], distinct)
+
+
+def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
+    """(row number per call, first call of each row), in order of first appearance."""
+    total = keys[0].codes
+    room = max(len(keys[0].words), 1)
+    for key in keys[1:]:
+        wide = len(key.words) + 1
+        if room * wide >= 2**62:
+            total, found = pd.factorize(total)
+            room = max(len(found), 1)
+        total, room = total * wide + key.codes, room * wide
+    code, unique = pd.factorize(total)
+    first = np.zeros(len(unique), np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    return code.astype(np.int64), first
+
+
+def _text(values: object) -> object:
+    """Lists of words as object arrays: a table of them is built at once, and empty ones keep their type."""
+    return np.array(values, object) if isinstance(values, list) else values
+
+
+def _words(key: Key, at: Ints) -> list[str]:
+    return [key.words[c] for c in key.codes[at].tolist()]
+
+
+def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Device rows as calls: a kernel takes the part of its operator's work that its time is of the operator's time."""
+    device = capture.device
+    duration = device["duration_ns"].to_numpy()[events].astype(np.float64)
+    wanted = ["device_sum_ns", "device_events", "kind", "direction", "dtype", "shapes", "flop", "flop_vector", "bytes", "sol_ns", "bound"]
+    ops = done.ops[[*wanted, "estimated", "reason", "modelled", "link", "recompute", "inferred"]].take(done.owner[events])
+    piece = ratio(duration, ops["device_sum_ns"].to_numpy(dtype=np.float64))
+    several = ops["device_events"].to_numpy() > 1
+    reason = ops["reason"].cat.add_categories([SHARED]) if SHARED not in ops["reason"].cat.categories else ops["reason"]
+    why = np.where(several, list(reason.cat.categories).index(SHARED), reason.cat.codes.to_numpy())
+    names = device["name"]
+    return ops.assign(
+        kernel=pd.Categorical.from_codes(names.cat.codes.to_numpy()[events], names.cat.categories),
+        measured_ns=duration,
+        **{c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")},
+        estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
+        reason=pd.Categorical.from_codes(why, reason.cat.categories),
+    ).reset_index(drop=True)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------
+
+
+def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, size: int) -> dict[str, npt.NDArray[np.float64]]:
+    """Rates, sides of the limit and shares. Sums before ratios."""
+    measured = ops["measured_ns"].to_numpy(dtype=np.float64)
+    work = np.where(frame["flop"].to_numpy() > 0, frame["flop"].to_numpy(), frame["flop_vector"].to_numpy())
+    work = np.where(work > 0, work, np.nan)
+    known, data = frame["known_ns"].to_numpy() / 1e9, frame["bytes"].to_numpy()
+    of = sides(ops, done.spec)
+    again = ops["recompute"].to_numpy()
+    reach, timed = of.achievable_ns, np.isfinite(of.achievable_ns) & (measured > 0)
+    time = frame["measured_ns"].to_numpy()
+    return {
+        "vector_flop": frame["flop_vector"].to_numpy(),
+        "compute_ns": _known_sum(code, of.compute_ns, size),
+        "memory_ns": _known_sum(code, of.memory_ns, size),
+        "eff_achievable": ratio(_known_sum(code[timed], reach[timed], size), _sum(code[timed], measured[timed], size)),
+        "recompute": ratio(_sum(code[again], measured[again], size), time),
+        "intensity_flop_per_byte": ratio(work, data),
+        "achieved_flop_per_s": ratio(work, known),
+        "achieved_bytes_per_s": ratio(data, known),
+        "share": ratio(time, np.full(size, time.sum())),
+    }
+
+
+def _sum(code: Ints, values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+    return np.bincount(code, values, minlength=size).astype(np.float64)
+
+
+def _known_sum(code: Ints, values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+    """Per row the sum over the calls that have a value, NaN where none has."""
+    good = np.isfinite(values)
+    total = _sum(code[good], values[good], size)
+    total[np.bincount(code[good], minlength=size) == 0] = np.nan
+    return total
+
+
+def _joined(code: Ints, key: Key, size: int) -> list[str]:
+    """Per row the distinct words among its calls, joined."""
+    width = len(key.words)
+    found: list[list[str]] = [[] for _ in range(size)]
+    for pair in pd.unique(code * width + key.codes).tolist():
+        word = key.words[pair % width]
+        if word:
+            found[pair // width].append(word)
+    return [", ".join(sorted(words)) for words in found]
+
+
+def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
+    """Per row the kind that holds most of its time."""
+    kinds = ops["kind"].cat.codes.to_numpy().astype(np.int64)
+    time = np.bincount(code * len(KINDS) + kinds, ops["measured_ns"].to_numpy(dtype=np.float64), minlength=size * len(KINDS))
+    return [KINDS[k] for k in time.reshape(size, len(KINDS)).argmax(axis=1).tolist()]
+
+
+def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged: Mask) -> tuple[list[str], list[str]]:
+    """Per row the device event name with most time among its events, and for flagged rows all names; "" without. at: per event its row."""
+    size = len(flagged)
+    if not len(events):
+        return [""] * size, [""] * size
+    names = capture.device["name"]
+    width = len(names.cat.categories)
+    number, pairs = pd.factorize(at * width + names.cat.codes.to_numpy()[events].astype(np.int64))
+    time = np.bincount(number, capture.device["duration_ns"].to_numpy()[events].astype(np.float64), minlength=len(pairs))
+    order = np.argsort(time, kind="stable")
+    best = np.full(size, -1, np.int64)
+    best[pairs[order] // width] = pairs[order] % width
+    every: list[list[str]] = [[] for _ in range(size)]
+    for pair in pairs[flagged[pairs // width]].tolist():
+        every[pair // width].append(str(names.cat.categories[pair % width]))
+    return [str(names.cat.categories[b]) if b >= 0 else "" for b in best.tolist()], ["\n".join(found) for found in every]
+
+
+def _chosen(done: Work, ops: pd.DataFrame) -> Mask:
+    """Per row of `done.ops`, and once more for -1, whether it is among `ops`."""
+    out = np.zeros(len(done.ops) + 1, bool)
+    out[ops.index.to_numpy()] = True
+    return out
+
+
+def _place(done: Work, ops: pd.DataFrame, code: Ints) -> Ints:
+    out = np.zeros(len(done.ops) + 1, np.int64)
+    out[ops.index.to_numpy()] = code
+    return out
+
+
+def _flags(sums: pd.DataFrame, ops: pd.DataFrame, code: Ints, early: Mask) -> list[str]:
+    size = len(early)
+
+    def any_of(mask: Mask) -> Mask:
+        return np.bincount(code[mask], minlength=size) > 0
+
+    said = (
+        sums["flagged"].to_numpy(),
+        sums["estimated"].to_numpy(),
+        any_of(ops["link"].to_numpy()) & (sums["known_ns"].to_numpy() == 0),
+        any_of(ops["recompute"].to_numpy()),
+        early,
+    )
+    bits = sum((mask.astype(np.int64) << at for at, mask in enumerate(said)), np.zeros(size, np.int64))
+    words = [", ".join(w for at, w in enumerate(FLAGS) if bit >> at & 1) for bit in range(1 << len(FLAGS))]
+    return [words[b] for b in bits.tolist()]

@@ -1,0 +1,157 @@
+"""Work of operator calls as columns that add up over any grouping, and the ratios made from the sums.
+
+A call counts once, in the group of the call that owns the work, so the sums over all groups of any page are the totals of the
+roofline. Calls without a host row (work launched before the window and known by its kernel) carry -1: their group is the caller's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work.calls import Work, work
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.report import Mark
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+VALUES: Final = (
+    "flop",
+    "bytes",
+    "sol_ns",
+    "measured_ns",
+    "compute_limit_ns",
+    "modelled_sum_ns",
+    "owned_sum_ns",
+    "recompute_ns",
+    "estimated_calls",
+)
+"""Columns that add up; NaN is unknown.
+
+flop (matrix), bytes: of calls with a cost model. sol_ns: of calls with a limit; measured_ns: their time; compute_limit_ns: the part of
+sol_ns that arithmetic sets. modelled_sum_ns: plain sum of the device time of calls with a model, owned_sum_ns of all calls,
+recompute_ns of forward calls run again in the backward pass. estimated_calls: calls with a limit that rests on an assumption.
+"""
+FLAGGED: Final = "above the limit: data that stayed in cache, an algorithm with fewer operations, or a wrong type"
+RATIOS: Final = ("wasted_ns", "efficiency", "bound", "flags", "recompute_share")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of one selection. host: their host rows, -1 where none. rows: their rows in `done.ops`. values: one array per VALUES."""
+
+    host: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int64]
+    values: dict[str, Floats]
+    ops: pd.DataFrame
+    done: Work
+
+
+def calls_of(capture: Capture, part: Scope, limits: str = "") -> Calls:
+    """Calls of the selected steps under the matched limits or those named by `limits` (BadQuery for an unknown device).
+
+    As on the roofline: all calls for the whole recording, else those whose work was launched in a selected step.
+    """
+    done = work(capture, device_for(capture, limits))
+    key = ("work_sums.calls", done.spec.fingerprint if done.spec else "", part.whole, part.rows)
+    return memo(capture, key, lambda: _calls(done, part))
+
+
+def _calls(done: Work, part: Scope) -> Calls:
+    ops = done.ops
+    rows = np.arange(len(ops)) if part.whole else np.flatnonzero(ops["step"].isin(part.rows).to_numpy())
+    chosen = ops if part.whole else ops.iloc[rows]
+    return Calls(chosen["host"].to_numpy(dtype=np.int32), rows.astype(np.int64), values_of(chosen, done.by_host_time), chosen, done)
+
+
+def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
+    """The arrays of VALUES for rows of `Work.ops`."""
+    sol = ops["sol_ns"].to_numpy(dtype=np.float64)
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
+    modelled = ops["modelled"].to_numpy()
+    limited = np.isfinite(sol) & (time > 0)
+    side = ops["bound"].cat.codes.to_numpy()
+    sol = np.where(limited, sol, np.nan)
+    return {
+        "flop": np.where(modelled, ops["flop"].to_numpy(dtype=np.float64), np.nan),
+        "bytes": np.where(modelled, ops["bytes"].to_numpy(dtype=np.float64), np.nan),
+        "sol_ns": sol,
+        "measured_ns": np.where(limited, time, np.nan),
+        "compute_limit_ns": np.where(limited & (side == 1), sol, np.where(limited, 0.0, np.nan)),
+        "modelled_sum_ns": np.where(modelled, spent, np.nan),
+        "owned_sum_ns": spent,
+        "recompute_ns": np.where(ops["recompute"].to_numpy(), spent, 0.0),
+        "estimated_calls": (limited & ops["estimated"].to_numpy()).astype(np.float64),
+    }
+
+
+def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> pd.DataFrame:
+    """Per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
+    out: dict[str, Floats] = {}
+    for name, column in values.items():
+        use = (code >= 0) & np.isfinite(column)
+        total = np.bincount(code[use], column[use], minlength=size).astype(np.float64)
+        total[np.bincount(code[use], minlength=size) == 0] = np.nan
+        out[name] = total
+    return pd.DataFrame(out)
+
+
+def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:
+    """Per node in preorder the sums over its subtree, up to row `end`; NaN where no node in it has a value."""
+    out: dict[str, Floats] = {}
+    for name in own.columns:
+        values = own[name].to_numpy(dtype=np.float64)
+        known = np.isfinite(values)
+        total, count = (np.concatenate(([0.0], np.cumsum(v))) for v in (np.where(known, values, 0.0), known.astype(np.float64)))
+        some = (count[end] - count[:-1]) > 0
+        out[name] = np.where(some, np.maximum(total[end] - total[:-1], 0.0), np.nan)
+    return pd.DataFrame(out)
+
+
+def ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with RATIOS made from its sums (VALUES).
+
+    wasted_ns: measured less limit. bound: what sets the larger part of the limit (compute, memory, None unknown). flags: words, "" none.
+    """
+    sol, measured, compute = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "measured_ns", "compute_limit_ns"))
+    known = np.isfinite(sol) & np.isfinite(measured) & (measured > 0)
+    efficiency = ratio(np.where(known, sol, np.nan), measured)
+    over = np.nan_to_num(efficiency) > TOLERATED
+    guessed = np.nan_to_num(frame["estimated_calls"].to_numpy(dtype=np.float64)) > 0
+    words = np.array(["", "above limit", "estimated", "above limit, estimated"], object)
+    sides = np.array([None, "memory", "compute"], object)
+    again, owned = (frame[n].to_numpy(dtype=np.float64) for n in ("recompute_ns", "owned_sum_ns"))
+    return frame.assign(
+        wasted_ns=np.where(known, measured - sol, np.nan),
+        efficiency=efficiency,
+        bound=sides[np.where(known & (sol > 0), 1 + (2 * compute >= sol), 0)],
+        flags=words[over.astype(int) + 2 * guessed.astype(int)],
+        recompute_share=ratio(again, owned),
+    )
+
+
+def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Sequence[object] | None = None) -> dict[str, Mark]:
+    """Marks of an efficiency column by row: above the limit, on an assumption, or over a part of the time (below 95 %) only."""
+    out: dict[str, Mark] = {}
+    for row, (value, words) in enumerate(zip(efficiency, flags, strict=True)):
+        if not isinstance(value, int | float) or value != value:
+            continue
+        covered = share[row] if share is not None else None
+        if value > TOLERATED:
+            out[str(row)] = Mark("flagged", FLAGGED)
+        elif isinstance(covered, int | float) and covered < 0.95:
+            out[str(row)] = Mark("partial", f"covers {100 * covered:.1f} % of the device time")
+        elif isinstance(words, str) and "estimated" in words:
+            out[str(row)] = Mark("estimated", "some of this work rests on an assumption about sizes")
+    return out

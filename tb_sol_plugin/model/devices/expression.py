@@ -1,0 +1,146 @@
+"""What a reader may write for device limits: `KEY`, `KEY@1410MHz`, `KEY+sparse`, and `@1410MHz` or `+sparse` alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.devices.rates import clock_of
+from tb_sol_plugin.model.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+
+SPARSE_DTYPES: Final = ("tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+"""Types whose matrix units skip zeros in a 2:4 pattern; FP32 and FP64 have no such mode."""
+HIGHEST_MHZ: Final = 10_000.0
+FORM: Final = "write KEY, KEY@1410MHz, KEY+sparse, or both; @1410MHz or +sparse alone change the limits as recorded"
+LONGEST: Final = 200
+
+_TAIL = re.compile(r"\s*(?:@\s*(?P<clock>[^@+\s]+)|[+\s]\s*(?P<sparse>sparse))\s*$", re.IGNORECASE)
+_CLOCK = re.compile(r"(\d+(?:\.\d+)?)\s*(mhz|ghz)?", re.IGNORECASE)
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """base: key, alias or device name, "" for the limits as recorded. clock_mhz: 0 as in the table. sparse: 2:4 matrix peaks."""
+
+    base: str = ""
+    clock_mhz: float = 0.0
+    sparse: bool = False
+
+    @property
+    def tail(self) -> str:
+        """What follows the key, in its canonical form."""
+        return (f"@{self.clock_mhz:g}MHz" if self.clock_mhz else "") + ("+sparse" if self.sparse else "")
+
+
+def parse(text: str) -> Expression:
+    """An expression from text. BadQuery where it has another form; whether the key exists is not looked at.
+
+    A blank before `sparse` counts as the plus sign, which an address turns into one.
+    """
+    if len(text) > LONGEST:
+        raise BadQuery("device limits of more than 200 characters", hint=FORM, field="device_limits")
+    base, clock, sparse = text.strip(), 0.0, False
+    while (tail := _TAIL.search(" " + base)) is not None:
+        base = (" " + base)[: tail.start()].strip()
+        if tail["sparse"]:
+            if sparse:
+                raise BadQuery(f"+sparse twice in {text!r}", hint=FORM, field="device_limits")
+            sparse = True
+            continue
+        if clock:
+            raise BadQuery(f"two clocks in {text!r}", hint=FORM, field="device_limits")
+        clock = _megahertz(tail["clock"], text)
+    if "@" in base or "+" in base:
+        raise BadQuery(f"device limits {text!r} do not parse", hint=FORM, field="device_limits")
+    return Expression(base, clock, sparse)
+
+
+def _megahertz(given: str, text: str) -> float:
+    match = _CLOCK.fullmatch(given)
+    value = float(match[1]) * (1000 if (match[2] or "").lower() == "ghz" else 1) if match else 0.0
+    if not 0 < value <= HIGHEST_MHZ:
+        raise BadQuery(f"no clock {given!r} in {text!r}", hint="give MHz as in @1410MHz, or GHz as in @1.41GHz", field="device_limits")
+    return value
+
+
+def apply(spec: DeviceSpec, expression: Expression) -> DeviceSpec:
+    """`spec` at another clock, or with sparse matrix peaks. BadQuery where the row lacks what that takes."""
+    if expression.clock_mhz:
+        spec = at_clock(spec, expression.clock_mhz)
+    if expression.sparse:
+        spec = sparse(spec)
+    return msgspec.structs.replace(spec, key=f"{spec.key}{expression.tail}") if expression.tail else spec
+
+
+def at_clock(spec: DeviceSpec, mhz: float) -> DeviceSpec:
+    """All compute peaks at another clock: peak x mhz / clock of the row. Memory and links stay; a measured GEMM rate goes.
+
+    Matrix peaks follow the tensor clock, vector peaks and FP64 matrix peaks the vector clock. A peak that follows from no
+    clock is left out: unknown.
+    """
+    matrix = _scaled(spec, mhz, vector=False)
+    vector = _scaled(spec, mhz, vector=True)
+    if not matrix and not vector:
+        what = "holds measured limits" if spec.vendor == "cpu" else "has no clock in the table"
+        raise BadQuery(
+            f"{spec.key} {what}: its peaks cannot be scaled", hint="give its peaks in a device file instead", field="device_limits"
+        )
+    changed = {MATRIX_COLUMNS[d] for d in matrix} | {VECTOR_COLUMNS[d] for d in vector} | {"boost_vector_mhz", "boost_tensor_mhz"}
+    gone = [MATRIX_COLUMNS[d] for d in spec.matrix if d not in matrix] + [VECTOR_COLUMNS[d] for d in spec.vector if d not in vector]
+    clocks = dict.fromkeys(f"{c:,.0f} MHz" for c in (spec.boost_tensor_mhz, spec.boost_vector_mhz) if c)
+    return msgspec.structs.replace(
+        spec,
+        name=f"{spec.name} at {mhz:,.0f} MHz",
+        matrix=matrix,
+        vector=vector,
+        boost_tensor_mhz=mhz,
+        boost_vector_mhz=mhz,
+        achievable_bf16=None,
+        achievable_rates={},
+        provenance={
+            c: "derived" if c in changed and origin != "unverified" else origin
+            for c, origin in spec.provenance.items()
+            if c not in gone and not c.startswith("achievable_")
+        },
+        notes=_and(spec.notes, f"compute peaks scaled from {' and '.join(clocks)} to {mhz:,.0f} MHz"),
+    )
+
+
+def _scaled(spec: DeviceSpec, mhz: float, *, vector: bool) -> dict[str, float]:
+    out = {}
+    for dtype, peak in (spec.vector if vector else spec.matrix).items():
+        clock = clock_of(spec, dtype, vector=vector)
+        if clock:
+            out[dtype] = peak * mhz / clock
+    return out
+
+
+def sparse(spec: DeviceSpec) -> DeviceSpec:
+    """Matrix peaks with 2:4 structured sparsity: dense x `sparse_factor`. Everything else stays dense."""
+    if not spec.sparse_factor or not any(d in spec.matrix for d in SPARSE_DTYPES):
+        raise BadQuery(f"no sparse peaks are known for {spec.key}", hint="leave +sparse out", field="device_limits")
+    factor = spec.sparse_factor
+    columns = {MATRIX_COLUMNS[d] for d in spec.matrix if d in SPARSE_DTYPES}
+    sure = "sparse_2to4_factor" not in spec.unverified
+    return msgspec.structs.replace(
+        spec,
+        name=f"{spec.name}, 2:4 sparse",
+        matrix={d: p * factor if d in SPARSE_DTYPES else p for d, p in spec.matrix.items()},
+        achievable_bf16=None,
+        achievable_rates={},
+        sparse_factor=None,
+        sparse=True,
+        unverified=spec.unverified if sure else tuple(dict.fromkeys((*spec.unverified, *sorted(columns)))),
+        provenance={
+            c: ("derived" if sure and origin != "unverified" else "unverified") if c in columns else origin
+            for c, origin in spec.provenance.items()
+            if not c.startswith("achievable_")
+        },
+        notes=_and(spec.notes, f"matrix peaks with 2:4 sparsity: {factor:g} × dense, reached only by pruned weights"),
+    )
+
+
+def _and(notes: str, more: str) -> str:
+    return f"{notes}; {more}" if notes else more
