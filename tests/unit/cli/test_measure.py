@@ -84,7 +84,7 @@ def test_a_copy_is_larger_than_the_cache_and_smaller_than_the_memory() -> None:
     assert copy_bytes(1 << 20) == 1 << 20
 
 
-def test_measured_once_kept_used_and_repeated_on_request(quick: None, mine: Path, tmp_path: Path, capsys: Capsys) -> None:
+def test_measured_once_kept_used_and_repeated_on_request(quick: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
     # GIVEN a device file with another row WHEN this machine is measured THEN its row is added beside it
     mine.parent.mkdir()
     mine.write_text('{"devices": [{"key": "H100_SXM", "mem_gb": 81}]}')
@@ -111,9 +111,10 @@ def test_measured_once_kept_used_and_repeated_on_request(quick: None, mine: Path
         assert run("analyze", "roofline", trace) == 0
         (facts,) = [s["values"] for s in json.loads(capsys.readouterr().out)["sections"] if s["id"] == "facts"]
         assert (facts["efficiency"] is not None) is known
+    monkeypatch.setenv("COLUMNS", "200")
     assert run("doctor", tmp_path) in (0, 1)
-    out = "".join(capsys.readouterr().out.split())
-    assert f"{key}(measured,devices.json)" in out and "nolimits" in out
+    out = capsys.readouterr().out
+    assert f"{key} (measured, devices.json)" in out and "no limits" in out
 
 
 def test_a_row_for_a_given_file_under_a_given_name(quick: None, tmp_path: Path, capsys: Capsys) -> None:
