@@ -20,6 +20,11 @@ GRADIENT_PLACES: Final = {
     "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1), "aten::miopen_convolution_backward": (0, 2, 1),
 }  # fmt: skip
 """Where a backward call has its input, weight and the gradient of the result."""
+GRADIENT_CALLS: Final = {
+    name: tuple(f"{name}_{part}" for part in ("input", "weight", "bias"))
+    for name in ("aten::cudnn_convolution_backward", "aten::miopen_convolution_backward")
+}
+"""Backward calls that made each gradient by a call of its own; the first convolution of a network made none of its input."""
 NO_GEOMETRY: Final = "stride, padding and dilation not recorded"
 FROM_BACKWARD: Final = "stride and padding not recorded: size of the result taken from the backward call of the same sizes"
 
@@ -286,8 +291,12 @@ def slow_backward(call: Inputs) -> Cost | None:
 
 @model("aten::cudnn_convolution_backward", "aten::mkldnn_convolution_backward", "aten::miopen_convolution_backward", kind="conv")
 def cudnn_backward(call: Inputs) -> Cost | None:
-    """cudnn_convolution_backward(x 0, grad 1, w 2, padding, stride, dilation, groups, ..., output_mask last), PyTorch before 1.11."""
-    return _backward(call.tensor(1), call.tensor(0), call.tensor(2), call.flags(len(call.slots) - 1), transposed=False)
+    """cudnn_convolution_backward(x 0, grad 1, w 2, padding, stride, dilation, groups, ..., output_mask last), PyTorch before 1.11. Where
+    the mask was not recorded, the calls inside tell which gradients were made."""
+    mask = call.flags(len(call.slots) - 1)
+    if mask is None and call.below:
+        mask = tuple(name in call.below for name in GRADIENT_CALLS[call.name])
+    return _backward(call.tensor(1), call.tensor(0), call.tensor(2), mask, transposed=False)
 
 
 @model("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input", kind="conv")

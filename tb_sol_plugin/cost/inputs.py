@@ -92,20 +92,21 @@ class Inputs:
 
     def __init__(
         self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None,
-        extra: str = "", around: str = "",
+        extra: str = "", around: str = "", below: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """The four lists as JSON texts.
 
         hint: element type of tensor lists, whose types are not recorded. result: sizes of the result where they are known from
         elsewhere. A model that uses either says so in its `reason`. extra: further recorded fields as a JSON object.
-        around: name of an annotation around the call that tells lengths.
+        around: name of an annotation around the call that tells lengths. below: of the operators that tell which gradients a call made,
+        those that were recorded inside it.
         """
         self.name = ""
         """Of the operator; set by whoever asks for the cost."""
         self._concrete, self._extra = concrete, extra
         self.hint = hint
         self.result = result
-        self.around = around
+        self.around, self.below = around, below
         self.shapes, self.types = _json_list(shapes), _json_list(types)
         self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 

@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
 from tb_sol_plugin.cost.attention_engines import LENGTHS, READS_LENGTHS
-from tb_sol_plugin.cost.conv import GRADIENT_PLACES, result_sizes
+from tb_sol_plugin.cost.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -87,13 +87,14 @@ def _costs(capture: Capture) -> Costs:
     compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
     extra = np.where(compiled, table["extra"].cat.codes.to_numpy()[use].astype(np.int64), -1)
     around, told = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
-    group, first = factorize([name_codes[use], *codes, hint, extra, around])
+    below, made = _gradients(capture, rows[use], [str(n) for n in names])
+    group, first = factorize([name_codes[use], *codes, hint, extra, around, below])
     texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
 
     def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
-        step = told[around[row]] if around[row] >= 0 else ""
-        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=_text(texts[4], extra[row]), around=step)
+        step, more = told[around[row]] if around[row] >= 0 else "", _text(texts[4], extra[row])
+        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=more, around=step, below=made[below[row]])
 
     backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
     telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
@@ -128,6 +129,25 @@ def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.in
     row = tree.nearest(mask, host["parent"].to_numpy(), start + host["duration_ns"].to_numpy(), rows[ask], start[rows[ask]])
     out[ask] = np.where(row >= 0, host["name"].cat.codes.to_numpy()[row], -1)
     return out, names
+
+
+def _gradients(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
+    """Per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows."""
+    out = np.zeros(len(rows), np.int64)
+    code = capture.host["name"].cat.codes.to_numpy()
+    end = capture.host["end"].to_numpy()
+    inside: list[tuple[str, ...]] = [()]
+    for parent, parts in GRADIENT_CALLS.items():
+        ask = np.flatnonzero(code[rows] == names.index(parent)) if parent in names else np.zeros(0, np.int64)
+        if not len(ask):
+            continue
+        bits = np.zeros(len(ask), np.int64)
+        for at, part in enumerate(parts):
+            seen = np.concatenate(([0], np.cumsum(code == names.index(part)))) if part in names else np.zeros(len(code) + 1, np.int64)
+            bits |= (seen[end[rows[ask]]] > seen[rows[ask]]).astype(np.int64) << at
+        out[ask] = np.where(bits > 0, len(inside) - 1 + bits, 0)
+        inside += [tuple(part for at, part in enumerate(parts) if bit >> at & 1) for bit in range(1, 1 << len(parts))]
+    return out, inside
 
 
 def _text(categories: list[object], code: np.int64) -> str:
