@@ -204,6 +204,8 @@ def module_forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayL
     on a thread without modules: what counts is the forward operator of that root.
     """
     forward, root = forward_rows(capture, rows, times)
+    if not (host(capture).kind == S.MODULE).any():
+        return forward, root
     outer = forward
     for _ in range(8):
         lost = (outer >= 0) & (nearest(capture, S.MODULE, outer) < 0)

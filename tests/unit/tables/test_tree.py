@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,8 +91,13 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
     assert got.tolist() == [7 if i in chain and e[i] > moment else 0 for i in range(len(s))]
     # AND the nearest row of a mask is the first of that chain that is in the mask and contains the time
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(s), max_size=len(s))))
-    near = tree.nearest(mask, parent, e, np.array([row], np.int32), np.array([moment]))
-    assert near.tolist() == [next((i for i in chain if mask[i] and e[i] > moment), -1)]
+    wanted = [next((i for i in chain if mask[i] and e[i] > moment), -1), -1]
+    rows, moments = np.array([row, -1], np.int32), np.array([moment, moment])
+    assert tree.nearest_by_level(mask, parent, e, rows, moments).tolist() == wanted
+    # compiled or not
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree, "FEW", 0)
+        assert tree.nearest(mask, parent, e, rows, moments).tolist() == wanted
 
 
 def test_an_ancestor_that_is_over_gets_nothing() -> None:
