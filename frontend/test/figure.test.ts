@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { FigureSection } from "../src/api/types";
 import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
-import { boxScale, ownParts } from "../src/sections/figure/boxes";
+import { capBars, edgeHatched } from "../src/sections/figure/bars";
+import { ALL, boxScale, oneRoot, ownParts } from "../src/sections/figure/boxes";
+import { relabelled } from "../src/sections/figure/ticks";
 import { legendOf, pointKey, ready, recolour, zoomText, type Look } from "../src/sections/figure/template";
 
 const figure = (): FigureSection => ({
@@ -143,5 +145,51 @@ describe("notes", () => {
   test("GIVEN no note for the row, or none selected WHEN drawn THEN no line and no words", () => {
     expect(ready(noted(), look({ selected: "a" })).layout["annotations"]).toBeUndefined();
     expect(ready(noted(), look()).data.length).toBe(2);
+  });
+});
+
+describe("figures in their room", () => {
+  const bar = (more: Record<string, unknown> = {}): Record<string, unknown> => ({ type: "bar", orientation: "h", y: ["a"], x: [1], ...more });
+
+  test("GIVEN one category in a figure of 500 px WHEN capped THEN the bar is 44 px thick, alone or beside another", () => {
+    const layout: Record<string, unknown> = { yaxis: { type: "category" }, height: 556, margin: { t: 10, b: 46 }, bargap: 0.3 };
+    capBars([bar()], layout);
+    expect(500 * (1 - Number(layout["bargap"]))).toBeCloseTo(44);
+    layout["bargap"] = 0.3;
+    capBars([bar({ offsetgroup: "1" }), bar({ offsetgroup: "2" })], layout);
+    expect(500 * (1 - Number(layout["bargap"]))).toBeCloseTo(88);
+  });
+
+  test("GIVEN bars at numbers WHEN capped THEN their widths stay", () => {
+    const layout: Record<string, unknown> = { xaxis: {}, width: 900, bargap: 0 };
+    const trace = { type: "bar", x: [1, 2], y: [1, 2], width: 0.9 };
+    capBars([trace], layout);
+    expect([layout["bargap"], trace.width]).toEqual([0, 0.9]);
+  });
+
+  test("GIVEN a hatched bar WHEN edged THEN it has a line, and a plain one keeps its own", () => {
+    const [hatched, plain] = [bar({ marker: { pattern: { shape: "/" }, line: { width: 0 } } }), bar({ marker: { line: { width: 0.8 } } })];
+    for (const t of [hatched, plain]) edgeHatched(t, "#B4BECA");
+    expect(hatched["marker"]).toMatchObject({ line: { color: "#B4BECA", width: 1 } });
+    expect(plain["marker"]).toEqual({ line: { width: 0.8 } });
+  });
+
+  test("GIVEN several roots WHEN stood in one box THEN it holds their sum and every list grew by one; one root stays", () => {
+    const trace: Record<string, unknown> = { ids: ["a", "b", "c"], labels: ["a", "b", "c"], parents: ["", "", "a"], values: [5, 2, 3], customdata: ["a", "b", "c"], maxdepth: 4, marker: { colors: ["#111111", "#222222", "#333333"] } };
+    oneRoot(trace, "#F1F3F6");
+    expect(trace).toMatchObject({ ids: [ALL, "a", "b", "c"], parents: ["", ALL, ALL, "a"], values: [7, 5, 2, 3], customdata: ["", "a", "b", "c"], maxdepth: 5, marker: { colors: ["#F1F3F6", "#111111", "#222222", "#333333"] } });
+    const single = { ids: ["a"], parents: [""], values: [1] };
+    oneRoot(single, "#F1F3F6");
+    expect(single).toEqual({ ids: ["a"], parents: [""], values: [1] });
+    expect(zoomText({ level: ALL }, "l:a")).toBe("");
+  });
+
+  test("GIVEN a logarithmic axis zoomed into a decade WHEN labelled again THEN steps inside it carry the unit; a wide one keeps its labels", () => {
+    const axis = { type: "log", tickvals: [1e11, 1e12, 1e13], ticktext: ["100\u202fGB/s", "1\u202fTB/s", "10\u202fTB/s"] };
+    const near = relabelled({ ...axis, range: [11.1, 11.9] });
+    expect(near["ticktext"]).toEqual([150, 250, 400, 600].map((v) => `${v}\u202fGB/s`));
+    expect(relabelled({ ...axis, range: [10.9, 13.1] })["tickvals"]).toEqual(axis.tickvals);
+    const sizes = relabelled({ type: "log", tickvals: [512, 4096], ticktext: ["512\u202fB", "4\u202fKiB"], range: [Math.log10(1000), Math.log10(5000)] });
+    expect(sizes["ticktext"]).toEqual(["1\u202fKiB", "2\u202fKiB", "4\u202fKiB"]);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { TableSection } from "../src/api/types";
+import { columnsFor, fit, twoLines } from "../src/sections/table/columns";
 import { csvField, csvOf, rowText } from "../src/sections/table/csv";
 import { below, passingKeys, pathTo, shownRows, sortOf, valueCounts, withOpen } from "../src/sections/table/model";
 import { emptyTable } from "../src/state/codec";
@@ -107,5 +108,29 @@ describe("csv", () => {
   test("GIVEN a name that a spreadsheet would run WHEN written THEN it is text; a negative number stays a number", () => {
     expect(csvField("=HYPERLINK(1)")).toBe("'=HYPERLINK(1)");
     expect(csvField(-5)).toBe("-5");
+  });
+});
+
+describe("columns in their room", () => {
+  const wide: TableSection = {
+    kind: "table", id: "w", title: "W", columns: [
+      { name: "op", label: "Operator", show: "symbol" }, ...Array.from({ length: 8 }, (_, i) => ({ name: `n${i}`, label: "Communication time", unit: "ns" })), { name: "bound", label: "Bound", show: "badge" as const },
+    ],
+    data: { op: ["aten::mm"], bound: ["compute"], ...Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`n${i}`, [1_000_000]])) },
+  };
+
+  test("GIVEN headings that need more than the room WHEN fitted THEN they take two lines and the last column is inside", () => {
+    const columns = columnsFor(wide, emptyTable(), 1200);
+    expect(columns.length).toBe(10);
+    const { widths, tall } = fit(columns, 1200);
+    expect(tall).toBe(true);
+    expect(widths.reduce((a, b) => a + b, 0)).toBeLessThanOrEqual(1200);
+    expect(twoLines("Communication time, ms")).toBe("Communication".length);
+  });
+
+  test("GIVEN room enough WHEN fitted THEN headings stay on one line and the room is filled", () => {
+    const { widths, tall } = fit(columnsFor(wide, emptyTable(), 2400), 2400);
+    expect(tall).toBe(false);
+    expect(widths.reduce((a, b) => a + b, 0)).toBeCloseTo(2400);
   });
 });

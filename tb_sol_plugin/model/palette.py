@@ -31,7 +31,7 @@ TOKENS: Final[dict[str, tuple[str, str]]] = {
     "memset": ("#DBA3BC", "#8B4E6C"),
     "host": ("#7C838C", "#7F8792"),
     "idle": ("#E2E6EA", "#2A3038"),
-    "idle-hatch": ("#CFD6DE", "#3A424D"),
+    "idle-hatch": ("#B4BECA", "#5C6878"),
     # kind of work
     "gemm": ("#0E67C1", "#53A7F5"),
     "attention": ("#14A88C", "#4FC5B3"),

@@ -1923,7 +1923,7 @@ var palette_default = {
 		"memset": ["#DBA3BC", "#8B4E6C"],
 		"host": ["#7C838C", "#7F8792"],
 		"idle": ["#E2E6EA", "#2A3038"],
-		"idle-hatch": ["#CFD6DE", "#3A424D"],
+		"idle-hatch": ["#B4BECA", "#5C6878"],
 		"gemm": ["#0E67C1", "#53A7F5"],
 		"attention": ["#14A88C", "#4FC5B3"],
 		"conv": ["#6A3160", "#A766C4"],
@@ -2293,31 +2293,6 @@ function CopyField() {
 		})
 	});
 }
-// src/ui/link.tsx
-function To({ view, class: cls, tip, label, current, onGo, children }) {
-	const click = (event) => {
-		event.stopPropagation();
-		if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
-		event.preventDefault();
-		onGo?.();
-		go(view, "push");
-	};
-	return /* @__PURE__ */ a("a", {
-		class: cls,
-		href: addressOf(view),
-		target: "_parent",
-		onClick: click,
-		"data-tip": tip,
-		"aria-label": label,
-		"aria-current": current ? "page" : void 0,
-		children
-	});
-}
-var ReportLink = ({ link, fallback = "Open" }) => /* @__PURE__ */ a(To, {
-	view: linkView(link),
-	class: "link",
-	children: link.label || fallback
-});
 // src/markup.ts
 var MARK = /\*\*([^*\n]+?)\*\*|`([^`\n]+)`/g;
 /** `text` cut at its marks, in order; joining the pieces' text gives the text without the marks. */
@@ -2369,6 +2344,31 @@ function Middle({ text, tip = text }) {
 		})]
 	});
 }
+// src/ui/link.tsx
+function To({ view, class: cls, tip, label, current, onGo, children }) {
+	const click = (event) => {
+		event.stopPropagation();
+		if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+		event.preventDefault();
+		onGo?.();
+		go(view, "push");
+	};
+	return /* @__PURE__ */ a("a", {
+		class: cls,
+		href: addressOf(view),
+		target: "_parent",
+		onClick: click,
+		"data-tip": tip,
+		"aria-label": label,
+		"aria-current": current ? "page" : void 0,
+		children
+	});
+}
+var ReportLink = ({ link, fallback = "Open" }) => /* @__PURE__ */ a(To, {
+	view: linkView(link),
+	class: "link",
+	children: /* @__PURE__ */ a(Text, { text: link.label || fallback })
+});
 // src/ui/controls.tsx
 /** One of a few: a row of joined buttons, arrow keys move. */
 function Switch({ label, tip, value, choices, onPick }) {
@@ -2438,7 +2438,7 @@ function Notice({ notice, children }) {
 			notice.link && /* @__PURE__ */ a(To, {
 				view: linkView(notice.link),
 				class: "link",
-				children: notice.link.label || "More"
+				children: /* @__PURE__ */ a(Text, { text: notice.link.label || "More" })
 			}),
 			children
 		]
@@ -2743,7 +2743,7 @@ function readQuantity(text) {
 }
 // src/ui/select.tsx
 var SEARCH_FROM = 8;
-var MOST = 400;
+var MOST$1 = 400;
 function List({ options, value, label, onPick, marked, head, foot, free }) {
 	const [text, setText] = d$2("");
 	const list = T(null);
@@ -2794,7 +2794,7 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 				role: "listbox",
 				"aria-label": label,
 				children: [
-					found.slice(0, MOST).map((o) => {
+					found.slice(0, MOST$1).map((o) => {
 						const on = marked ? marked(o.value) : o.value === value;
 						return /* @__PURE__ */ a("button", {
 							type: "button",
@@ -2830,9 +2830,9 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 							"”."
 						]
 					}),
-					found.length > MOST && /* @__PURE__ */ a("div", {
+					found.length > MOST$1 && /* @__PURE__ */ a("div", {
 						class: "none",
-						children: [found.length - MOST, " more; type to narrow."]
+						children: [found.length - MOST$1, " more; type to narrow."]
 					})
 				]
 			}),
@@ -3137,7 +3137,7 @@ function Equation({ s, lead }) {
 	const text = s.text || lead;
 	const long = text.length > BESIDE;
 	return /* @__PURE__ */ a("div", {
-		class: "equation",
+		class: `equation ${rest.length > 3 ? "many" : ""} ${long ? "told-below" : ""}`,
 		children: [
 			/* @__PURE__ */ a("div", {
 				class: "equation-main",
@@ -3336,7 +3336,10 @@ function CardMark({ s }) {
 	}) : null;
 }
 // src/sections/findings.tsx
-var findingsSubtitle = (s) => s.subtitle ?? (typeof s.combined_ns === "number" && s.findings.length > 1 ? `at most; savings overlap, ${human(s.combined_ns, "ns")} together` : s.findings.length ? "saving per step, at most; savings can overlap" : "");
+/** What the savings are, and what they come to together where there are several. */
+function findingsSubtitle(s) {
+	return [s.subtitle || (s.findings.length ? "saving per step, at most" : ""), typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : ""].filter(Boolean).join("; ");
+}
 function Findings({ s }) {
 	const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
 	if (!s.findings.length) return /* @__PURE__ */ a("p", {
@@ -3347,11 +3350,12 @@ function Findings({ s }) {
 		class: "findings",
 		children: s.findings.map((f) => /* @__PURE__ */ a(One, {
 			f,
-			largest
+			largest,
+			whole: /step/.test(s.subtitle ?? "step") ? "step" : "the time"
 		}))
 	});
 }
-function One({ f, largest }) {
+function One({ f, largest, whole }) {
 	const saving = f.saving_ns ?? null;
 	const parts = humanParts(saving, "ns");
 	return /* @__PURE__ */ a("li", {
@@ -3362,7 +3366,7 @@ function One({ f, largest }) {
 			children: [
 				/* @__PURE__ */ a("div", {
 					class: "saving",
-					"data-tip": saving === null ? "What this saves cannot be said from this recording." : "at most, per step",
+					"data-tip": saving === null ? "What this saves cannot be said from this recording." : whole === "step" ? "at most, per step" : "at most",
 					children: saving === null ? "—" : /* @__PURE__ */ a($, { children: [
 						"−",
 						parts.text,
@@ -3381,7 +3385,11 @@ function One({ f, largest }) {
 				}),
 				typeof f.share === "number" && /* @__PURE__ */ a("div", {
 					class: "tile-note",
-					children: [human(f.share, "ratio"), " of step"]
+					children: [
+						human(f.share, "ratio"),
+						" of ",
+						whole
+					]
 				})
 			]
 		}), /* @__PURE__ */ a("div", {
@@ -3408,6 +3416,55 @@ function One({ f, largest }) {
 			]
 		})]
 	});
+}
+// src/sections/figure/bars.ts
+var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+/** px that a bar is thick at most: lying, standing */
+var MOST = {
+	h: 44,
+	v: 110
+};
+var isBar = (t) => t["type"] === "bar";
+/** Few categories in a large figure: bars keep a calm width and the room goes between them. Changes traces and layout in place. */
+function capBars(data, layout) {
+	const bars = data.filter(isBar);
+	const first = bars[0];
+	if (!first) return;
+	const lying = first["orientation"] === "h";
+	const places = new Set(bars.flatMap((t) => Array.isArray(t[lying ? "y" : "x"]) ? t[lying ? "y" : "x"] : []));
+	const axis = layout[lying ? "yaxis" : "xaxis"];
+	if (!places.size || axis["type"] !== "category" && ![...places].every((p) => typeof p === "string")) return;
+	const margin = layout["margin"] ?? {};
+	const band = (lying ? Number(layout["height"]) - (margin["t"] ?? 10) - (margin["b"] ?? 46) : Number(layout["width"]) - (margin["l"] ?? 58) - (margin["r"] ?? 14)) / places.size;
+	if (!(band > 0)) return;
+	const most = (lying ? MOST.h : MOST.v) / band;
+	const grouped = (layout["barmode"] ?? "group") === "group" ? new Set(bars.map((t) => t["offsetgroup"] ?? t)).size : 1;
+	layout["bargap"] = Math.max(Number(layout["bargap"] ?? .3), 1 - most * grouped);
+	for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === void 0) t["width"] = Math.min(t["width"], most);
+}
+/** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
+function edgeHatched(trace, edge) {
+	const marker = trace["marker"];
+	if (!isBar(trace) || !isPlain$1(marker) || !isPlain$1(marker["pattern"])) return;
+	const shape = marker["pattern"]["shape"];
+	const line = isPlain$1(marker["line"]) ? marker["line"] : {};
+	const at = (v, i) => Array.isArray(v) ? v[i] : v;
+	if (Array.isArray(shape)) trace["marker"] = {
+		...marker,
+		line: {
+			...line,
+			color: shape.map((s, i) => s ? edge : at(line["color"], i) ?? edge),
+			width: shape.map((s, i) => s ? 1 : at(line["width"], i) ?? 0)
+		}
+	};
+	else if (shape) trace["marker"] = {
+		...marker,
+		line: {
+			...line,
+			color: edge,
+			width: 1
+		}
+	};
 }
 // src/sections/figure/boxes.ts
 var TOKENS = palette_default.tokens;
@@ -3471,6 +3528,45 @@ function ownParts(trace) {
 	parents.forEach((p, i) => inner.set(p, (inner.get(p) ?? 0) + Number(values[i])));
 	return values.map((v, i) => Math.max(0, Number(v) - (inner.get(ids[i]) ?? 0)));
 }
+/** The id of the box around several roots. */
+var ALL = "(all)";
+/** Several roots stand in one box named All, which Plotly else leaves an empty row. In place; one root stays as it is. */
+function oneRoot(trace, color) {
+	const [ids, parents, values] = [
+		trace["ids"],
+		trace["parents"],
+		trace["values"]
+	];
+	if (!Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return;
+	const roots = parents.flatMap((p, i) => p === "" || p === null ? [i] : []);
+	if (roots.length < 2) return;
+	const first = {
+		ids: ALL,
+		labels: "All",
+		text: "All",
+		hovertext: "<b>All</b>",
+		customdata: "",
+		parents: "",
+		values: roots.reduce((sum, i) => sum + Number(values[i]), 0)
+	};
+	for (const [name, value] of Object.entries(first)) {
+		const list = name === "parents" ? parents.map((p) => p === "" || p === null ? ALL : p) : trace[name];
+		if (Array.isArray(list)) trace[name] = [value, ...list];
+	}
+	const marker = trace["marker"] ?? {};
+	const each = (value, own) => Array.isArray(value) ? [own, ...value] : value;
+	const line = marker["line"] ?? {};
+	trace["marker"] = {
+		...marker,
+		colors: each(marker["colors"], color),
+		line: {
+			...line,
+			color: each(line["color"], color),
+			width: each(line["width"], 0)
+		}
+	};
+	if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
+}
 /** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
 function ownColours(trace, full, none) {
 	const own = ownParts(trace);
@@ -3503,6 +3599,88 @@ function paintBoxes(trace, paint, token, partial) {
 	};
 	trace["insidetextfont"] = { color: colors.map(onColour) };
 	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+}
+// src/sections/figure/ticks.ts
+var FEW = 2;
+var BINARY = [
+	"B",
+	"KiB",
+	"MiB",
+	"GiB",
+	"TiB"
+];
+var NARROW = " ";
+var binary = (v) => {
+	const step = Math.min(Math.floor(Math.log2(v) / 10 + 1e-9), BINARY.length - 1);
+	return number(v / 1024 ** step, 0) + NARROW + BINARY[step];
+};
+/** As short as it can be said: `150 GB/s`, `2.5 TB/s`. */
+var short$1 = (v, unit) => human(v, unit).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+/** The unit that labels carry without its decimal prefix: `FLOP/s` of `1 TFLOP/s`; "" for plain numbers, null where they are none. */
+function unitOf$2(value, text) {
+	if (typeof value !== "number" || typeof text !== "string" || readQuantity(text) !== value) return null;
+	const name = /[A-Za-zµ%/]+$/.exec(text.trim())?.[0] ?? "";
+	return value >= 1e3 && /^[kMGTPE]./.test(name) ? name.slice(1) : name;
+}
+/** Steps inside a range given as powers of ten: 1, 2, 5 times the decades, powers of two for sizes, else nine to a decade. */
+function steps(low, high, sizes) {
+	const out = [];
+	if (sizes) {
+		for (let p = Math.ceil(low / Math.log10(2)); p * Math.log10(2) <= high; p++) if (p >= 0) out.push(2 ** p);
+		return out;
+	}
+	for (const parts of [
+		[
+			1,
+			2,
+			5
+		],
+		[
+			1,
+			1.5,
+			2,
+			2.5,
+			3,
+			4,
+			5,
+			6,
+			7,
+			8,
+			9
+		],
+		Array.from({ length: 90 }, (_, i) => 1 + i / 10)
+	]) {
+		out.length = 0;
+		for (let d = Math.floor(low); d <= Math.floor(high); d++) for (const part of parts) {
+			const at = Math.log10(part) + d;
+			if (at >= low && at <= high) out.push(Number((part * 10 ** d).toPrecision(4)));
+		}
+		if (out.length > FEW) break;
+	}
+	return out;
+}
+/** A zoomed logarithmic axis with labels again, where fewer than three of its own stand inside. */
+function relabelled(axis) {
+	const [values, texts, range] = [
+		axis["tickvals"],
+		axis["ticktext"],
+		axis["range"]
+	];
+	if (axis["type"] !== "log" || !Array.isArray(values) || !Array.isArray(texts) || !Array.isArray(range)) return axis;
+	const [low, high] = range.map(Number).sort((a, b) => a - b);
+	if (!Number.isFinite(low) || !Number.isFinite(high) || high <= low) return axis;
+	if (values.filter((v) => Math.log10(Number(v)) >= low && Math.log10(Number(v)) <= high).length > FEW) return axis;
+	const sizes = texts.some((t) => String(t).endsWith("iB"));
+	const units = new Set(values.map((v, i) => unitOf$2(v, texts[i])).filter((u) => u !== null));
+	if (!sizes && units.size !== 1) return axis;
+	const unit = [...units][0] ?? "";
+	let at = steps(low, high, sizes);
+	while (at.length > 7) at = at.filter((_, i) => i % 2 === 0);
+	return {
+		...axis,
+		tickvals: at,
+		ticktext: at.map((v) => sizes ? binary(v) : unit ? short$1(v, unit) : v >= 1e3 ? number(v, 0) : String(v))
+	};
 }
 // src/sections/figure/template.ts
 var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
@@ -3597,12 +3775,20 @@ function ready(s, look) {
 		const a = layout[k];
 		if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === void 0) layout[k] = {
 			...a,
-			dtick: 1
+			dtick: 1,
+			tickformat: a["tickformat"] ?? ",~f"
+		};
+		if (k.startsWith("y") && a["ticklabelstandoff"] === void 0) layout[k] = {
+			...layout[k],
+			ticklabelstandoff: 4
 		};
 	}
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
+	capBars(data, layout);
 	for (const trace of data) {
 		contrast(trace);
+		edgeHatched(trace, look.token("idle-hatch"));
+		if (NESTED.has(trace["type"])) oneRoot(trace, look.token("sunken"));
 		if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey(trace["customdata"]?.[i]) ?? ""));
 	}
 	if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = {
@@ -3846,7 +4032,7 @@ function zoomText(changes, before) {
 			now.set(name, ends.join("~"));
 		} else if (auto && auto[3] === "autorange") now.delete(auto[1] + auto[2]);
 		else if (key === "level") {
-			if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
+			if (value && value !== "(all)") now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
 			else now.delete("l");
 		}
 	}
@@ -3858,11 +4044,11 @@ function applyZoom(layout, data, zoom) {
 		if (range) {
 			const axis = layout[`${range[1]}axis${range[2]}`];
 			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
-			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = {
+			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabelled({
 				...axis,
 				range: ends,
 				autorange: false
-			};
+			});
 		} else if (part.startsWith("l:")) {
 			for (const trace of data) if (NESTED.has(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
 		}
@@ -3993,6 +4179,13 @@ function pickedOf(s) {
 	const sets = (figures.get(s) ?? []).map(insideOf).filter((keys) => keys !== null);
 	if (sets.length < 2) return sets[0] ?? null;
 	return new Set([...sets[0]].filter((key) => sets.every((keys) => keys.has(key))));
+}
+/** Do several points of a chart stand for one row? Then an area picks whole rows, not the points inside alone. */
+function sharesRows(s) {
+	return (figures.get(s) ?? []).some((f) => (f.figure.data ?? []).some((t) => {
+		const custom = t["customdata"];
+		return Array.isArray(custom) && new Set(custom.map(pointKey)).size < custom.length;
+	}));
 }
 function clearPicked(s) {
 	for (const f of figures.get(s) ?? []) changeFigure(f.id, withAreas(view.peek().figures[f.id] ?? "", []), "quiet");
@@ -6973,12 +7166,19 @@ function lay(s, c, beside) {
 		heading,
 		numeric,
 		full,
-		width: widthOf(s, c, scale, numeric, heading)
+		width: widthOf(s, c, scale, numeric, headRoom(heading.length)),
+		tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)))
 	};
 }
-var headRoom = (heading) => heading.length * 6.6 + 22;
+var headRoom = (letters) => letters * 6.6 + 22;
+/** Letters of the longer line where a heading breaks best into two. */
+function twoLines(heading) {
+	let best = heading.length;
+	for (let i = heading.indexOf(" "); i > 0; i = heading.indexOf(" ", i + 1)) best = Math.min(best, Math.max(i, heading.length - i - 1));
+	return best;
+}
 /** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
-function widthOf(s, c, scale, numeric, heading) {
+function widthOf(s, c, scale, numeric, head) {
 	const values = s.data[c.name] ?? [];
 	const show = c.show ?? "number";
 	const mono = [
@@ -7000,26 +7200,42 @@ function widthOf(s, c, scale, numeric, heading) {
 	const label = typeof total === "string" ? total.length * SANS + 28 : 0;
 	lengths.sort((a, b) => a - b);
 	const typical = lengths[Math.ceil((lengths.length - 1) * .97)] ?? 1;
-	const head = headRoom(heading);
 	if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
 	const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
 	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
-/** Pixel widths that fill `room`: names and bars give way down to their floors, what is left over goes to names and bars. */
+/**
+* Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`);
+* what is left over goes to names and bars.
+*/
 function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
 	const spare = room - widths.reduce((a, b) => a + b, 0);
 	if (spare < 0) {
-		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading)));
+		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
 		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
 		const most = give.reduce((a, b) => a + b, 0);
 		const part = most > 0 ? Math.min(1, -spare / most) : 0;
-		return widths.map((w, i) => Math.floor(w - give[i] * part));
+		const given = widths.map((w, i) => w - give[i] * part);
+		const over = given.reduce((a, b) => a + b, 0) - room;
+		if (over <= 0) return {
+			widths: given.map(Math.floor),
+			tall: false
+		};
+		const heads = columns.map((c, i) => c.numeric ? Math.max(0, given[i] - Math.max(56, c.tight - bars(c))) : 0);
+		const all = heads.reduce((a, b) => a + b, 0);
+		return {
+			widths: given.map((w, i) => Math.floor(w - (all > 0 ? heads[i] * Math.min(1, over / all) : 0))),
+			tall: all > 0
+		};
 	}
 	const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]);
 	const sum = want.reduce((a, b) => a + b, 0) || 1;
-	return widths.map((w, i) => w + spare * want[i] / sum);
+	return {
+		widths: widths.map((w, i) => w + spare * want[i] / sum),
+		tall: false
+	};
 }
 /** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */
 function shapeText(text) {
@@ -7070,7 +7286,7 @@ function TotalCell({ s, laid }) {
 var Linked = ({ link, children }) => link ? /* @__PURE__ */ a(To, {
 	view: linkView(link),
 	class: "cell-link",
-	tip: link.label || void 0,
+	tip: link.label ? plain(link.label) : void 0,
 	children
 }) : /* @__PURE__ */ a($, { children });
 function Content$1({ s, laid, index, value, mark }) {
@@ -7407,10 +7623,10 @@ function Chips({ s, state }) {
 			})),
 			picked && /* @__PURE__ */ a(Chip, {
 				on: true,
-				tip: "Shows all rows again",
+				tip: sharesRows(s) ? "A row stands for several points and is counted whole. Click to show all rows again." : "Shows all rows again",
 				count: picked.size,
 				onToggle: () => clearPicked(s),
-				children: "Selected in chart:"
+				children: sharesRows(s) ? `${s.columns[0]?.label ?? "Rows"} with points selected:` : "Selected in chart:"
 			})
 		]
 	});
@@ -9274,7 +9490,7 @@ function TableView({ s, main, shown, twins }) {
 		event.preventDefault();
 		event.stopPropagation();
 	};
-	const widths = fit(columns, rooms.value[s.id] ?? 1e3);
+	const { widths, tall } = fit(columns, rooms.value[s.id] ?? 1e3);
 	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
@@ -9289,7 +9505,7 @@ function TableView({ s, main, shown, twins }) {
 			if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
 		},
 		children: [/* @__PURE__ */ a("table", {
-			class: `table ${ranked ? "as-list" : ""}`,
+			class: `table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`,
 			role: tree ? "treegrid" : void 0,
 			"aria-rowcount": shown.rows.length + 1,
 			style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },

@@ -88,7 +88,7 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
   const text = s.text || lead;
   const long = text.length > BESIDE; // a longer one stands below, over the whole width
   return (
-    <div class="equation">
+    <div class={`equation ${rest.length > 3 ? "many" : ""} ${long ? "told-below" : ""}`}>
       <div class="equation-main">
         {first && (
           <div class="equation-total">

@@ -7,30 +7,34 @@ import { Copy } from "../ui/copy";
 import { Text } from "../ui/text";
 import { paint } from "../ui/theme";
 
-export const findingsSubtitle = (s: FindingsSection): string =>
-  s.subtitle ?? (typeof s.combined_ns === "number" && s.findings.length > 1 ? `at most; savings overlap, ${human(s.combined_ns, "ns")} together` : s.findings.length ? "saving per step, at most; savings can overlap" : "");
+/** What the savings are, and what they come to together where there are several. */
+export function findingsSubtitle(s: FindingsSection): string {
+  const words = s.subtitle || (s.findings.length ? "saving per step, at most" : "");
+  const together = typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : "";
+  return [words, together].filter(Boolean).join("; ");
+}
 
 export function Findings({ s }: { s: FindingsSection }): JSX.Element {
   const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
   if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "Nothing stands out here."} /></p>;
   return (
     <ol class="findings">
-      {s.findings.map((f) => <One f={f} largest={largest} />)}
+      {s.findings.map((f) => <One f={f} largest={largest} whole={/step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
     </ol>
   );
 }
 
-function One({ f, largest }: { f: Finding; largest: number }): JSX.Element {
+function One({ f, largest, whole }: { f: Finding; largest: number; whole: string }): JSX.Element {
   const saving = f.saving_ns ?? null;
   const parts = humanParts(saving, "ns");
   return (
     <li class="finding" data-rule={f.rule}>
       <div class="finding-left">
-        <div class="saving" data-tip={saving === null ? "What this saves cannot be said from this recording." : "at most, per step"}>
+        <div class="saving" data-tip={saving === null ? "What this saves cannot be said from this recording." : whole === "step" ? "at most, per step" : "at most"}>
           {saving === null ? "—" : <>{MINUS}{parts.text}<span class="unit">{NARROW}{parts.unit}</span></>}
         </div>
         <div class="track thin"><span style={{ width: saving === null ? "0" : `max(1.5px, ${(saving / largest) * 100}%)`, background: paint(f.color) }} /></div>
-        {typeof f.share === "number" && <div class="tile-note">{human(f.share, "ratio")} of step</div>}
+        {typeof f.share === "number" && <div class="tile-note">{human(f.share, "ratio")} of {whole}</div>}
       </div>
       <div class="finding-right">
         <h3>{f.candidate && <span class="tag">Candidate</span>}<Text text={f.title} /></h3>

@@ -1,6 +1,7 @@
 // What figures and tables of one report share: the selected row, and the rows inside an area selected in a figure.
 import type { FigureSection, Report, TableSection } from "../api/types";
 import { change, changeFigure, tableOf, view } from "../state/view";
+import { pointKey } from "./figure/template";
 import { brushable, keysInside, withAreas } from "./figure/area";
 
 const figures = new WeakMap<TableSection, FigureSection[]>();
@@ -32,6 +33,14 @@ export function pickedOf(s: TableSection): ReadonlySet<string> | null {
   const sets = (figures.get(s) ?? []).map(insideOf).filter((keys) => keys !== null);
   if (sets.length < 2) return sets[0] ?? null;
   return new Set([...sets[0]!].filter((key) => sets.every((keys) => keys.has(key))));
+}
+
+/** Do several points of a chart stand for one row? Then an area picks whole rows, not the points inside alone. */
+export function sharesRows(s: TableSection): boolean {
+  return (figures.get(s) ?? []).some((f) => (f.figure.data ?? []).some((t) => {
+    const custom = t["customdata"];
+    return Array.isArray(custom) && new Set(custom.map(pointKey)).size < custom.length;
+  }));
 }
 
 export function clearPicked(s: TableSection): void {

@@ -68,7 +68,7 @@ export function Notice({ notice, children }: { notice: NoticeData; children?: Co
     <div class={`notice ${level}`} role={level === "error" ? "alert" : "status"}>
       <Icon name={GLYPH[level]} />
       <span class="notice-text"><Text text={notice.text} /></span>
-      {notice.link && <To view={linkView(notice.link)} class="link">{notice.link.label || "More"}</To>}
+      {notice.link && <To view={linkView(notice.link)} class="link"><Text text={notice.link.label || "More"} /></To>}
       {children}
     </div>
   );

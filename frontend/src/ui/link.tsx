@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import type { View } from "../state/codec";
 import type { Link } from "../api/types";
+import { Text } from "./text";
 import { addressOf, go, linkView } from "../state/view";
 
 interface ToProps {
@@ -30,5 +31,5 @@ export function To({ view, class: cls, tip, label, current, onGo, children }: To
 }
 
 export const ReportLink = ({ link, fallback = "Open" }: { link: Link; fallback?: string }): JSX.Element => (
-  <To view={linkView(link)} class="link">{link.label || fallback}</To>
+  <To view={linkView(link)} class="link"><Text text={link.label || fallback} /></To>
 );

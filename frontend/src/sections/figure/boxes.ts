@@ -45,6 +45,27 @@ export function ownParts(trace: Plain): number[] | null {
   return values.map((v, i) => Math.max(0, Number(v) - (inner.get(ids[i]) ?? 0)));
 }
 
+/** The id of the box around several roots. */
+export const ALL = "(all)";
+
+/** Several roots stand in one box named All, which Plotly else leaves an empty row. In place; one root stays as it is. */
+export function oneRoot(trace: Plain, color: string): void {
+  const [ids, parents, values] = [trace["ids"], trace["parents"], trace["values"]];
+  if (!Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return;
+  const roots = parents.flatMap((p, i) => (p === "" || p === null ? [i] : []));
+  if (roots.length < 2) return;
+  const first: Plain = { ids: ALL, labels: "All", text: "All", hovertext: "<b>All</b>", customdata: "", parents: "", values: roots.reduce((sum, i) => sum + Number(values[i]), 0) };
+  for (const [name, value] of Object.entries(first)) {
+    const list = name === "parents" ? parents.map((p) => (p === "" || p === null ? ALL : p) as unknown) : trace[name];
+    if (Array.isArray(list)) trace[name] = [value, ...list];
+  }
+  const marker = (trace["marker"] ?? {}) as Plain;
+  const each = (value: unknown, own: unknown): unknown => (Array.isArray(value) ? [own, ...value] : value);
+  const line = (marker["line"] ?? {}) as Plain;
+  trace["marker"] = { ...marker, colors: each(marker["colors"], color), line: { ...line, color: each(line["color"], color), width: each(line["width"], 0) } };
+  if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
+}
+
 /** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
 function ownColours(trace: Plain, full: string, none: string): string[] | null {
   const own = ownParts(trace);

@@ -1,7 +1,9 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
 import type { FigureSection, PointNote } from "../../api/types";
 import type { Area } from "./area";
-import { isHex, NESTED, onColour, paintBoxes } from "./boxes";
+import { capBars, edgeHatched } from "./bars";
+import { ALL, isHex, NESTED, onColour, oneRoot, paintBoxes } from "./boxes";
+import { relabelled } from "./ticks";
 
 type Plain = Record<string, unknown>;
 
@@ -83,11 +85,15 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   delete layout["template"];
   for (const k of axes) {
     const a = layout[k] as Plain;
-    if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1 };
+    if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1, tickformat: a["tickformat"] ?? ",~f" };
+    if (k.startsWith("y") && a["ticklabelstandoff"] === undefined) layout[k] = { ...(layout[k] as Plain), ticklabelstandoff: 4 };
   }
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
+  capBars(data, layout);
   for (const trace of data) {
     contrast(trace);
+    edgeHatched(trace, look.token("idle-hatch"));
+    if (NESTED.has(trace["type"])) oneRoot(trace, look.token("sunken"));
     if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey((trace["customdata"] as unknown[] | undefined)?.[i]) ?? ""));
   }
   if (data.some((t) => NESTED.has(t["type"]))) layout["uniformtext"] = { minsize: 10, mode: "hide" };
@@ -241,7 +247,7 @@ export function zoomText(changes: Plain, before: string): string {
       now.set(name, ends.join("~"));
     } else if (auto && auto[3] === "autorange") now.delete(auto[1]! + auto[2]!);
     else if (key === "level") {
-      if (value) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
+      if (value && value !== ALL) now.set("l", String(value).replace(/[%;]/g, encodeURIComponent));
       else now.delete("l");
     }
   }
@@ -254,7 +260,7 @@ function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
     if (range) {
       const axis = layout[`${range[1]}axis${range[2]}`];
       const ends = [range[3], range[4]].map((t) => (Number.isFinite(Number(t)) ? Number(t) : t));
-      if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = { ...axis, range: ends, autorange: false };
+      if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabelled({ ...axis, range: ends, autorange: false });
     } else if (part.startsWith("l:")) {
       for (const trace of data) if (NESTED.has(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
     }

@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import type { Column, Link, Mark, Scalar, TableSection } from "../../api/types";
 import { linkView } from "../../state/view";
+import { plain } from "../../markup";
 import { exact, inColumn, human } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
 import { To } from "../../ui/link";
@@ -36,7 +37,7 @@ export function TotalCell({ s, laid }: { s: TableSection; laid: Laid }): JSX.Ele
   return <Content s={s} laid={laid} index={-1} value={value} mark={s.marks?.[laid.column.name]?.["total"]} />;
 }
 
-const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <To view={linkView(link)} class="cell-link" tip={link.label || undefined}>{children}</To> : <>{children}</>);
+const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <To view={linkView(link)} class="cell-link" tip={link.label ? plain(link.label) : undefined}>{children}</To> : <>{children}</>);
 
 function Content({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: Scalar; mark: Mark | undefined }): JSX.Element {
   const c = laid.column;

@@ -12,6 +12,8 @@ export interface Laid {
   /** the value at which an in-cell bar is full */
   full: number;
   width: number;
+  /** px that do with the heading on two lines */
+  tight: number;
 }
 
 const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
@@ -76,13 +78,20 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
     }
   }
   const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
-  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, heading) };
+  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, headRoom(heading.length)), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading))) };
 }
 
-const headRoom = (heading: string): number => heading.length * 6.6 + 22;
+const headRoom = (letters: number): number => letters * 6.6 + 22;
+
+/** Letters of the longer line where a heading breaks best into two. */
+export function twoLines(heading: string): number {
+  let best = heading.length;
+  for (let i = heading.indexOf(" "); i > 0; i = heading.indexOf(" ", i + 1)) best = Math.min(best, Math.max(i, heading.length - i - 1));
+  return best;
+}
 
 /** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
-function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolean, heading: string): number {
+function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolean, head: number): number {
   const values = s.data[c.name] ?? [];
   const show = c.show ?? "number";
   const mono = ["code", "symbol", "tree", "shapes"].includes(show);
@@ -99,27 +108,34 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
   const label = typeof total === "string" ? total.length * SANS + 28 : 0;
   lengths.sort((a, b) => a - b);
   const typical = lengths[Math.ceil((lengths.length - 1) * 0.97)] ?? 1;
-  const head = headRoom(heading);
   if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
   const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
   const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
   return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
 
-/** Pixel widths that fill `room`: names and bars give way down to their floors, what is left over goes to names and bars. */
-export function fit(columns: readonly Laid[], room: number): number[] {
+/**
+ * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`);
+ * what is left over goes to names and bars.
+ */
+export function fit(columns: readonly Laid[], room: number): { widths: number[]; tall: boolean } {
   const widths = columns.map((c) => c.width);
   const spare = room - widths.reduce((a, b) => a + b, 0);
   if (spare < 0) {
-    const bars = (c: Laid): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading)));
+    const bars = (c: Laid): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
     const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - (FLOOR[c.column.show ?? "text"] ?? widths[i]!))));
     const most = give.reduce((a, b) => a + b, 0);
     const part = most > 0 ? Math.min(1, -spare / most) : 0;
-    return widths.map((w, i) => Math.floor(w - give[i]! * part));
+    const given = widths.map((w, i) => w - give[i]! * part);
+    const over = given.reduce((a, b) => a + b, 0) - room;
+    if (over <= 0) return { widths: given.map(Math.floor), tall: false };
+    const heads = columns.map((c, i) => (c.numeric ? Math.max(0, given[i]! - Math.max(56, c.tight - bars(c))) : 0));
+    const all = heads.reduce((a, b) => a + b, 0);
+    return { widths: given.map((w, i) => Math.floor(w - (all > 0 ? heads[i]! * Math.min(1, over / all) : 0))), tall: all > 0 };
   }
   const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]!);
   const sum = want.reduce((a, b) => a + b, 0) || 1;
-  return widths.map((w, i) => w + (spare * want[i]!) / sum);
+  return { widths: widths.map((w, i) => w + (spare * want[i]!) / sum), tall: false };
 }
 
 /** `[[16, 5185, 64], [8]]` as `16×5185×64 8`; any other text stays. */

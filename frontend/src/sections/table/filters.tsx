@@ -9,7 +9,7 @@ import { Chip } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { List } from "../../ui/select";
-import { clearPicked, pickedOf } from "../linked";
+import { clearPicked, pickedOf, sharesRows } from "../linked";
 import { ValueMark } from "./cells";
 import { laid, type Laid } from "./columns";
 import { cell, rowCount, valueCounts, type Shown } from "./model";
@@ -86,7 +86,7 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
         );
       })}
       {ranges.map(([name, range]) => <Chip on tip="Takes the filter away" onToggle={() => setRange(s, name, { above: null, below: null })}>{rangeWords(range, laid(s).get(name)!)}</Chip>)}
-      {picked && <Chip on tip="Shows all rows again" count={picked.size} onToggle={() => clearPicked(s)}>Selected in chart:</Chip>}
+      {picked && <Chip on tip={sharesRows(s) ? "A row stands for several points and is counted whole. Click to show all rows again." : "Shows all rows again"} count={picked.size} onToggle={() => clearPicked(s)}>{sharesRows(s) ? `${s.columns[0]?.label ?? "Rows"} with points selected:` : "Selected in chart:"}</Chip>}
     </div>
   );
 }

@@ -139,7 +139,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
     event.stopPropagation();
   };
 
-  const widths = fit(columns, rooms.value[s.id] ?? 1000);
+  const { widths, tall } = fit(columns, rooms.value[s.id] ?? 1000);
   const least = widths.reduce((sum, w) => sum + w, 0);
   const id = (index: number): string => `${s.id}-row-${index}`;
   return (
@@ -148,7 +148,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
         class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="group" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
         onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
       >
-        <table class={`table ${ranked ? "as-list" : ""}`} role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={ranked ? undefined : { minWidth: `${Math.floor(least)}px` }}>
+        <table class={`table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`} role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={ranked ? undefined : { minWidth: `${Math.floor(least)}px` }}>
           {!ranked && <colgroup>{widths.map((w) => <col style={{ width: `${Math.floor(w)}px` }} />)}</colgroup>}
           <thead hidden={ranked}>
             <tr>
