@@ -65,7 +65,7 @@ def powers(low: float, high: float, unit: str = "", also: float | None = None) -
     texts = []
     for value in values:
         factor, name = scale_of(value, unit)
-        texts.append(f"{round(value / factor, 9):g}{NARROW}{name}" if unit else f"{value:g}")
+        texts.append(f"{round(value / factor, 9):g}{NARROW}{name}" if unit else f"{value:,g}".replace(",", NARROW))
     if also is not None:
         near = 0.09 * (high - low)
         kept = [(v, t) for v, t in zip(values, texts, strict=True) if abs(log10(v) - log10(also)) > near]

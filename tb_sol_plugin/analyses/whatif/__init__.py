@@ -126,7 +126,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     keys = {
         "phases": chosen.phase,
         "kinds": chosen.ops["kind"].astype(str).to_numpy(dtype=object),
-        "operators": (chosen.ops["name"].astype(str) + " · " + chosen.ops["dtype"].astype(str)).to_numpy(dtype=object),
+        "operators": (chosen.ops["name"].astype(str) + (" · " + chosen.ops["dtype"].astype(str)).where(chosen.ops["dtype"] != "", "")).to_numpy(dtype=object),
     }
     frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
     devices = _devices(chosen, here, there, now, query)
