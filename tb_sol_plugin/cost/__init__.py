@@ -6,6 +6,8 @@ model is None, never 0. Other packages bring models of their own, see `plugins`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tb_sol_plugin.cost import (
     activations,
     attention_aten,
@@ -53,6 +55,11 @@ FAMILIES = (
 """The modules that register models; importing them fills the registry."""
 
 
+LARGEST: Final = 10**17
+"""No call does more FLOP or moves more bytes: at the speed of today's fastest device it would run for minutes."""
+IMPOSSIBLE: Final = "the recorded sizes are larger than any device can work on"
+
+
 def model_for(name: str) -> Model | None:
     """The cost model of an operator name as recorded; None where there is none."""
     plugins.load()
@@ -62,11 +69,18 @@ def model_for(name: str) -> Model | None:
 def estimate(name: str, inputs: Inputs) -> Cost | None:
     """The work of one call; None where there is no model or the recorded inputs do not suffice."""
     found, inputs.name = model_for(name), name
-    answer = None if found is None else plugins.run(found, inputs)
+    answer = None if found is None else _run(found, inputs)
     return None if answer is None or (answer.flop is answer.flop_vector is answer.bytes is None) else answer
 
 
 def explain(name: str, inputs: Inputs) -> str:
     """Why a call has no full cost, for people: no model, or which recorded size, type or value is missing. "" if it has one."""
     found, inputs.name = model_for(name), name
-    return "no cost model" if found is None else why_not(lambda call: plugins.run(found, call), inputs)
+    return "no cost model" if found is None else why_not(lambda call: _run(found, call), inputs)
+
+
+def _run(found: Model, inputs: Inputs) -> Cost | None:
+    answer = plugins.run(found, inputs)
+    if answer is not None and max(answer.flop or 0, answer.flop_dense or 0, answer.flop_vector or 0, answer.bytes or 0) > LARGEST:
+        return unknown(IMPOSSIBLE)
+    return answer

@@ -180,6 +180,8 @@ class Inputs:
         return SCALAR_TYPES.get(value, "") if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
+MOST_LETTERS: Final = 20
+"""Of one size: 2^63 has 19 digits."""
 _INTEGER: Final = re.compile(r"[+-]?\d{1,40}$")
 _REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 _WORDS: Final = {"": None, "None": None, "True": True, "False": False, "inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
@@ -243,7 +245,7 @@ def _slot(shape: object, kind: object, stride: object, hint: str) -> Slot:
 
 
 def _tensor(shape: object, kind: object, stride: object, hint: str) -> Tensor | None:
-    if not isinstance(shape, list) or not all(type(s) is int and s >= 0 for s in shape):
+    if not isinstance(shape, list) or not all(type(s) is int and 0 <= s < 2**63 for s in shape):
         return None
     dtype = _TYPES.get(kind, hint if kind == "TensorList" else "") if isinstance(kind, str) else ""
     steps = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) and all(type(s) is int for s in stride) else None
@@ -299,9 +301,15 @@ def readable_shapes(shapes: str, *, most: int = 4) -> str:
     for shape in _json_list(shapes):
         if not isinstance(shape, list) or not shape:
             continue
-        if all(isinstance(size, int) for size in shape):
-            parts.append("×".join(str(size) for size in shape))
+        if not any(isinstance(size, list) for size in shape):
+            parts.append(_by(shape))
         else:
-            inner = ["×".join(str(size) for size in one) or "1" for one in shape if isinstance(one, list)]
+            inner = [_by(one) or "1" for one in shape if isinstance(one, list)]
             parts.append(f"[{', '.join(inner[:most])}{f' … {len(inner)}' if len(inner) > most else ''}]")
     return " ".join(parts)
+
+
+def _by(sizes: list[object]) -> str:
+    """Sizes with a cross between; symbolic ones as they are written, what no size can be is cut."""
+    texts = (str(size) for size in sizes)
+    return "×".join(text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…" for text in texts)
