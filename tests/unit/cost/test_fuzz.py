@@ -85,8 +85,11 @@ def test_like_tensors_throughout(rank: int) -> None:
 def test_huge_sizes_do_not_overflow() -> None:
     # GIVEN 2^40 rows: more FLOP than 64 bits hold THEN no device can have done them, and the call has no cost
     assert estimate("aten::mm", call((2**40, 2**40), (2**40, 2**40))) is None
-    attention = estimate("aten::_scaled_dot_product_flash_attention", call(*[(1, 1, 2**40, 64)] * 3, "0.", "True", "False"))
-    assert attention is not None and attention.flop == 2 * 128 * 2**80 // 2
+    # AND attention over 2^24 tokens, 2^55 FLOP causal, still counts; over 2^40 it does not
+    name, rest = "aten::_scaled_dot_product_flash_attention", ("0.", "True", "False")
+    attention = estimate(name, call(*[(1, 1, 2**24, 64)] * 3, *rest))
+    assert attention is not None and attention.flop == 2 * 128 * 2**48 // 2
+    assert estimate(name, call(*[(1, 1, 2**40, 64)] * 3, *rest)) is None
 
 
 @pytest.mark.parametrize(
