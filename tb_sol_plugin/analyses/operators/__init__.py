@@ -226,7 +226,7 @@ def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) ->
     if facts["device_ns"]:
         top = named.iloc[0]
         time = int(top["device_self_ns"])
-        if not named["device_self_ns"].fillna(0).any():
+        if not named["device_self_ns"].dropna().astype(bool).any():
             return f"No operator launched any of the **{human(facts['device_ns'], 'ns')}** of device work."
         calls = int(top["calls"])
         count = "one call" if calls == 1 else f"{human(calls, 'count')} calls"
