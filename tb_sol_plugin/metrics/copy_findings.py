@@ -1,13 +1,14 @@
 """What is wrong with the copies of a recording, as candidates for a finding: which copies, and what fixing them could save.
 
-Host time is the time of the calls that issue blocking copies, the drain of the stream included; device time is exposed time
-or latency. Savings of different rules can overlap.
+Host time is the time of the calls that issue blocking copies, the drain of the stream included, but no more than the device
+waits: what the host loses behind a busy device shortens no step. Device time is exposed time or latency. Savings of different
+rules can overlap.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.copies import LARGE, latency_fit
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as iv
 
 SMALL: Final = 64 << 10
 """Copies below 64 KiB are tiny."""
@@ -31,7 +33,10 @@ PAGEABLE: Final = ("Pageable",)
 
 @dataclass(frozen=True)
 class CopyFinding:
-    """rows: positions in the frame of `copies`. saving_ns: per step, at most. host: whether that is host time. worst_ns: longest single."""
+    """rows: positions in the frame of `copies`. saving_ns: per step, at most. host: whether that is host time. worst_ns: longest single.
+
+    behind_work: the calls hold the host for longer than the device waits, so that most of their time is no saving.
+    """
 
     rule: str
     direction: str
@@ -39,6 +44,16 @@ class CopyFinding:
     saving_ns: int
     host: bool
     worst_ns: int
+    behind_work: bool = False
+
+
+def idle_ns(capture: Capture, window_ns: tuple[int, int]) -> int:
+    """Time of a window in which the busiest device has nothing to do: what waiting less can save at most."""
+    start = capture.device["start_ns"].to_numpy()
+    end = start + capture.device["duration_ns"].to_numpy()
+    device = capture.device["device"].to_numpy()
+    busy = [iv.length(iv.clip(iv.union(start[device == d], end[device == d]), *window_ns)) for d in np.unique(device).tolist()]
+    return window_ns[1] - window_ns[0] - max(busy, default=0)
 
 
 def blocking(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
@@ -64,8 +79,11 @@ def blocking(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"call_ns": np.where(copies, length, 0), "blocks": copies & (waits | pageable | late)})
 
 
-def findings(capture: Capture, found: pd.DataFrame, steps: int) -> list[CopyFinding]:
-    """Candidates, largest saving first. `found` is `copies(...)`; `steps` divides to a saving per step."""
+def findings(capture: Capture, found: pd.DataFrame, steps: int, idle: int | None = None) -> list[CopyFinding]:
+    """Candidates, largest saving first. `found` is `copies(...)`; `steps` divides to a saving per step.
+
+    idle: `idle_ns` of the window that the steps lie in; savings of the host stay below it and the copies' own exposed time.
+    """
     held = blocking(capture, found)
     size, direction = found["bytes"].to_numpy(), found["direction"].to_numpy(object)
     blocks, call = held["blocks"].to_numpy(), held["call_ns"].to_numpy()
@@ -75,6 +93,8 @@ def findings(capture: Capture, found: pd.DataFrame, steps: int) -> list[CopyFind
         *_of("blocking_to_host", "DtoH", blocks & (direction == "DtoH") & ~((size >= 0) & (size < SMALL)), call, steps, host=True),
     ]
     exposed, duration = found["exposed_ns"].to_numpy(), found["duration_ns"].to_numpy()
+    if idle is not None:
+        out = [_waited(f, (idle + int(exposed[f.rows].sum())) // steps) for f in out]
     for one in ("HtoD", "DtoH", "PtoP"):
         large = (direction == one) & (size >= LARGE) & (duration > LONG_NS) & (2 * exposed > duration)
         out += _of("exposed", one, large, exposed, steps, host=False)
@@ -90,6 +110,10 @@ def _of(
     if not len(rows):
         return []
     return [CopyFinding(rule, direction, rows, int(cost[rows].sum()) // steps, host, int(cost[rows].max()))]
+
+
+def _waited(f: CopyFinding, most: int) -> CopyFinding:
+    return f if f.saving_ns <= most else replace(f, saving_ns=most, behind_work=2 * most < f.saving_ns)
 
 
 def _tiny(found: pd.DataFrame, direction: str, chosen: npt.NDArray[np.bool_], steps: int) -> list[CopyFinding]:

@@ -40,7 +40,7 @@ FIXES: Final = {
 def findings_section(capture: Capture, found: pd.DataFrame, where: Scope, limits: dict[str, tuple[float, str]]) -> FindingsSection:
     steps = where.step_count
     step_ns = where.window_length_ns / steps
-    worth = [f for f in W.findings(capture, found, steps) if f.saving_ns >= 0.001 * step_ns][:5]
+    worth = [f for f in W.findings(capture, found, steps, W.idle_ns(capture, where.window_ns)) if f.saving_ns >= 0.001 * step_ns][:5]
     per = "per step, at most; savings can overlap" if where.steps else "at most; savings can overlap"
     return FindingsSection(
         id="findings",
@@ -69,7 +69,9 @@ def _finding(
     ops = W.parents(capture, found, f.rows)[:2]
     source = f" Launched by {' and '.join(f'`{o}`' for o in ops)}." if ops else ""
     tail = (
-        f"; the longest call holds the host for {human(f.worst_ns, 'ns')}." if f.host else f"; the longest takes {human(f.worst_ns, 'ns')}."
+        f"; the longest call holds the host for {human(f.worst_ns, 'ns')}{', mostly while the device works' if f.behind_work else ''}."
+        if f.host
+        else f"; the longest takes {human(f.worst_ns, 'ns')}."
     )
     step = {"step": ",".join(map(str, where.steps)) if len(where.steps) == 1 and not where.whole else ""}
     return Finding(

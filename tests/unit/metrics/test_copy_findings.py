@@ -65,6 +65,24 @@ def test_small_copies_to_the_host_cost_the_length_of_their_calls():
     assert W.kinds(found(capture), one.rows) == "Device → Pageable"
 
 
+def test_the_host_saves_no_more_than_the_device_waits():
+    # GIVEN a window of 1000 us, a memset that keeps the device busy for 900 of it, and an .item() whose call waits 950 us for both
+    rows = [
+        ("Memset", "", "Device", 1 << 20, 0, 900, "cudaMemsetAsync", 0, 2),
+        ("DtoH", "Device", "Pageable", 4, 940, 2, "cudaMemcpyAsync", 2, 950),
+    ]
+    capture = recording(rows)
+    # WHEN its saving is bounded THEN by the 98 us without work and the 2 us of the copy, and it is told
+    idle = W.idle_ns(capture, (0, 1000 * US))
+    assert idle == 98 * US
+    (one,) = W.findings(capture, found(capture), 1, idle)
+    assert (one.rule, one.saving_ns, one.worst_ns, one.behind_work) == ("small_to_host", 100 * US, 950 * US, True)
+    # AND a call that is shorter than that stays whole
+    brief = recording([rows[0], (*rows[1][:7], 930, 60)])
+    (one,) = W.findings(brief, found(brief), 1, idle)
+    assert (one.saving_ns, one.behind_work) == (60 * US, False)
+
+
 def test_a_large_exposed_copy_saves_its_exposed_time():
     rows = [("HtoD", "Pinned", "Device", 8 << 20, 100, 400, "cudaMemcpyAsync", 10, 5)]
     capture = recording(rows)
@@ -91,5 +109,7 @@ def test_many_tiny_copies_save_their_latencies():
 
 
 def test_without_a_host_nothing_blocks():
-    capture = Capture(Facts("test", "x", 0), {"device": S.DEVICE.frame({"kind": [S.MEMCPY], "direction": ["DtoH"], "start_ns": [0], "duration_ns": [5]})})
+    capture = Capture(
+        Facts("test", "x", 0), {"device": S.DEVICE.frame({"kind": [S.MEMCPY], "direction": ["DtoH"], "start_ns": [0], "duration_ns": [5]})}
+    )
     assert W.findings(capture, found(capture), 1) == []
