@@ -10,6 +10,7 @@ import msgspec
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.devices.rates import clock_of
 from tb_sol_plugin.model.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+from tb_sol_plugin.units import number
 
 SPARSE_DTYPES: Final = ("tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 """Types whose matrix units skip zeros in a 2:4 pattern; FP32 and FP64 have no such mode."""
@@ -89,10 +90,10 @@ def at_clock(spec: DeviceSpec, mhz: float) -> DeviceSpec:
         )
     changed = {MATRIX_COLUMNS[d] for d in matrix} | {VECTOR_COLUMNS[d] for d in vector} | {"boost_vector_mhz", "boost_tensor_mhz"}
     gone = [MATRIX_COLUMNS[d] for d in spec.matrix if d not in matrix] + [VECTOR_COLUMNS[d] for d in spec.vector if d not in vector]
-    clocks = dict.fromkeys(f"{c:,.0f} MHz" for c in (spec.boost_tensor_mhz, spec.boost_vector_mhz) if c)
+    clocks = dict.fromkeys(f"{number(c, 0)} MHz" for c in (spec.boost_tensor_mhz, spec.boost_vector_mhz) if c)
     return msgspec.structs.replace(
         spec,
-        name=f"{spec.name} at {mhz:,.0f} MHz",
+        name=f"{spec.name} at {number(mhz, 0)} MHz",
         matrix=matrix,
         vector=vector,
         boost_tensor_mhz=mhz,
@@ -104,7 +105,7 @@ def at_clock(spec: DeviceSpec, mhz: float) -> DeviceSpec:
             for c, origin in spec.provenance.items()
             if c not in gone and not c.startswith("achievable_")
         },
-        notes=_and(spec.notes, f"compute peaks scaled from {' and '.join(clocks)} to {mhz:,.0f} MHz"),
+        notes=_and(spec.notes, f"compute peaks scaled from {' and '.join(clocks)} to {number(mhz, 0)} MHz"),
     )
 
 
