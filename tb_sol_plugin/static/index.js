@@ -2763,7 +2763,8 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 	const typed = text.trim();
 	const ask = free?.ask ?? `Search ${label.toLowerCase()}`;
 	const enter = () => {
-		if (found[0] && (typed || !free)) onPick(found[0].value, { shift: false });
+		const exact = options.find((o) => o.value === typed) ?? found[0];
+		if (exact && (typed || !free)) onPick(exact.value, { shift: false });
 		else if (free && typed) free.take(typed);
 	};
 	return /* @__PURE__ */ a("div", {
@@ -7170,7 +7171,7 @@ function lay(s, c, beside) {
 		tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)))
 	};
 }
-var headRoom = (letters) => letters * 6.6 + 22;
+var headRoom = (letters) => letters * 6.7 + 26;
 /** Letters of the longer line where a heading breaks best into two. */
 function twoLines(heading) {
 	let best = heading.length;
@@ -10768,7 +10769,7 @@ function Card({ device, note, keys, close }) {
 			if (!(error instanceof ApiError)) throw error;
 			setWrong({
 				message: sentence$1(error.body.message),
-				hint: error.body.hint ?? ""
+				hint: error.body.hint || `Write it as \`${FORM}\`: a device, a clock in MHz, sparse peaks; the last two may be left out.`
 			});
 		} finally {
 			setAsking(false);
@@ -10826,7 +10827,7 @@ function Card({ device, note, keys, close }) {
 				role: "alert",
 				children: [/* @__PURE__ */ a(Text, { text: wrong.message }), wrong.hint && /* @__PURE__ */ a("span", {
 					class: "limits-hint",
-					children: wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint
+					children: /* @__PURE__ */ a(Text, { text: wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint })
 				})]
 			}),
 			/* @__PURE__ */ a(List, {
@@ -11485,11 +11486,11 @@ function FieldControl({ f }) {
 						text: "None"
 					}] : [], ...f.choices.map((c) => ({
 						value: c,
-						text: c ? shown(c) : "Any"
+						text: c ? shown(c) : free ? "None" : "Any"
 					}))],
 					onPick: pick,
 					...free && { free: {
-						ask: `${label}, or what you type`,
+						ask: `Search or type`,
 						take: pick
 					} }
 				});

@@ -84,7 +84,7 @@ function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: 
       close();
     } catch (error) {
       if (!(error instanceof api.ApiError)) throw error;
-      setWrong({ message: sentence(error.body.message), hint: error.body.hint ?? "" });
+      setWrong({ message: sentence(error.body.message), hint: error.body.hint || `Write it as \`${FORM}\`: a device, a clock in MHz, sparse peaks; the last two may be left out.` });
     } finally {
       setAsking(false);
     }
@@ -100,7 +100,7 @@ function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: 
           <span class="quiet">MHz</span>
         </form>
       </div>
-      {wrong && <p class="limits-wrong" role="alert"><Text text={wrong.message} />{wrong.hint && <span class="limits-hint">{wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint}</span>}</p>}
+      {wrong && <p class="limits-wrong" role="alert"><Text text={wrong.message} />{wrong.hint && <span class="limits-hint"><Text text={wrong.hint.length > 160 ? wrong.hint.slice(0, 158) + "…" : wrong.hint} /></span>}</p>}
       <List
         label="Devices" value={view.value.device} onPick={(key) => void take(key)} free={{ ask: `A device, or ${FORM}`, take: (text) => void take(text) }}
         options={[{ value: "", text: "As recorded" }, ...keys.map((key) => ({ value: key, text: key }))]}

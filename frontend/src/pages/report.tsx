@@ -112,7 +112,7 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
         <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : free ? "Choose" : "Any"}</span><Icon name="down" size={12} /></>}>
           {(close) => {
             const pick = (v: string): void => { set(v, "push"); close(); };
-            return <List label={label} value={now} options={[...(free && now ? [{ value: "", text: "None" }] : []), ...f.choices!.map((c) => ({ value: c, text: c ? shown(c) : "Any" }))]} onPick={pick} {...(free && { free: { ask: `${label}, or what you type`, take: pick } })} />;
+            return <List label={label} value={now} options={[...(free && now ? [{ value: "", text: "None" }] : []), ...f.choices!.map((c) => ({ value: c, text: c ? shown(c) : free ? "None" : "Any" }))]} onPick={pick} {...(free && { free: { ask: `Search or type`, take: pick } })} />;
           }}
         </Popover>
       </div>

@@ -45,7 +45,8 @@ export function List({ options, value, label, onPick, marked, head, foot, free }
   const typed = text.trim();
   const ask = free?.ask ?? `Search ${label.toLowerCase()}`;
   const enter = (): void => {
-    if (found[0] && (typed || !free)) onPick(found[0].value, { shift: false });
+    const exact = options.find((o) => o.value === typed) ?? found[0];
+    if (exact && (typed || !free)) onPick(exact.value, { shift: false });
     else if (free && typed) free.take(typed);
   };
   return (

@@ -81,7 +81,7 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
   return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, headRoom(heading.length)), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading))) };
 }
 
-const headRoom = (letters: number): number => letters * 6.6 + 22;
+const headRoom = (letters: number): number => letters * 6.7 + 26;
 
 /** Letters of the longer line where a heading breaks best into two. */
 export function twoLines(heading: string): number {
