@@ -157,7 +157,7 @@ def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
         "communication": f"For {share} the {unit} only communicates",
         "copies": f"For {share} the {unit} only copies",
         "work": _work_words(capture, fall, share, least > 0),
-        "limit": f"For {share} the {unit} is at its limits, {_bound(fall)}",
+        "limit": f"The {unit}'s own limits, {_bound(fall)}, take {share}",
     }
     return group, words[group], groups[group]
 
@@ -169,7 +169,7 @@ def _first(groups: dict[str, float]) -> str:
 
 
 def _bound(fall: Waterfall) -> str:
-    return "mostly of arithmetic" if fall.limits.compute > fall.limits.memory else "mostly of memory bandwidth"
+    return "mostly arithmetic" if fall.limits.compute > fall.limits.memory else "mostly memory bandwidth"
 
 
 def _host_cause(fall: Waterfall) -> str:
@@ -221,7 +221,7 @@ def _largest_of_host(fall: Waterfall) -> tuple[str, str, float]:
         "outside": f"For {share} no operator runs: it is Python, or was not recorded",
         "framework": f"Operators that only call others take {share}",
         "work": f"{'Time above the limits takes' if limited else 'Operators take'} {share}{_most(over)}",
-        "limit": f"For {share} the host is at its limits, {_bound(fall)}",
+        "limit": f"The host's own limits, {_bound(fall)}, take {share}",
     }
     return group, words[group], groups[group]
 

@@ -188,7 +188,7 @@ def test_a_step_at_its_limits_says_so(tmp_path: Path) -> None:
     t.op("aten::add", 0, 5_000, shapes=[[4096, 4096], [4096, 4096], []], types=["float", "float", "Scalar"])
     t.launch("add", at=1_000, start=5_000, duration=65_000)
     said = plain(overview(read_back(t, tmp_path)).headline)
-    assert "For 86 % of the step the GPU is at its limits, mostly of memory bandwidth." in said
+    assert "The GPU's own limits, mostly memory bandwidth, take 86 % of the step." in said
 
 
 def test_without_shapes_the_time_still_says_what_limits(tmp_path: Path) -> None:
