@@ -63,7 +63,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
     parts = [*words, [BEFORE_WINDOW if late else "" for late in early.tolist()]]
     columns: dict[str, object] = {name: sums[name].to_numpy() for name in sums.columns if name not in ("group", "bound")}
     columns |= {
-        "name": words[0],
+        "name": [_early_name(name) if late else name for name, late in zip(words[0], early.tolist(), strict=True)],
         "input_shapes": words[1] if split else [""] * size,
         "dtype": dtype,
         "direction": direction,
@@ -167,6 +167,11 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
 
 
 # -- columns ----------------------------------------------------------------------------------------------------
+
+
+def _early_name(name: str) -> str:
+    """`aten::mm (before the window)`; work of an unknown module or phase is named by its time alone."""
+    return f"({BEFORE_WINDOW})" if name in (OUTSIDE_MODULE, OUTSIDE_PHASE) else f"{name} ({BEFORE_WINDOW})"
 
 
 def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, size: int) -> dict[str, npt.NDArray[np.float64]]:
