@@ -1,21 +1,17 @@
 """Numbers of the pages against sums over the raw files: nothing here but JSON, intervals and formulas written once more, by hand.
 
-The raw reader knows no column of the product: a device event belongs to the operator calls around the runtime call with its correlation
-number. Of these the outermost with a cost owns it, else the innermost.
+Of the operator calls around the launch of a device event the outermost with a cost owns it, else the innermost.
 """
 
 from __future__ import annotations
 
-import bisect
-import gzip
 import json
 import os
 from collections import defaultdict
-from decimal import Decimal
 from functools import cache
 from math import isclose, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,6 +19,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import Report, encode
+from tests.support.raw_trace import SIZE, Call, Device, raw, union
 from tests.support.trace_builder import TraceBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,106 +31,12 @@ NORMS = "tracelens/perf_model/normalization/normalization_layer_test.json.gz"
 COMPILED = "tracelens/torch_compile_triton/trace.json.gz"
 RESNET = "kineto/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"
 LLM = "simulated_gpu_llm/rank0_4000.1700000000000000000.pt.trace.json.gz"
+CPU = "cpu_transformer/worker0.1795234249397371427.pt.trace.json.gz"
 RANK1 = "simulated_gpu_train/rank1_4001.1700000000000000000.pt.trace.json.gz"
 TRACES = [OWLV2, BERT.format("h100"), BERT.format("mi300"), NORMS, COMPILED, RESNET]
 SAMPLES = [LLM, RANK1]
-SIZE = {"c10::BFloat16": 2, "c10::Half": 2, "float": 4, "double": 8, "long int": 8, "int": 4, "bool": 1, "unsigned char": 1}
 
 real = pytest.mark.real
-
-
-# -- the raw file ---------------------------------------------------------------------------------------------
-
-
-class Call(NamedTuple):
-    """One operator call of the raw file: sizes as text, tensors (sizes, type, elements in memory), its place in the file."""
-
-    name: str
-    sizes: str
-    tensors: tuple[tuple[tuple[int, ...], str, int], ...]
-    number: int
-
-
-class Device(NamedTuple):
-    start: int
-    end: int
-    number: object
-    around: tuple[Call, ...]
-    """Operator calls around the launch, outermost first."""
-
-
-def ns(value: object) -> int:
-    return round(Decimal(str(value)) * 1000)
-
-
-def sizes_text(shapes: list[Any]) -> str:
-    words = []
-    for shape in shapes:
-        lists = [x for x in shape if isinstance(x, list)] if isinstance(shape, list) else []
-        if lists:
-            more = f" … {len(lists)}" if len(lists) > 4 else ""
-            words.append("[" + ", ".join("×".join(map(str, x)) for x in lists[:4]) + more + "]")
-        elif shape:
-            words.append("×".join(map(str, shape)))
-    return " ".join(words)
-
-
-def call_of(event: dict[str, Any], number: int) -> Call:
-    args = event.get("args", {})
-    shapes = args.get("Input Dims", args.get("Input dims")) or []
-    types = args.get("Input type") or []
-    strides = args.get("Input Strides") or []
-    tensors = []
-    for at, (shape, kind) in enumerate(zip(shapes, types, strict=False)):
-        if kind in SIZE and all(isinstance(s, int) for s in shape):
-            steps = strides[at] if at < len(strides) and len(strides[at]) == len(shape) else [1] * len(shape)
-            tensors.append((tuple(shape), kind, prod(1 if step == 0 else s for s, step in zip(shape, steps, strict=True))))
-    return Call(event["name"], sizes_text(shapes), tuple(tensors), number)
-
-
-@cache
-def raw(path: Path) -> tuple[Device, ...]:
-    events = json.loads(gzip.decompress(path.read_bytes()).decode("utf8", "replace"), parse_float=Decimal)["traceEvents"]
-    threads: dict[object, list[tuple[int, int, Call]]] = defaultdict(list)
-    launches, device = {}, []
-    for number, e in enumerate(events):
-        category = e.get("cat") if e.get("ph") == "X" else None
-        if category in ("cpu_op", "Operator"):
-            threads[e["pid"], e["tid"]].append((ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), call_of(e, number)))
-        elif category in ("cuda_runtime", "cuda_driver", "Runtime"):
-            launches[e.get("args", {}).get("correlation")] = (e["pid"], e["tid"], ns(e["ts"]))
-        elif category in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
-            device.append(e)
-    parents: dict[object, list[int]] = {}
-    for key, calls in threads.items():
-        calls.sort(key=lambda c: (c[0], -c[1]))
-        parents[key], stack = [], []
-        for at, (start, _, _) in enumerate(calls):
-            while stack and calls[stack[-1]][1] <= start:
-                stack.pop()
-            parents[key].append(stack[-1] if stack else -1)
-            stack.append(at)
-    out = []
-    for e in device:
-        pid, tid, time = launches.get(e.get("args", {}).get("correlation"), (None, None, 0))
-        calls, above = threads.get((pid, tid), []), []
-        at = bisect.bisect_right(calls, time, key=lambda c: c[0]) - 1
-        while at >= 0:
-            if calls[at][1] > time:
-                above.append(calls[at][2])
-            at = parents[pid, tid][at]
-        out.append(Device(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), e["args"].get("device", e["pid"]), tuple(reversed(above))))
-    return tuple(out)
-
-
-def union(events: list[Device]) -> int:
-    total = 0
-    for number in {d.number for d in events}:
-        reach = 0
-        for start, end in sorted((d.start, d.end) for d in events if d.number == number):
-            total += max(0, end - max(start, reach))
-            reach = max(reach, end)
-    return total
 
 
 @cache
@@ -144,7 +47,7 @@ def answer(path: Path, name: str, **query: str) -> Report:
 
 
 def place(name: str) -> Path:
-    if name in SAMPLES:
+    if name in (*SAMPLES, CPU):
         return ROOT / "samples" / name
     folder = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
     if not (folder / name).is_file():
@@ -180,7 +83,8 @@ def test_calls_and_time_of_every_row(name: str) -> None:
         calls = groups[key]  # type: ignore[index]
         # THEN time is, call by call, the union of its events, to the nanosecond
         assert int(row["measured_ns"]) == sum(union(events) for events in calls.values()), key
-        if calls and all(union(events) for events in calls.values()):  # a call whose events were all rounded to 0 is left to the innermost operator
+        # AND calls are as many; those whose events were all rounded to 0 us are left to the innermost operator
+        if calls and all(union(events) for events in calls.values()):
             assert int(row["calls"]) == len(calls), key
             seen += 1
     assert seen >= min(0.9 * len(got), len(got) - 2)
@@ -321,6 +225,31 @@ def test_language_model_is_its_closed_form() -> None:
     # AND the rule of thumb, 6 x parameters x tokens, lies 9 % below: it leaves attention out
     parameters = layers * (2 * width * width + 2 * width * keys + 3 * width * feed) + words * width
     assert first / (6 * parameters * tokens) == pytest.approx(1.099, abs=1e-3)
+
+
+def test_small_transformer_is_its_closed_form() -> None:
+    # GIVEN 3 layers of width 256, 8 sequences of 128 tokens, 2048 words, causal attention, four steps on a CPU
+    width, layers, batch, length, words = 256, 3, 8, 128, 2048
+    tokens, parameters = batch * length, layers * 12 * width * width + width * words
+    attention = 4 * batch * length * length * width // 2 * layers
+    facts = answer(place(CPU), "roofline").facts
+    # THEN work is 6 x parameters x tokens, and 3.5 times the forward of attention, a step; 4 % above the rule of thumb
+    assert facts["total_flop"] == 4 * (6 * parameters * tokens + attention * 7 // 2)
+    assert float(facts["total_flop"]) / (4 * 6 * parameters * tokens) == pytest.approx(1.0398, abs=1e-4)  # type: ignore[arg-type]
+
+
+@each
+def test_the_step_is_the_sum_of_its_parts(name: str) -> None:
+    # GIVEN the parts between the measured step and its limit THEN they add up to it, each once
+    path = place(name)
+    report = answer(path, "overview")
+    parts = report.table("parts")
+    step = int(report.facts["step_ns"])  # type: ignore[arg-type]
+    assert parts["time_ns"].iloc[0] == step and parts["time_ns"].min() >= 0
+    assert abs(int(parts["time_ns"].iloc[1:].sum()) - step) <= len(parts)
+    # AND all findings together save no more than there is
+    findings = answer(path, "findings").findings
+    assert findings and sum(f.saving_ns or 0 for f in findings) < step
 
 
 # -- other limits ---------------------------------------------------------------------------------------------
