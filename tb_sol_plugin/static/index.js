@@ -7109,6 +7109,8 @@ var FLOOR = {
 	text: 120
 };
 var LEAST_BAR = 30;
+/** part of a name's floor that is left where even headings on two lines do not fit */
+var SQUEEZED = .7;
 var SAMPLE = 400;
 var MONO = 7.25;
 var SANS = 7.1;
@@ -7168,7 +7170,7 @@ function lay(s, c, beside) {
 		numeric,
 		full,
 		width: widthOf(s, c, scale, numeric, headRoom(heading.length)),
-		tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)))
+		tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)) - 6)
 	};
 }
 var headRoom = (letters) => letters * 6.7 + 26;
@@ -7207,8 +7209,8 @@ function widthOf(s, c, scale, numeric, head) {
 	return Math.max(Math.min(typical * (mono ? MONO : SANS) + 26 + extra, most), Math.min(head, 160), Math.min(label, 200), 56);
 }
 /**
-* Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`);
-* what is left over goes to names and bars.
+* Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`) and names
+* go somewhat below their floors; what is left over goes to names and bars.
 */
 function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
@@ -7226,8 +7228,11 @@ function fit(columns, room) {
 		};
 		const heads = columns.map((c, i) => c.numeric ? Math.max(0, given[i] - Math.max(56, c.tight - bars(c))) : 0);
 		const all = heads.reduce((a, b) => a + b, 0);
+		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - SQUEEZED * (FLOOR[c.column.show ?? "text"] ?? given[i] / SQUEEZED)));
+		const rest = names.reduce((a, b) => a + b, 0);
+		const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
 		return {
-			widths: given.map((w, i) => Math.floor(w - (all > 0 ? heads[i] * Math.min(1, over / all) : 0))),
+			widths: given.map((w, i) => Math.floor(w - heads[i] * head - names[i] * name)),
 			tall: all > 0
 		};
 	}

@@ -138,7 +138,7 @@ def start(command: list[str], env: dict[str, str]) -> tuple[subprocess.Popen[str
 def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(10)
+        process.wait(4)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(10)

@@ -32,6 +32,7 @@ def test_every_page_in_both_themes(serve: Server, view: Callable[..., Any], run:
         assert v.page.locator(".failed").count() == 0, f"{name}: {v.page.locator('.failed').text_content()}"
         assert v.page.locator(".notice.error").count() == 0, f"{name}: {v.page.locator('.notice.error').first.text_content()}"
         assert v.page.locator('[aria-current="page"]').count() == 1
+        assert run.startswith("hostile") or "`" not in v.page.locator("main").inner_text(), f"{name}: marks shown as text"
         picture(v, f"{run}-{name}-light")
         v.page.emulate_media(color_scheme="dark")
         v.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")

@@ -19,6 +19,8 @@ export interface Laid {
 const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
 const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
 const LEAST_BAR = 30;
+/** part of a name's floor that is left where even headings on two lines do not fit */
+const SQUEEZED = 0.7;
 const SAMPLE = 400;
 const MONO = 7.25;
 const SANS = 7.1;
@@ -78,7 +80,7 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
     }
   }
   const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
-  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, headRoom(heading.length)), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading))) };
+  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, headRoom(heading.length)), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)) - 6) };
 }
 
 const headRoom = (letters: number): number => letters * 6.7 + 26;
@@ -115,8 +117,8 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
 }
 
 /**
- * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`);
- * what is left over goes to names and bars.
+ * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`) and names
+ * go somewhat below their floors; what is left over goes to names and bars.
  */
 export function fit(columns: readonly Laid[], room: number): { widths: number[]; tall: boolean } {
   const widths = columns.map((c) => c.width);
@@ -131,7 +133,10 @@ export function fit(columns: readonly Laid[], room: number): { widths: number[];
     if (over <= 0) return { widths: given.map(Math.floor), tall: false };
     const heads = columns.map((c, i) => (c.numeric ? Math.max(0, given[i]! - Math.max(56, c.tight - bars(c))) : 0));
     const all = heads.reduce((a, b) => a + b, 0);
-    return { widths: given.map((w, i) => Math.floor(w - (all > 0 ? heads[i]! * Math.min(1, over / all) : 0))), tall: all > 0 };
+    const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - SQUEEZED * (FLOOR[c.column.show ?? "text"] ?? given[i]! / SQUEEZED))));
+    const rest = names.reduce((a, b) => a + b, 0);
+    const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
+    return { widths: given.map((w, i) => Math.floor(w - heads[i]! * head - names[i]! * name)), tall: all > 0 };
   }
   const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]!);
   const sum = want.reduce((a, b) => a + b, 0) || 1;

@@ -1,0 +1,73 @@
+"""How the parts of a page stand: beside each other where there is room, whole where there is little, in words that say what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Server, hash_of
+
+pytestmark = pytest.mark.browser
+LLM = "simulated_gpu_llm"
+BOXES = """() => ['.equation-total', '.equation-tiles', '.equation'].map((s) => document.querySelector(s).getBoundingClientRect())
+    .map((b) => ({top: b.top, bottom: b.bottom, left: b.left, right: b.right}))"""
+CUT = """() => [...document.querySelectorAll('.table-scroll')].filter((t) => t.scrollWidth > t.clientWidth + 1)
+    .map((t) => t.getAttribute('aria-label'))"""
+
+
+@pytest.mark.parametrize(("width", "beside"), [(1440, True), (1300, False)])
+def test_facts_stand_beside_the_ratio_or_take_a_line(serve: Server, view: Callable[..., Any], width: int, beside: bool) -> None:
+    # GIVEN a recording with four facts beside its ratio WHEN the window is wide or less so
+    v = view(viewport={"width": width, "height": 900})
+    v.open(serve.home + hash_of(v="1", page="overview", run=LLM))
+    ratio, tiles, card = v.page.evaluate(BOXES)
+    assert v.page.locator(".equation-tiles .tile").count() == 4
+    # THEN they stand at its right, or below it over the whole card: never in a corner of their own
+    if beside:
+        assert tiles["left"] > ratio["right"] and tiles["top"] < ratio["bottom"]
+    else:
+        assert tiles["top"] > ratio["bottom"]
+    assert card["right"] - tiles["right"] < 30
+    assert v.page.locator(".equation-tiles").evaluate("(e) => getComputedStyle(e).borderLeftWidth") == ("1px" if beside else "0px")
+
+
+@pytest.mark.parametrize(("name", "width"), [("roofline", 1024), ("steps", 1440)])
+def test_wide_tables_fit_their_cards(serve: Server, view: Callable[..., Any], name: str, width: int) -> None:
+    # GIVEN pages whose tables need much room WHEN they are opened in less THEN the last column is inside its card
+    v = view(viewport={"width": width, "height": 900})
+    v.open(serve.home + hash_of(v="1", page=name, run=LLM))
+    assert v.page.locator(".table-scroll").count() > 0
+    assert v.page.evaluate(CUT) == []
+
+
+def test_savings_are_told_together(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the findings of a recording, whose savings add up
+    _, report = serve.api(f"analysis/findings?run={LLM}&wait=30")
+    section = next(s for s in report["sections"] if s["kind"] == "findings")  # type: ignore[attr-defined]
+    total, count = sum(f["saving_ns"] for f in section["findings"]), len(section["findings"])
+    assert section["combined_ns"] == total and count > 2
+    # WHEN the page is opened THEN the heading holds their sum and no word of an overlap
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="findings", run=LLM))
+    said = v.page.locator("[data-section=levers] .subtitle").text_content().replace("\u202f", " ")
+    assert said.endswith(f"these {count} together {total / 1e6:.2f} ms") and "overlap" not in said
+
+
+def test_a_chart_whose_points_share_rows_says_so(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN copies by direction, a row for many points WHEN an area over all of them is selected THEN the chip speaks of whole rows
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="memcpy", run="simulated_gpu_train", **{"f.bandwidth": "b:1~1e12~1~1e15"}))
+    chip = v.page.locator(".chip.on")
+    assert chip.text_content().startswith("Direction with points selected:")
+    assert "whole" in chip.get_attribute("data-tip")
+
+
+def test_a_zoomed_axis_keeps_labels(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the roofline, labelled by decades WHEN it is zoomed into a part of one THEN both axes have labels, rates with their unit
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="roofline", run=LLM, **{"f.roofline": "x:2.1~2.9;y:14.1~14.9"}))
+    v.page.wait_for_function("document.querySelectorAll('[data-figure=roofline] .xtick text').length >= 3")
+    rates = v.page.locator("[data-figure=roofline] .ytick text").all_text_contents()
+    assert len(rates) >= 3 and all(t.endswith("FLOP/s") for t in rates), rates
