@@ -77,7 +77,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     part = scope(capture, query)
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
     chosen = select(capture, done, part, query.direction)
-    frame = with_causes(rows(capture, done, chosen.ops, query.by), spec)
+    frame = with_causes(rows(capture, done, chosen.ops, query.by), spec, query.by)
     shown = shown_rows(frame, query.top, query.least_share)
     same = _for_any_rows(capture, done, chosen, part, query)
     facts = dict(same.facts)

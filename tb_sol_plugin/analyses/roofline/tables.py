@@ -54,8 +54,11 @@ KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
 
 
-def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
-    """`frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names."""
+def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, by: str = "") -> pd.DataFrame:
+    """`frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names.
+
+    Rows of kernels too, where no two share one.
+    """
     causes = [""] * len(frame)
     if spec is not None:
         columns = ("kind", "dtype", "bound", "kernels", "calls", "bytes", "efficiency", "reason")
@@ -63,7 +66,11 @@ def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
         for at, values in zip(picked.tolist(), frame[list(columns)].take(picked).itertuples(index=False), strict=True):
             causes[at] = likely_cause(Case(*values), spec)
     short = {name: short_name(name) if name else "" for name in frame["main_kernel"].unique().tolist()}
-    return frame.assign(cause=causes, main_kernel=[short[name] for name in frame["main_kernel"].tolist()])
+    frame = frame.assign(cause=causes, main_kernel=[short[name] for name in frame["main_kernel"].tolist()])
+    if by != "kernel":
+        return frame
+    brief = frame["name"].map(lambda name: short_name(name) if "::" in name else name)
+    return frame.assign(name=brief.where(~brief.duplicated(keep=False), frame["name"]))
 
 
 def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFrame:

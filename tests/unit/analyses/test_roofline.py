@@ -141,6 +141,19 @@ def test_kernels_share_the_work_of_their_operator_by_time(tmp_path: Path) -> Non
     assert set(table["flags"]) == {"above limit, estimated"} or set(table["flags"]) == {"estimated"}
 
 
+def test_kernels_stand_by_their_short_names_where_these_tell_them_apart(tmp_path: Path) -> None:
+    # GIVEN an addition, and two multiplications whose short names are the same
+    full = "void at::native::vectorized_elementwise_kernel<4, at::native::{}<float>, std::array<char*, {}>>(int, float)"
+    names = [full.format("CUDAFunctor_add", 3), full.format("MulFunctor", 2), full.format("MulFunctor", 3)]
+    t = TraceBuilder()
+    for i, name in enumerate(names):
+        t.op("aten::add", 2000 * i, 900, shapes=[[1024], [1024]], types=["float", "float"])
+        t.launch(name, at=2000 * i + 100, start=2000 * i + 300, duration=500 - i)
+    # WHEN rows are kernels THEN the first is short, the others stay whole
+    table = answer(read(str(t.write(tmp_path / "t.json"))), by="kernel").table("ops")
+    assert table["name"].tolist() == ["vectorized_elementwise_kernel<CUDAFunctor_add>", names[1], names[2]]
+
+
 def test_the_list_ranks_time_above_the_limit(capture: Capture) -> None:
     above = answer(capture).table("above")
     assert above["name"].tolist() == ["aten::mm", "aten::fill_"]
