@@ -31,6 +31,7 @@ describe("units", () => {
   });
 
   test("GIVEN a step of 1.2 s WHEN scaled THEN ms, so that parts can be ranked", () => {
+    expect(columnScale([4.16, 3.64, 1.74, 443_325, 2.1], "").decimals).toBe(1); // one far away leaves the others a decimal
     expect(columnScale([1_211_000_000, 619_000_000, 9_600_000], "ns").name).toBe("ms");
     expect(columnScale([12_110_000_000, 619_000_000], "ns").name).toBe("s");
   });

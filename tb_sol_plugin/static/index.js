@@ -2711,7 +2711,8 @@ function columnScale(values, unit, beside) {
 		decimals: 0
 	};
 	const middle = half / factor;
-	const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(top / factor, 1))) + 1);
+	const reach = unit === "" ? Math.min(top, half * 1e3) : top;
+	const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(reach / factor, 1))) + 1);
 	return {
 		factor,
 		name,
