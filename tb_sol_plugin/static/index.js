@@ -2245,7 +2245,7 @@ function Copy({ text, what, class: cls = "button", label, children }) {
 function CopyField() {
 	const input = T(null);
 	const now = field.value;
-	A$1(() => {
+	F$1(() => {
 		input.current?.focus();
 		input.current?.select();
 	}, [now]);

@@ -1,7 +1,7 @@
 // Copying: the clipboard where the browser grants it, else the text in a field that is selected already.
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon } from "./icons";
 
 const field = signal<{ text: string; what: string } | null>(null);
@@ -49,7 +49,7 @@ export function Copy({ text, what, class: cls = "button", label, children }: Cop
 export function CopyField(): JSX.Element | null {
   const input = useRef<HTMLTextAreaElement>(null);
   const now = field.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     input.current?.focus();
     input.current?.select();
   }, [now]);
