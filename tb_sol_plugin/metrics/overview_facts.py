@@ -83,13 +83,8 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     out.add("events", "Events", facts.total_events, "count")
     if len(capture.device):
         out.add("device_events", "Device events", len(capture.device), "count")
-    out.add(
-        "oddities",
-        "Health",
-        len(capture.tables["issues"]),
-        "count",
-        "kind of oddity" if len(capture.tables["issues"]) == 1 else "kinds of oddities",
-    )
+    odd = len(capture.tables["issues"])
+    out.add("oddities", "Health", odd, "count", "nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
     return out
 
 
