@@ -30,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Dtype: TypeAlias = Literal["recorded", "bf16", "fp16", "fp8", "tf32", "fp32"]
 
+LEAST_NS: Final = 1.0
+"""A limit below this is shown as 0; a ratio to it would say nothing."""
 BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """Bytes of an element; TF32 lives in 4 bytes, only the arithmetic is shorter."""
 STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
@@ -176,6 +178,7 @@ def rows(
         frame[f"bound{label}"] = side
     frame["lacking"] = _lacking(codes, size, then)
     sol, after, time = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
+    after = np.where(after >= LEAST_NS, after, np.nan)
     frame = frame.assign(ratio=ratio(sol, after), headroom=ratio(time, after), share=ratio(time, np.full(size, time.sum())))
     frame = frame.sort_values("measured_ns", ascending=False, kind="stable", ignore_index=True)
     return frame.head(most) if most else frame

@@ -161,7 +161,7 @@ def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str
 # -- levers ---------------------------------------------------------------------------------------------------
 
 
-def _findings(found: list[Lever], fall: Waterfall, most: int = 5) -> FindingsSection:
+def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSection:
     whole = fall.total_ns / fall.steps if fall.total_ns else 0
     there = registry()
     shown = found[:most]
@@ -210,7 +210,7 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
         "communication_ns": "Communication",
         "runtime_ns": "Runtime calls",
         "dataloader_ns": "DataLoader",
-        "cpu_exec_ns": "CPU operators",
+        "cpu_exec_ns": "CPU execution",
         "other_ns": "Other",
     }
     colors = {

@@ -123,10 +123,11 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     there = _there(capture, query) if query.device else here
     now = W.limits(chosen.ops, here) if here is not None else None
     then = W.limits(chosen.ops, there, query.dtype) if there is not None else None
+    dtype = chosen.ops["dtype"].astype(str)
     keys = {
         "phases": chosen.phase,
         "kinds": chosen.ops["kind"].astype(str).to_numpy(dtype=object),
-        "operators": (chosen.ops["name"].astype(str) + (" · " + chosen.ops["dtype"].astype(str)).where(chosen.ops["dtype"] != "", "")).to_numpy(dtype=object),
+        "operators": (chosen.ops["name"].astype(str) + (" · " + dtype).where(dtype != "", "")).to_numpy(dtype=object),
     }
     frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
     devices = _devices(chosen, here, there, now, query)
