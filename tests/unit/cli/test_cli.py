@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -197,6 +198,8 @@ def test_serve_listens_and_answers(file: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(file.parent.parent), "--port", "0"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ},
+        # a background job of a shell ignores Ctrl-C, and so would its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -205,7 +208,7 @@ def test_serve_listens_and_answers(file: Path) -> None:
         with urllib.request.urlopen(f"{address}api/v1/analysis/health?run=job&wait=30", timeout=60) as reply:
             assert json.load(reply)["available"] is True
     finally:
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 0 and "Traceback" not in err
 
