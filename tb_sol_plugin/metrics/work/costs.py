@@ -182,8 +182,9 @@ def _hints(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int6
     first = launched[np.minimum(slot, len(launched) - 1)]
     inside = slot_ok & (operator[first] < capture.host["end"].to_numpy()[rows[ask]])
     names = capture.device["name"].cat
-    element = np.fromiter((ELEMENTS.index(element_of(str(n))) for n in names.categories), np.int64, len(names.categories))
-    out[ask[inside]] = element[names.codes.to_numpy()[first[inside]]]
+    used, place = np.unique(names.codes.to_numpy()[first[inside]], return_inverse=True)
+    element = np.array([ELEMENTS.index(element_of(str(names.categories[code]))) for code in used.tolist()], np.int64)
+    out[ask[inside]] = element[place.reshape(-1)]
     return out
 
 
