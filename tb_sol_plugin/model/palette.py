@@ -1,6 +1,6 @@
 """The colours with a fixed meaning, light and dark.
 
-Figures are built with the light values; a dark surface replaces each by its partner (`dark_of`).
+Figures are built with the light values; a dark surface replaces each by its partner in `TOKENS`.
 The frontend reads the same table from `static/palette.json`, which `python -m tb_sol_plugin.model.palette` prints.
 """
 
@@ -73,14 +73,6 @@ MARKS: Final[dict[str, str]] = {
 def light(token: str) -> str:
     """Light hex of a token; an unknown token reads as `other`."""
     return TOKENS.get(token, TOKENS["other"])[0]
-
-
-def dark_of() -> dict[str, str]:
-    """Light hex (upper case) to dark hex."""
-    out: dict[str, str] = {}
-    for a, b in TOKENS.values():
-        out.setdefault(a.upper(), b)
-    return out
 
 
 def efficiency_colour(value: float | None) -> str:

@@ -55,16 +55,6 @@ def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.ge
     return out
 
 
-def child_sum(values: npt.NDArray[np.generic], parent: Rows) -> npt.NDArray[np.generic]:
-    """Sum of `values` over each row's direct children."""
-    has = parent >= 0
-    kind = np.float64 if values.dtype.kind == "f" else np.int64
-    out = np.zeros(len(parent), kind)
-    if has.any():
-        np.add.at(out, parent[has], values[has].astype(kind))
-    return out
-
-
 def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
     """Duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
     end = start + duration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -86,11 +86,3 @@ class DeviceBook(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 EMPTY: DeviceBook = DeviceBook()
-
-
-def with_default(book: DeviceBook, expression: str, problems: Sequence[Problem] = ()) -> DeviceBook:
-    """The book with limits that hold where a query names none."""
-    layers = book.layers
-    if problems:
-        layers = (*layers, Layer(problems[0].file, "chosen", problems=tuple(problems)))
-    return msgspec.structs.replace(book, default=expression, layers=layers)
