@@ -76,7 +76,7 @@ def light(token: str) -> str:
 
 
 def efficiency_colour(value: float | None) -> str:
-    """Light hex of the efficiency scale, in 4 % steps, `idle` where there is no model. Out of range clamps the colour only."""
+    """Light hex of the efficiency scale, the nearest of five stops, `idle` where there is no model. Out of range clamps the colour only."""
     if value is None:
         return light("idle")
     stops = [light(f"eff-{p}") for p in (0, 25, 50, 75, 100)]
