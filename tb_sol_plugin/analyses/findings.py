@@ -13,12 +13,12 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.levers import LEAST, Lever, combined_ns, levers
+from tb_sol_plugin.metrics.levers import LEAST, Lever, combined_ns, finding, levers
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FactsSection, Finding, FindingsSection, Link, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Report, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -123,14 +123,7 @@ def _facts(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FactsSection:
 def _cards(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FindingsSection:
     step = _step(fall)
     there = registry()
-    cards = [
-        Finding(
-            rule=f.rule, title=f.title, evidence=f.evidence, saving_ns=ns, share=ns / step if step else None, fix=f.fix, color=f.color,
-            candidate=f.candidate,
-            link=Link(f.analysis, {**dict(f.query), **({"find": f.find} if f.find else {})}, f.label) if f.analysis in there else None,
-        )
-        for f, ns in shown
-    ]  # fmt: skip
+    cards = [finding(f, ns, step, pages=there) for f, ns in shown]
     per = "per step" if fall.stepped else "of the recording"
     return FindingsSection(
         id="levers",

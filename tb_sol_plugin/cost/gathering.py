@@ -61,17 +61,17 @@ def bincount(call: Inputs) -> Cost | None:
 @model("aten::bucketize", kind="other")
 def bucketize(call: Inputs) -> Cost | None:
     """bucketize(x, boundaries, out_int32, right): one place per element; boundaries read once."""
-    x, edges = call.tensor(0), call.tensor(1)
-    if x is None or edges is None:
-        return None
-    steps = max((edges.shape[-1] if edges.shape else 1).bit_length(), 1)
-    return moved(x.dtype, *read(x, edges), (4 if call.flag(2) else 8) * x.numel, flop=steps * x.numel)
+    return _places(call.tensor(0), call.tensor(1), call)
 
 
 @model("aten::searchsorted", kind="other")
 def searchsorted(call: Inputs) -> Cost | None:
     """searchsorted(sorted, x, out_int32, ...): like bucketize, with the sorted values first."""
-    edges, x = call.tensor(0), call.tensor(1)
+    return _places(call.tensor(1), call.tensor(0), call)
+
+
+def _places(x: Tensor | None, edges: Tensor | None, call: Inputs) -> Cost | None:
+    """A binary search per element; argument 2 says whether places have 4 bytes or 8."""
     if x is None or edges is None:
         return None
     steps = max((edges.shape[-1] if edges.shape else 1).bit_length(), 1)

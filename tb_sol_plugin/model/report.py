@@ -369,3 +369,8 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
         sections.append(full)
     body["sections"] = sections
     return body
+
+
+def number_of(value: Scalar) -> float | None:
+    """A value as a number; None where it is none."""
+    return float(value) if isinstance(value, int | float) else None

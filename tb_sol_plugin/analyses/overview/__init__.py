@@ -16,7 +16,7 @@ from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.levers import Lever, levers
+from tb_sol_plugin.metrics.levers import Lever, finding, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
@@ -30,7 +30,6 @@ from tb_sol_plugin.model.devices.limits import caution
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
-    Finding,
     FindingsSection,
     Link,
     Mark,
@@ -165,20 +164,7 @@ def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSec
     whole = fall.total_ns / fall.steps if fall.total_ns else 0
     there = registry()
     shown = found[:most]
-    findings = [
-        Finding(
-            rule=f.rule,
-            title=f.title,
-            evidence=f.evidence,
-            saving_ns=f.saving_ns,
-            share=f.saving_ns / whole if whole else None,
-            fix=f.fix,
-            color=f.color,
-            candidate=f.candidate,
-            link=Link(f.analysis, {**dict(f.query), **({"find": f.find} if f.find else {})}, f.label) if f.analysis in there else None,
-        )
-        for f in shown
-    ]
+    findings = [finding(f, f.saving_ns, whole, pages=there) for f in shown]
     combined = min(sum(f.saving_ns for f in shown), round(whole)) if shown else None
     return FindingsSection(
         id="levers",

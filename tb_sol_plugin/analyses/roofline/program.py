@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.roofline.figure import Program
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Scalar
+from tb_sol_plugin.model.report import Scalar, number_of
 from tb_sol_plugin.units import human
 
 MOST_STEPS: Final = 200
@@ -23,7 +23,7 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
     FLOP of a rate are matrix FLOP, or vector FLOP where there are no others.
     """
     known = float(frame["known_ns"].sum())
-    flop, data = _number(facts["total_flop"]) or _number(facts["total_vector_flop"]), _number(facts["total_bytes"])
+    flop, data = number_of(facts["total_flop"]) or number_of(facts["total_vector_flop"]), number_of(facts["total_bytes"])
     return {
         "name": f"All {human(len(frame), 'count')} row{'s' if len(frame) != 1 else ''}",
         "calls": _sum(frame, "calls"),
@@ -74,10 +74,6 @@ def _point(label: str, weight: str, ops: pd.DataFrame, code: npt.NDArray[np.inte
         intensity, rate = work / data, work / time * 1e9
     values = zip(time.tolist(), least.tolist(), intensity.tolist(), rate.tolist(), strict=True)
     return [Program(label, weight, *four) for four in values]
-
-
-def _number(value: Scalar) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _sum(frame: pd.DataFrame, column: str) -> int | None:

@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec, caution, why_no_limits
-from tb_sol_plugin.model.report import Notice, Scalar
+from tb_sol_plugin.model.report import Notice, Scalar, number_of
 from tb_sol_plugin.units import human
 
 PLAIN = 0.95
@@ -23,7 +23,7 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     if not isinstance(efficiency, float):
         if by_host:
             return "This recording has no device work: rates are over host time, and the limits of this CPU are not known."
-        covered = human(_number(share), "ratio")
+        covered = human(number_of(share), "ratio")
         if spec is not None:
             return f"No work with a known limit is selected: {covered} of device time is modelled."
         return f"The limits of the device are not known: rates are shown, efficiencies are not. {covered} of device time is modelled."
@@ -41,10 +41,6 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     word = ("", "One row holds", "Two rows hold", "Three rows hold", "Four rows hold", "Five rows hold")[count]
     rows = word if running[count - 1] >= 0.8 else "The five largest rows hold"
     return f"{first} {rows} **{human(float(running[count - 1]), 'ratio')}** of the time above the limit."
-
-
-def _number(value: Scalar) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.DataFrame, *, direction: str, l2: bool) -> list[Notice]:

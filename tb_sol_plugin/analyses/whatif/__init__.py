@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec, device_for, known_keys, why_no_limits
 from tb_sol_plugin.model.devices.table import table as device_table
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table, number_of
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -277,8 +277,8 @@ def _headline(
     values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
 ) -> str:
     whose = "of a step" if stepped else "recorded"
-    first = f"The modelled work {whose} takes {human(_number(values['measured_ns']), 'ns')}"
-    sol, after = _number(values["sol_ns"]), _number(values["sol_then_ns"])
+    first = f"The modelled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
+    sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
     best, least = _best(devices)
     if there is None or after is None:
         why = "no device is known or chosen" if there is None else f"the limits of {there.name} are not known in full"
@@ -304,10 +304,6 @@ def _best(devices: pd.DataFrame) -> tuple[str, float]:
     return name, least
 
 
-def _number(value: Scalar) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _notices(
     capture: Capture,
     chosen: W.Selected,
@@ -317,7 +313,7 @@ def _notices(
     query: WhatifQuery,
 ) -> list[Notice]:
     out: list[Notice] = []
-    share, uncovered = _number(values["modelled_share"]), _number(values["uncovered_ns"])
+    share, uncovered = number_of(values["modelled_share"]), number_of(values["uncovered_ns"])
     rest = ""
     if share is not None and share < 0.999:
         rest = f" {human(share, 'ratio')} of the time is covered; {human(uncovered, 'ns')}"
@@ -332,7 +328,7 @@ def _notices(
         out.append(Notice(f"{why[0].upper()}{why[1:]}. Choose a device here.", "info"))
     if query.dtype != "recorded":
         sources = ", ".join(W.STANDS_FOR[query.dtype])
-        changed = human(_number(values["changed_share"]), "ratio")
+        changed = human(number_of(values["changed_share"]), "ratio")
         size = "keep their size" if query.dtype == "tf32" else f"take {W.BYTES[query.dtype]} B an element"
         out.append(
             Notice(
@@ -361,7 +357,7 @@ def _table(
     for name in ("measured_ns", "sol_ns", "sol_then_ns"):
         shown[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object)
     shown = shown.assign(calls=[round(v) if float(v).is_integer() else v for v in frame["calls"].tolist()])
-    sol, after, measured = (_number(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
+    sol, after, measured = (number_of(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
     more = f", first {len(frame)} of {len(every)}" if len(every) > len(frame) else ""
     return make_table(
         section,

@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.levers.case import Case, case
 from tb_sol_plugin.metrics.levers.casts import weight_casts
 from tb_sol_plugin.metrics.levers.chains import fusable_chains
 from tb_sol_plugin.metrics.levers.layout import channels_first, layout_kernels, permuting_copies
-from tb_sol_plugin.metrics.levers.lever import Lever, device_word
+from tb_sol_plugin.metrics.levers.lever import Lever, finding
 from tb_sol_plugin.metrics.levers.moving import communication, copies
 from tb_sol_plugin.metrics.levers.optimizer import unfused_optimizer
 from tb_sol_plugin.metrics.levers.precision import fp32_matrix, plain_units
@@ -31,7 +31,7 @@ from tb_sol_plugin.metrics.waterfall import Waterfall
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
-__all__ = ["LEAST", "RULES", "Lever", "combined_ns", "device_word", "levers"]
+__all__ = ["LEAST", "RULES", "Lever", "combined_ns", "finding", "levers"]
 
 LEAST: Final = 0.005
 """Smallest saving shown, as a part of the step."""

@@ -19,6 +19,7 @@ import pandas as pd
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.kernels import kernel_classes
 from tb_sol_plugin.metrics.levers.lever import Floats, Ints
 from tb_sol_plugin.metrics.scope import Scope
@@ -150,10 +151,7 @@ class Case:
         place = np.where(host >= 0, self.capture.operator_of_host[np.maximum(host, 0)], -1) if len(self.capture.host) else host
         name = texts.codes(self.ops["name"])[rows]
         columns = [np.append(texts.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
-        key = name
-        for column in columns:
-            key = pd.factorize(key * (int(column.max(initial=0)) + 2) + column + 1)[0].astype(np.int64)
-        code, first = _first(key)
+        code, first = factorize([name, *columns])
         names, categories = self.ops["name"].cat.categories, [table[c].cat.categories for c in _COLUMNS]
         read = []
         for codes in zip(name[first].tolist(), *(v[first].tolist() for v in columns), strict=True):
@@ -169,13 +167,6 @@ class Case:
 
 
 _COLUMNS = ("shapes", "types", "strides", "concrete")
-
-
-def _first(key: Ints) -> tuple[Ints, Ints]:
-    code, unique = pd.factorize(key)
-    first = np.zeros(len(unique), np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return code.astype(np.int64), first
 
 
 def case(capture: Capture, part: Scope, fall: Waterfall) -> Case:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Finding, Link
 from tb_sol_plugin.units import human
 
 Ints = npt.NDArray[np.int64]
@@ -38,9 +39,20 @@ class Lever:
     claimed: Floats = field(default_factory=lambda: np.zeros(0, np.float64), compare=False, repr=False)
 
 
-def device_word(capture: Capture) -> str:
-    """What a reader calls the device."""
-    return "GPU" if capture.facts.vendor in ("nvidia", "amd", "xpu") else "device"
+def finding(lever: Lever, saving_ns: int, step_ns: float, *, pages: Container[str]) -> Finding:
+    """A lever as a reader gets it. saving_ns: of it, what is looked at; step_ns: of one step. pages: analyses a link may lead to."""
+    query = {**dict(lever.query), **({"find": lever.find} if lever.find else {})}
+    return Finding(
+        rule=lever.rule,
+        title=lever.title,
+        evidence=lever.evidence,
+        saving_ns=saving_ns,
+        share=saving_ns / step_ns if step_ns else None,
+        fix=lever.fix,
+        color=lever.color,
+        candidate=lever.candidate,
+        link=Link(lever.analysis, query, lever.label) if lever.analysis in pages else None,
+    )
 
 
 def counted(n: int, one: str, many: str = "") -> str:

@@ -15,8 +15,9 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.levers.case import Case, Mask
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, device_word, times, took
+from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, times, took
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.waits import HAND_OVER_NS, LAUNCH_NS, WAITING
 from tb_sol_plugin.metrics.work.owner import outermost

@@ -19,6 +19,7 @@ from tb_sol_plugin.cost import Cost, Kind
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
 from tb_sol_plugin.metrics import attribution, memo
+from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.direction import in_backward, recomputed
@@ -152,7 +153,7 @@ def _by_device_time(
     link = np.bincount(group, ~over_link(capture)[mine], minlength=size) == 0
     columns = {
         "measured_ns": _union(group, device["device"].to_numpy()[mine], device["start_ns"].to_numpy()[mine], duration[mine], size),
-        "device_sum_ns": _sum(group, duration[mine], size),
+        "device_sum_ns": attribution.sum_by(group, duration[mine], size),
         "device_events": np.bincount(group, minlength=size).astype(np.int64),
         "collective": (np.bincount(group, ~device["communication"].to_numpy()[mine], minlength=size) == 0).astype(np.int64),
         "link_bytes": _known_sum(group, link_bytes(capture)[mine], size),
@@ -190,8 +191,8 @@ def _by_host_time(
         "device_events": np.zeros(size, np.int64),
         "collective": np.zeros(size, np.int64),
         "link_bytes": np.full(size, np.nan),
-        "module": _around(capture, rows, S.MODULE),
-        "annotation": _around(capture, rows, S.ANNOTATION),
+        "module": attribution.nearest(capture, S.MODULE, rows),
+        "annotation": attribution.nearest(capture, S.ANNOTATION, rows),
         "step": _step_of(capture, start[rows]),
     }
     ops = _frame(capture, rows, _at(rows, owning, of_host), known, nothing, nothing, columns)
@@ -284,12 +285,6 @@ def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
     return pd.Categorical.from_codes(_codes(column, rows), column.cat.categories)
 
 
-def _sum(group: npt.NDArray[np.integer], values: Ints, size: int) -> Ints:
-    out = np.zeros(size, np.int64)
-    np.add.at(out, group, values)
-    return out
-
-
 def _known_sum(group: npt.NDArray[np.integer], values: Floats, size: int) -> Floats:
     """Sum per group over the values that are known, NaN where none is."""
     good = np.isfinite(values)
@@ -300,24 +295,8 @@ def _known_sum(group: npt.NDArray[np.integer], values: Floats, size: int) -> Flo
 
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:
     """Per group the length of the union of its intervals on each device, summed over devices."""
-    out = np.zeros(size, np.int64)
-    if not len(group):
-        return out
-    order = np.lexsort((start, device, group))
-    g, d, s, e = group[order], device[order], start[order], (start + duration)[order]
-    fresh = np.concatenate((np.ones(1, bool), (g[1:] != g[:-1]) | (d[1:] != d[:-1])))
-    reach = pd.Series(e).groupby(np.cumsum(fresh)).cummax().to_numpy()
-    before = np.where(fresh, s, np.concatenate((s[:1], reach[:-1])))
-    np.add.at(out, g, np.maximum(e - np.maximum(s, before), 0))
-    return out
-
-
-def _around(capture: Capture, rows: Ints, kind: int) -> Ints:
-    host = capture.host
-    start = host["start_ns"].to_numpy()
-    mask = host["kind"].to_numpy() == kind
-    stop = start + host["duration_ns"].to_numpy()
-    return np.asarray(tree.nearest(mask, host["parent"].to_numpy(), stop, rows.astype(np.int32), start[rows]), np.int64)
+    pair, first = factorize([group.astype(np.int64), device])
+    return attribution.sum_by(group[first], attribution.union_by(pair, start, start + duration, len(first)), size)
 
 
 def _step_of(capture: Capture, at: Ints) -> Ints:
@@ -349,7 +328,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
             ops[n].cat.codes.to_numpy().astype(np.int64) if isinstance(ops[n].dtype, pd.CategoricalDtype) else ops[n].to_numpy()
             for n in names
         ]
-        code, first = _factorize(columns)
+        code, first = factorize(columns)
         keys = ops[names].iloc[first].reset_index(drop=True)
     size = len(first)
     out: dict[str, npt.NDArray[np.generic]] = {"calls": np.bincount(code, minlength=size).astype(np.int64)}
@@ -381,14 +360,3 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
     frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), pd.Index(BOUNDS))
     return frame
-
-
-def _factorize(columns: list[npt.NDArray[np.int64]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    key = columns[0].astype(np.int64)
-    for column in columns[1:]:
-        key = pd.factorize(key)[0].astype(np.int64)
-        key = key * (int(column.max(initial=0)) + 2) + column
-    code, unique = pd.factorize(key)
-    first = np.zeros(len(unique), np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return code.astype(np.int64), first

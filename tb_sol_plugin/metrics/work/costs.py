@@ -14,6 +14,7 @@ from tb_sol_plugin.cost import Cost, Inputs
 from tb_sol_plugin.cost.attention_engines import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import tree
@@ -58,16 +59,6 @@ def signature_inputs(capture: Capture, row: int) -> Inputs:
 def usable(found: Cost | None) -> bool:
     """Whether a cost says enough to place an operation: its traffic, or matrix work."""
     return found is not None and (found.bytes is not None or bool(found.flop))
-
-
-def factorize(columns: list[npt.NDArray[np.int64]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(group per row, first row per group) of rows that agree in all of the integer columns."""
-    key = columns[0]
-    for column in columns[1:]:
-        key = pd.factorize(key)[0].astype(np.int64)
-        key = key * (int(column.max(initial=0)) + 2) + column
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    return group.reshape(-1), first
 
 
 def _costs(capture: Capture) -> Costs:

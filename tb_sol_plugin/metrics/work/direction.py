@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import attribution, memo, texts
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import tree
@@ -37,6 +37,11 @@ def recomputed(capture: Capture) -> Mask:
 
 
 def _roots(capture: Capture) -> Mask:
+    """Per host row whether it is a node of the backward pass."""
+    return memo(capture, ("work.backward_roots",), lambda: _find_roots(capture))
+
+
+def _find_roots(capture: Capture) -> Mask:
     host, table = capture.host, capture.tables["operators"]
     roots = texts.where(host["name"], lambda name: name.startswith(ENGINE))
     roots[table["host"].to_numpy()[table["forward_thread"].to_numpy() > 0]] = True
@@ -56,17 +61,14 @@ def _again(capture: Capture) -> Mask:
     candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0) & ~is_node[rows]
     if not candidate.any():
         return out
-    start = host["start_ns"].to_numpy()
-    stop = start + host["duration_ns"].to_numpy()
-    parent = host["parent"].to_numpy()
-    operator = host["kind"].to_numpy() == S.OPERATOR
+    h = attribution.host(capture)
 
     def around(mask: Mask, of: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        return tree.nearest(mask, parent, stop, parent[of].astype(np.int32), start[of])
+        return tree.nearest(mask, h.parent, h.stop, h.parent[of], h.start[of])
 
     node = around(nodes, rows[candidate])
     inside = np.flatnonzero(below & ~candidate & ~is_node[rows])
-    bare = inside[nodes[np.maximum(around(operator, rows[inside]), 0)]]
+    bare = inside[nodes[np.maximum(around(h.kind == S.OPERATOR, rows[inside]), 0)]]
     bare = bare[_has_tensor(capture)[bare]]
     mixed = np.zeros(len(host), bool)
     mixed[around(nodes, rows[bare])] = True

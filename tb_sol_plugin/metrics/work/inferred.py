@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.texts import codes
-from tb_sol_plugin.metrics.work.costs import factorize
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.groups import numbered
 from tb_sol_plugin.metrics.names import module_instance, phase_name
 from tb_sol_plugin.metrics.work.calls import KINDS, Work, group
 from tb_sol_plugin.metrics.work.sides import sides
@@ -131,10 +132,7 @@ def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
             total, found = pd.factorize(total)
             room = max(len(found), 1)
         total, room = total * wide + key.codes, room * wide
-    code, unique = pd.factorize(total)
-    first = np.zeros(len(unique), np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return code.astype(np.int64), first
+    return numbered(total)
 
 
 def _text(values: object) -> object:
