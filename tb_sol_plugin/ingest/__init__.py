@@ -7,7 +7,7 @@ from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import head
 from tb_sol_plugin.ingest.torch_trace import read
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
 
 __all__ = ["CERTAIN", "FORMAT_VERSION", "Classification", "Progress", "Report", "classify", "head", "read"]

@@ -283,6 +283,85 @@ ISSUES = Schema(
     },
 )
 
+LABELS = Schema(
+    "labels",
+    "a module, phase or function that a SOL capture names; a tree over `parent`",
+    {
+        "what": F("category", "", "module, phase or function"),
+        "parent": F("int32", "", "row of the label around it; -1 at a root"),
+        "name": F("category", "", "of a module its qualified name, of a phase the name that was pushed"),
+        "class_name": F("category", "", "of a module"),
+    },
+)
+
+LEDGER = Schema(
+    "ledger",
+    "alike calls of one sampled iteration: operator, sizes, labels, direction",
+    {
+        "iteration": F("int64"),
+        "step": F("int32", "", "row of `steps`; -1 where that iteration has none"),
+        "name": F("category"),
+        "shapes": F("category", "", "as in `operators`"),
+        "types": F("category"),
+        "strides": F("category"),
+        "concrete": F("category"),
+        "out_shapes": F("category", "", "sizes of the results as compact JSON"),
+        "flop": F("float64", "FLOP", "matrix class, of one call, as counted while recording; NaN unknown"),
+        "flop_vector": F("float64", "FLOP"),
+        "bytes": F("float64", "B", "of one call"),
+        "dtype": F("category", "", "what it computes in"),
+        "kind": F("category", "", "class of work as the cost models name it"),
+        "direction": F("int8", "", "0 forward, 1 backward"),
+        "recompute": F("bool"),
+        "estimated": F("bool"),
+        "compiled": F("bool", "", "work of a compiled region, counted by running it eagerly"),
+        "reason": F("category"),
+        "count": F("int64", "", "calls"),
+        "time_ns": F("float64", "ns", "summed over the calls; NaN not timed"),
+        "module": F("int32", "", "row of `labels`; -1"),
+        "phase": F("int32", "", "row of `labels`; -1"),
+        "forward_phase": F("int32", "", "row of `labels`; of backward work the phase of its forward operator; -1"),
+        "function": F("int32", "", "row of `labels`; -1"),
+        "module_host": F("int32", "", "host row of the first call of its module in that iteration; -1"),
+        "phase_host": F("int32", "", "host row of the innermost range around it, the step's at least; -1"),
+    },
+)
+
+ITERATIONS = Schema(
+    "iterations",
+    "one iteration of a training loop as a SOL capture saw it, sampled or not",
+    {
+        "number": F("int64"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns", "on the host, less the recorder's own measured work"),
+        "device_ns": F("float64", "ns", "between events on the device's stream; NaN not timed"),
+        "sampled": F("bool", "", "its work was counted"),
+        "signature": F("category", "", "of the sizes of the model's inputs: iterations of one signature do the same work"),
+        "batch": F("int64", "", "samples; -1 unknown"),
+        "tokens": F("int64", "", "-1 unknown"),
+        "overhead_ns": F("int64", "ns", "the recorder's own measured work"),
+        "ops": F("int64", "", "calls counted; -1 where it was not sampled"),
+        "flop": F("float64", "FLOP"),
+        "flop_vector": F("float64", "FLOP"),
+        "bytes": F("float64", "B"),
+        "sol_ns": F("float64", "ns", "at the limits in use while recording"),
+        "unknown": F("int64", "", "calls without a cost; -1 where it was not sampled"),
+    },
+)
+
+LABEL_TIMES = Schema(
+    "label_times",
+    "a range of a phase or module as a SOL capture timed it",
+    {
+        "iteration": F("int64"),
+        "label": F("int32", "", "row of `labels`"),
+        "start_ns": F("int64", "ns"),
+        "duration_ns": F("int64", "ns"),
+        "device_ns": F("float64", "ns", "NaN not timed"),
+        "count": F("int64", "", "ranges summed up in this row"),
+    },
+)
+
 ALL: Final = {
     s.name: s
     for s in (
@@ -302,5 +381,9 @@ ALL: Final = {
         INSTANTS,
         CATEGORIES,
         ISSUES,
+        LABELS,
+        LEDGER,
+        ITERATIONS,
+        LABEL_TIMES,
     )
 }

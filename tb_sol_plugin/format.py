@@ -1,0 +1,72 @@
+"""The SOL capture file: what the capture library writes and `ingest/sol_capture.py` reads. Standard library only.
+
+One file per rank and process start, `<host>_rank<rank>_<pid>_<start_ns>.sol.jsonl`, beside the traces of its run. Each line is one JSON
+object in UTF-8 with a `kind`; files only grow, so a killed process loses at most the record it was writing. A file that reaches its
+cap goes on in `<stem>.part<k>.sol.jsonl`, which has a header and definitions of its own.
+
+Times are integers in ns on the recorder's clock: `time.perf_counter_ns` less `monotonic_ns` of the header, less the measured work of the
+recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and infinity are not written.
+
+    header       first line: format, version [major, minor], library, torch, cuda, hip, convention, rank, world_size,
+                 groups {"tp": [rank, size]}, host, pid, wall_ns, monotonic_ns, part, device {type, key, name, memory_bytes, units, limits, provenance},
+                 precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
+                 model {class, parameters, trainable, parameter_bytes, modules, compiled}
+    sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …, lists as JSON);
+                 out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
+                 of one call, null where unknown
+    label        id, what (module, phase, function), parent (id, -1 at a root), name, class
+    ledger       iteration, rows: LEDGER_ROW. One row per signature, labels and flags
+    step         iteration, start_ns, duration_ns, device_ns, sampled, signature (of the sizes of the model's inputs), batch, tokens,
+                 overhead_ns (measured own work), totals {ops, flop, flop_vector, bytes, sol_ns, unknown}, lost {reason: count}
+    phase_time   iteration, rows: TIME_ROW of phase labels
+    module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
+    memory, profile   reserved for memory records and step statistics
+    note         code, text, count
+    close        wall_ns, iterations
+
+A label or signature stands before its first use. A reader refuses another major version, and passes over kinds and fields it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+FORMAT: Final = "tb-sol-capture"
+VERSION: Final = (1, 0)
+SUFFIX: Final = ".sol.jsonl"
+NAME: Final = re.compile(r"^(?P<host>.+)_rank(?P<rank>\d+)_(?P<pid>\d+)_(?P<start>\d+)(?:\.part(?P<part>\d+))?\.sol\.jsonl(?:\.gz)?$")
+"""File names as the capture library gives them. The worker is `<host>_rank<rank>`, the span `<start>`."""
+
+KINDS: Final = (
+    "header", "sig", "label", "ledger", "step", "phase_time", "module_time", "memory", "profile", "note", "close",
+)  # fmt: skip
+LEDGER_ROW: Final = ("sig", "module", "phase", "forward_phase", "function", "flags", "count", "time_ns")
+"""Ids of a signature and four labels (-1 none), flags, calls, and the summed time of those calls (null: not timed).
+
+forward_phase: of backward work, the phase of its forward operator.
+"""
+TIME_ROW: Final = ("label", "start_ns", "duration_ns", "device_ns", "count")
+"""One range, or `count` ranges summed up where there were too many: then start_ns is that of the first. device_ns null: not timed."""
+
+BACKWARD: Final = 1
+RECOMPUTE: Final = 2
+ESTIMATED: Final = 4
+COMPILED: Final = 8
+"""Flags of a ledger row: backward work; forward work run again in the backward pass; counts estimated by the fallback mode; work of a
+compiled region, counted by running it eagerly for one step."""
+
+CAP_BYTES: Final = 256 << 20
+"""Size at which a file is continued in the next part."""
+
+
+def encode(record: dict[str, object]) -> bytes:
+    """One line. ValueError for NaN or infinity, which JSON cannot hold."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+def file_name(host: str, rank: int, pid: int, start_ns: int, part: int = 0) -> str:
+    """The name of a capture file; `host` is reduced to letters, digits, `.`, `-` and `_`."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", host).strip(".-") or "host"
+    return f"{safe}_rank{rank}_{pid}_{start_ns}{f'.part{part}' if part else ''}{SUFFIX}"
