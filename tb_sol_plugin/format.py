@@ -8,7 +8,8 @@ Times are integers in ns on the recorder's clock: `time.perf_counter_ns` less `m
 recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and infinity are not written.
 
     header       first line: format, version [major, minor], library, torch, cuda, hip, convention, rank, world_size,
-                 groups {"tp": [rank, size]}, host, pid, wall_ns, monotonic_ns, part, device {type, key, name, memory_bytes, units, limits, provenance},
+                 groups {"tp": [rank, size]}, host, pid, wall_ns, monotonic_ns, part,
+                 device {type, key, name, memory_bytes, units, limits, provenance},
                  precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
                  model {class, parameters, trainable, parameter_bytes, modules, compiled}
     sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …, lists as JSON);
