@@ -12,8 +12,8 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  device {type, key, name, memory_bytes, units, limits, provenance},
                  precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
                  model {class, parameters, trainable, parameter_bytes, modules, compiled}
-    sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …, lists as JSON);
-                 out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
+    sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …,
+                 lists as JSON); out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
                  of one call, null where unknown
     label        id, what (module, phase, function), parent (id, -1 at a root), name, class
     ledger       iteration, rows: LEDGER_ROW. One row per signature, labels and flags
