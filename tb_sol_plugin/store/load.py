@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -197,6 +198,7 @@ class Loader:
             raise StillLoading("the server is being ended", file=recording.file)
         if not self._spool:
             self._spool = tempfile.mkdtemp(prefix="tb-sol-")
+            weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)  # also where nobody calls close()
         progress = os.path.join(self._spool, f"{key}-{time.monotonic_ns()}.json")
         with open(progress, "w", encoding="ascii"):
             pass
