@@ -12,6 +12,9 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  device {type, key, name, memory_bytes, units, limits, provenance},
                  precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
                  model {class, parameters, trainable, parameter_bytes, modules, compiled}
+                 device.limits are those in use while recording: {peak_flops, peak_flops_vector, peak_flops_achievable: {dtype: FLOP/s},
+                 memory_bandwidth_bytes_per_sec, l2_bytes, link_bytes_per_sec, pcie_bytes_per_sec, memory_bytes, num_units},
+                 dtypes as fp32, bf16, fp8; device.provenance says of each where it is from
     sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …,
                  lists as JSON); out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
                  of one call, null where unknown
