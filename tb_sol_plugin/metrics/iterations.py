@@ -1,0 +1,303 @@
+"""The iterations of a training loop beside each other: how long each took, what work it did, how far from its limit it ran.
+
+The recorder times every iteration and counts the work of a few (the sampled ones). An iteration that was not sampled is credited with the
+work of the last sampled iteration before it whose inputs had the same sizes (the same `signature`); where there is none its work is
+unknown. Sums come before ratios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import limit, ratio
+from tb_sol_plugin.metrics import memo, trend
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.devices.limits import DeviceSpec
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+WORK: Final = ("flop", "recompute_flop", "flop_vector", "bytes", "sol_ns", "matrix_ns", "matrix_again_ns", "ops", "unknown")
+"""Columns of work: what an iteration that was not sampled takes from a sampled one.
+
+flop: matrix, without recomputed work. matrix_ns: time of that work at the matrix peaks of its types, matrix_again_ns with recomputed work.
+"""
+NO_PHASE: Final = "(no phase)"
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """frame: one row per iteration in order of time.
+
+    id (unique name), number, start_ns, host_ns, device_ns (NaN not timed), time_ns (the device's where timed, else the host's),
+    sampled, first (one-time costs: the first of the recording and of each restart), restart (its number does not follow),
+    missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns, WORK (NaN unknown), age (iterations since
+    the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: its own time is no measure),
+    sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
+
+    recorded_limits: sol_ns is as the recorder worked it out, for want of limits here.
+    """
+
+    frame: pd.DataFrame
+    recorded_limits: bool
+
+
+def iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
+    """All iterations of a capture against the limits of `spec`; shared, not to be changed."""
+    key = ("iterations", spec.fingerprint if spec is not None else None)
+    return memo(capture, key, lambda: _iterations(capture, spec))
+
+
+def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
+    table = capture.tables["iterations"]
+    order = np.argsort(table["start_ns"].to_numpy(), kind="stable")
+    table = table.iloc[order].reset_index(drop=True)
+    number = table["number"].to_numpy()
+    before = np.concatenate(([number[0] - 1], number[:-1])) if len(number) else number
+    restart = number <= before
+    first = restart.copy()
+    first[:1] = True
+    host, device = table["duration_ns"].to_numpy(dtype=np.float64), table["device_ns"].to_numpy(dtype=np.float64)
+    sampled = table["sampled"].to_numpy()
+    frame = pd.DataFrame(
+        {
+            "id": _ids(number),
+            "number": number,
+            "start_ns": table["start_ns"].to_numpy(),
+            "host_ns": host,
+            "device_ns": device,
+            "time_ns": np.where(np.isfinite(device), device, host),
+            "sampled": sampled,
+            "first": first,
+            "restart": restart,
+            "missing": np.where(restart, 0, number - before - 1),
+            "signature": table["signature"],
+            "batch": _known(table["batch"]),
+            "tokens": _known(table["tokens"]),
+            "overhead_ns": table["overhead_ns"].to_numpy(),
+        }
+    )
+    work, recorded, eager = _work(capture, frame, table, spec)
+    source = last_alike(sampled, table["signature"].cat.codes.to_numpy().astype(np.int64))
+    known = source >= 0
+    for name in WORK:
+        values = work[name][np.maximum(source, 0)]
+        frame[name] = np.where(known, values, np.nan)
+    frame["age"] = np.where(known, np.arange(len(frame)) - source, -1)
+    frame["eager"] = eager
+    return Iterations(_with_rates(frame, spec).assign(traced=_traced(capture, frame)), recorded)
+
+
+def _ids(number: Ints) -> list[str]:
+    """Names of iterations; one that comes again after a restart is `12 (2)`."""
+    again = pd.Series(number).groupby(number).cumcount().to_numpy()
+    return [str(n) if k == 0 else f"{n} ({k + 1})" for n, k in zip(number.tolist(), again.tolist(), strict=True)]
+
+
+def _known(column: pd.Series) -> Floats:
+    values = column.to_numpy(dtype=np.float64)
+    return np.where(values < 0, np.nan, values)
+
+
+def last_alike(sampled: Mask, signature: Ints) -> Ints:
+    """Per iteration the last sampled one at or before it with its signature; -1 where there is none."""
+    out = np.full(len(sampled), -1, np.int64)
+    at = np.arange(len(sampled))
+    for code in np.unique(signature[sampled]).tolist():
+        mine = np.flatnonzero(signature == code)
+        out[mine] = np.maximum.accumulate(np.where(sampled[mine], at[mine], -1))
+    return out
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+
+def _work(
+    capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: DeviceSpec | None
+) -> tuple[dict[str, Floats], bool, Mask]:
+    """(WORK per iteration, whether limits are the recorder's, whether it ran eagerly in the place of compiled code)."""
+    size = len(frame)
+    ledger = capture.tables["ledger"]
+    row = rows_of(frame, ledger["iteration"].to_numpy(), _step_starts(capture, ledger))
+    count = ledger["count"].to_numpy(dtype=np.float64)
+    flop, vector, data = (ledger[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes"))
+    again = ledger["recompute"].to_numpy()
+    matrix, sol = _times(ledger, flop, vector, data, spec)
+
+    def total(values: Floats, use: Mask | None = None) -> Floats:
+        """Sum over the calls of each iteration that have a value; NaN where none has."""
+        good = (row >= 0) & np.isfinite(values) & (True if use is None else use)
+        out = np.bincount(row[good], (values * count)[good], minlength=size).astype(np.float64)
+        out[np.bincount(row[good], minlength=size) == 0] = np.nan
+        return out
+
+    has = np.bincount(row[row >= 0], minlength=size) > 0
+    told = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
+    repeated = total(flop, again & (flop > 0))
+    mine = {
+        "flop": np.where(has, total(flop, ~again), told["flop"]),
+        "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
+        "flop_vector": np.where(has, total(vector), told["flop_vector"]),
+        "bytes": np.where(has, total(data), told["bytes"]),
+        "sol_ns": total(sol) if spec is not None else told["sol_ns"],
+        "matrix_ns": total(matrix, ~again),
+        "matrix_again_ns": total(matrix),
+        "ops": np.where(has, np.nan_to_num(total(np.ones(len(ledger)))), _or_nan(told["ops"])),
+        "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~np.isfinite(flop) & ~np.isfinite(data))), _or_nan(told["unknown"])),
+    }
+    eager = np.bincount(row[(row >= 0) & ledger["compiled"].to_numpy()], minlength=size) > 0
+    return mine, spec is None and bool(np.isfinite(told["sol_ns"]).any()), eager
+
+
+def _times(ledger: pd.DataFrame, flop: Floats, vector: Floats, data: Floats, spec: DeviceSpec | None) -> tuple[Floats, Floats]:
+    """(ns at the matrix peak, least ns) of one call per row of the ledger; NaN without limits."""
+    nothing = np.full(len(ledger), np.nan)
+    if spec is None:
+        return nothing, nothing
+    names = [str(n) for n in ledger["dtype"].cat.categories]
+    codes = ledger["dtype"].cat.codes.to_numpy()
+    peak = np.array([*(spec.matrix_peak(n) or np.nan for n in names), np.nan])[codes]
+    vector_peak = np.array([*(spec.vector_peak(n) or np.nan for n in names), spec.vector_peak("") or np.nan])[codes]
+    sol, _ = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
+    return np.where(flop > 0, flop / peak * 1e9, np.nan), sol
+
+
+def _or_nan(values: Floats) -> Floats:
+    return np.where(values < 0, np.nan, values)
+
+
+def _step_starts(capture: Capture, table: pd.DataFrame) -> Ints:
+    """Start of the step of each ledger row, -1 where it has none."""
+    starts = np.append(capture.steps["host_start_ns"].to_numpy(), -1)
+    return np.asarray(starts[table["step"].to_numpy()], np.int64)
+
+
+def rows_of(frame: pd.DataFrame, number: Ints, start: Ints) -> Ints:
+    """Row of `frame` per record of an iteration: the one of that number whose time holds `start`, else the last of that number; -1."""
+    starts = frame["start_ns"].to_numpy()
+    if not len(starts):
+        return np.full(len(number), -1, np.int64)
+    by_time = np.clip(np.searchsorted(starts, start, side="right") - 1, 0, None)
+    last = frame.drop_duplicates("number", keep="last")
+    place = pd.Index(last["number"]).get_indexer(pd.Index(number))
+    by_number = np.where(place >= 0, last.index.to_numpy()[place], -1)
+    return np.where(frame["number"].to_numpy()[by_time] == number, by_time, by_number).astype(np.int64)
+
+
+def _with_rates(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
+    time = np.where(frame["eager"], np.nan, frame["time_ns"])
+    bandwidth = spec.memory_bandwidth if spec is not None and spec.memory_bandwidth else np.nan
+    return frame.assign(
+        sol_ratio=ratio(frame["sol_ns"].to_numpy(), time),
+        mfu=ratio(frame["matrix_ns"].to_numpy(), time),
+        hfu=ratio(frame["matrix_again_ns"].to_numpy(), time),
+        bandwidth_utilisation=ratio(frame["bytes"].to_numpy() / bandwidth * 1e9, time),
+        tokens_per_s=ratio(frame["tokens"].to_numpy() * 1e9, frame["time_ns"].to_numpy()),
+        samples_per_s=ratio(frame["batch"].to_numpy() * 1e9, frame["time_ns"].to_numpy()),
+    )
+
+
+def _traced(capture: Capture, frame: pd.DataFrame) -> Mask:
+    """Iterations that a profiler trace recorded too: those that lie in its steps for more than half of their time, else by their number."""
+    out = np.zeros(len(frame), bool)
+    if capture.facts.source == "sol_capture" or capture.facts.pseudo_step or not len(frame):
+        return out
+    start = frame["start_ns"].to_numpy()
+    end = start + frame["host_ns"].to_numpy()
+    steps = capture.steps
+    for low, high in zip(steps["host_start_ns"].tolist(), steps["host_end_ns"].tolist(), strict=True):
+        inside = np.minimum(end, high) - np.maximum(start, low)
+        out |= inside > 0.5 * (end - start)
+    return out if out.any() else frame["number"].isin(steps["number"]).to_numpy()
+
+
+# -- phases -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """Time of each outermost phase in each iteration. names: longest first. times: [phase, iteration] in ns. on_device: by device events."""
+
+    names: tuple[str, ...]
+    times: Floats
+    on_device: bool
+
+
+def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
+    """Outermost phases of the rows of `frame` (part of `Iterations.frame`); a phase that an iteration does not have takes 0."""
+    labels, ranges = capture.tables["labels"], capture.tables["label_times"]
+    top = (labels["what"] == "phase").to_numpy() & (labels["parent"].to_numpy() < 0)
+    label = ranges["label"].to_numpy()
+    use = np.flatnonzero(top[label]) if len(label) else np.zeros(0, np.int64)
+    whole = frame.reset_index(drop=True)
+    row = rows_of(whole, ranges["iteration"].to_numpy()[use], ranges["start_ns"].to_numpy()[use])
+    use, row = use[row >= 0], row[row >= 0]
+    device = ranges["device_ns"].to_numpy(dtype=np.float64)[use]
+    on_device = bool(len(use)) and bool(np.isfinite(device).all()) and bool(np.isfinite(whole["device_ns"]).all())
+    spent = device if on_device else ranges["duration_ns"].to_numpy(dtype=np.float64)[use]
+    code, names = pd.factorize(labels["name"].astype(object).to_numpy()[label[use]])
+    size = len(whole)
+    flat = np.bincount(code * size + row, spent, minlength=len(names) * size) if len(use) else np.zeros(len(names) * size)
+    times = flat.reshape(len(names), size)
+    order = np.argsort(-times.sum(axis=1), kind="stable")
+    return PhaseTimes(tuple(str(names[i]) for i in order), times[order], on_device)
+
+
+# -- over time --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Course:
+    """How step time changes over the iterations that count (`counted`).
+
+    slope: ns per iteration. change: the first lasting rise, where levels describe the times better than a line; growing: a line does,
+    and its slope is beyond chance and worth telling. level_ns: median of all.
+    """
+
+    level_ns: float
+    slope: trend.Slope | None
+    change: trend.Change | None
+    growing: bool
+    rows: Ints
+
+
+def counted(frame: pd.DataFrame) -> Mask:
+    """Rows that medians are over: iterations that were not sampled; where all were, the sampled ones. First ones only where there are no others."""
+    for mask in (~frame["sampled"] & ~frame["first"], ~frame["first"], frame["first"]):
+        if mask.any():
+            return mask.to_numpy()
+    return np.zeros(len(frame), bool)
+
+
+def course(frame: pd.DataFrame) -> Course:
+    """The course of step time; times of inputs of several sizes are put on one scale by the median of each."""
+    rows = np.flatnonzero(counted(frame))
+    y = frame["time_ns"].to_numpy()[rows]
+    level = float(np.median(y)) if len(y) else np.nan
+    scaled = y * level / pd.Series(y).groupby(frame["signature"].cat.codes.to_numpy()[rows]).transform("median").to_numpy() if len(y) else y
+    scaled = np.where(np.isfinite(scaled), scaled, y)
+    x = np.arange(len(frame), dtype=np.float64)[rows]
+    found, steps = trend.slope(x, scaled), trend.changes(scaled)
+    span = float(x[-1] - x[0]) if len(x) > 1 else 0.0
+    worth = found is not None and found.sure and abs(found.value) * span > trend.WORTH * level
+    line = found is not None and worth and (not steps or trend.drifts(x, scaled, found, steps))
+    rise = next((s for s in steps if s.after > s.before), None) if not line else None
+    return Course(level, found, rise, line, rows.astype(np.int64))
+
+
+def thinned(values: Floats, room: int) -> Ints:
+    """Rows to draw of a long series: in each of `room` / 2 equal stretches the smallest and the largest, and the ends. Sorted, distinct."""
+    size = len(values)
+    if size <= room:
+        return np.arange(size)
+    edges = np.linspace(0, size, max(room // 2, 1) + 1).astype(np.int64)
+    starts = edges[:-1]
+    group = np.repeat(np.arange(len(starts)), np.diff(edges))
+    order = np.lexsort((np.nan_to_num(values, nan=-np.inf), group))
+    return np.unique(np.concatenate(([0, size - 1], order[starts], order[edges[1:] - 1])))
