@@ -59,6 +59,7 @@ WORDS = {
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",
+    "iterations": "Iterations of the training loop",
 }
 MOST_NOTES = 8
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}

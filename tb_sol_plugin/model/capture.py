@@ -119,7 +119,8 @@ class Capture:
     def missing(self, need: str) -> tuple[str, str, str] | None:
         """None if the recording has what `need` names; else (because, record it with, the argument to add).
 
-        Needs: device_events, host_events, operators, shapes, modules, annotations, steps, memory, collectives, backward, copies.
+        Needs: device_events, host_events, operators, shapes, modules, annotations, steps, memory, collectives, backward, copies,
+        iterations.
         """
         test, because, hint, argument = NEEDS[need]
         return None if test(self) else (because, hint, argument)
@@ -178,5 +179,11 @@ NEEDS = {
         "no copy in this recording",
         f"record with {_CUDA}",
         "ProfilerActivity.CUDA",
+    ),
+    "iterations": (
+        _has("iterations"),
+        "no SOL capture of this worker",
+        "run the training loop inside sol.capture(logdir, model=model) and call tracker.step() after every iteration",
+        "sol.capture(logdir, model=model)",
     ),
 }
