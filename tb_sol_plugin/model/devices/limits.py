@@ -22,8 +22,8 @@ from tb_sol_plugin.model.devices.rates import RATES
 from tb_sol_plugin.model.devices.table import DeviceSpec, Figure, by_name, figures, known_keys, table
 
 __all__ = [
-    "RATES", "DeviceSpec", "Figure", "caution", "choices", "device_for", "devices_in_use", "figures", "host_of", "known_keys", "match",
-    "overridden", "table", "why_no_limits",
+    "RATES", "DeviceSpec", "Figure", "caution", "choices", "cpu_limits", "device_for", "devices_in_use", "figures", "host_of",
+    "known_keys", "match", "overridden", "table", "why_no_limits",
 ]  # fmt: skip
 
 TO_GIVE: Final = "Choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
@@ -75,7 +75,12 @@ def _measured(capture: Capture) -> DeviceSpec | None:
     """Limits of the CPU that a recording without any device was made on: its host names a row, or a file holds for all."""
     if capture.facts.devices:
         return None
-    book, host = capture.devices, host_of(capture).lower()
+    return cpu_limits(capture.devices, host_of(capture))
+
+
+def cpu_limits(book: DeviceBook, host: str) -> DeviceSpec | None:
+    """The row of device files that holds for the CPU of a host: one that names it, or the only CPU of a file; highest file first."""
+    host = host.lower()
     for layer in reversed(book.layers):
         own = layer.named.get(host, "") if host else ""
         if own and book.specs[own].vendor == "cpu":
