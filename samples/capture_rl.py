@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reinforcement learning in the shape of Megatron-RL, tracked through the classic interface: rollouts, advantages, log-probabilities, GRPO loss.
+"""Reinforcement learning in the shape of Megatron-RL, tracked through the classic interface: rollout, log-probabilities, GRPO loss.
 
     python samples/capture_rl.py               # writes samples/capture_rl; needs torch, no GPU, some ten seconds
     tensorboard --logdir samples

@@ -1,0 +1,92 @@
+"""Processes that train and are tracked: `python -m tests.support.sol_workers KIND LOGDIR RANK RANKS MEETING`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def launch(kind: str, logdir: Path, *, ranks: int = 1, **environment: str) -> list[subprocess.Popen[str]]:
+    """The running processes of a job, one per rank."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    command = [sys.executable, "-m", "tests.support.sol_workers", kind, str(logdir)]
+    return [
+        subprocess.Popen([*command, str(rank), str(ranks), str(logdir.parent / "meeting")], cwd=ROOT, env=env, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def finished(processes: list[subprocess.Popen[str]], seconds: float) -> list[str]:
+    """What each wrote. AssertionError where one fails; whoever is not done in time is killed, and that is an AssertionError too."""
+    end, out = time.monotonic() + seconds, []
+    try:
+        for rank, process in enumerate(processes):
+            try:
+                text, _ = process.communicate(timeout=max(end - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"rank {rank} still runs after {seconds} s: a deadlock") from None
+            assert process.returncode == 0, f"rank {rank} ended with {process.returncode}:\n{text[-4000:]}"
+            out.append(text)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return out
+
+
+def main(kind: str, logdir: str, rank: int, ranks: int, meeting: str) -> None:
+    import torch
+    from torch import distributed
+
+    from tests.support.training_loops import run, toy
+
+    torch.set_num_threads(1)
+    model = toy()
+    if ranks > 1:
+        distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    if kind == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    if kind == "fsdp2":
+        from torch.distributed.fsdp import fully_shard
+
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+
+    losses: dict[str, list[Any]] = {}
+    for where in ("", logdir):
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        losses[where] = run(model, step, steps=4, logdir=Path(where) if where else None, every_n_steps=3)[0]
+        model.load_state_dict(state)
+    assert all(torch.equal(a, b) for a, b in zip(losses[""], losses[logdir], strict=True)), losses
+    print("equal")
+    if ranks > 1:
+        distributed.destroy_process_group()
+
+
+def step(model: Any, optimizer: Any, tracker: Any) -> Any:
+    import torch
+
+    from tests.support.training_loops import phase, tokens_of_toy
+
+    tokens = tokens_of_toy()
+    with phase(tracker, "forward"):
+        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+    with phase(tracker, "backward"):
+        loss.backward()
+    with phase(tracker, "optimizer"):
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return loss
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
