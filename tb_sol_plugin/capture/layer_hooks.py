@@ -1,0 +1,289 @@
+"""Hooks that say which module is at work: they push and pop labels and note times of calls, and never count work.
+
+They are on a model only while a step is sampled. `remove` leaves every module as it was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch.compiler import is_compiling
+
+from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.labels import NONE, Labels, Stack
+from tb_sol_plugin.capture.module_names import SUPPORTED, Layer, Place, layer_of, places
+from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+__all__ = ["SUPPORTED", "LayerSOLHooks", "Site", "layer_of"]
+
+
+class Pair(Protocol):
+    """Two events on the device around a call."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Pool(Protocol):
+    """Where pairs come from; None while none can be had (no device, a graph is being captured)."""
+
+    def pair(self) -> Pair | None: ...
+
+
+class Recorder(Protocol):
+    """What the fallback mode wants to know of calls of the lowest supported layers."""
+
+    def layer_call(self, site: Site, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
+
+
+Call = tuple[int, int, int, "Pair | None"]
+"""(label, start_ns, duration_ns, events) of one call of a module, on the recorder's clock."""
+
+
+class Site:
+    """One hooked module: its place, and its label below each label that it was called from."""
+
+    __slots__ = ("ids", "place", "timed")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.ids: dict[int, int] = {}
+        # A compiled region runs eagerly while it is watched, so neither its times nor those of what holds it are its own.
+        self.timed = not (place.compiled or place.holds_compiled)
+
+
+class _Frames(threading.local):
+    """Calls in progress on this thread: (site, depth of the label stack before it, start, events)."""
+
+    def __init__(self, stack: Stack, everyone: dict[int, _Open]) -> None:
+        self.open = stack.open
+        self.frames: list[tuple[Site, int, int, Pair | None]] = []
+        everyone[threading.get_ident()] = (self.open, self.frames)
+
+
+_Open = tuple[list[int], list[tuple[Site, int, int, "Pair | None"]]]
+
+
+class LayerSOLHooks:
+    """Labels for the modules of one or more models.
+
+    stack: the open labels of the calling thread; `stack.top` is the innermost module. calls: finished calls of the step, in the order
+    of their ends. supported: layer type by label, for those labels that are supported layers. compiled: labels of modules that run as
+    part of a compiled region. lost: reasons why labels or times are missing, with counts.
+
+    `attach` and `remove` do not add to the clock's own time: whoever calls them inside a step does. The hooks do.
+    """
+
+    def __init__(self, labels: Labels, clock: Clock, stack: Stack | None = None, *, events: Pool | None = None) -> None:
+        self.labels, self.clock, self.events = labels, clock, events
+        self.stack = Stack() if stack is None else stack
+        self.calls: list[Call] = []
+        self.supported: dict[int, Layer] = {}
+        self.compiled: set[int] = set()
+        self.lost: Counter[str] = Counter()
+        self.recorder: Recorder | None = None
+        self._everyone: dict[int, _Open] = {}
+        self._local = _Frames(self.stack, self._everyone)
+        self._handles: list[RemovableHandle] = []
+        self._sites: dict[int, Site] = {}
+
+    def attach(self, model: object) -> int:
+        """Puts hooks on the modules of a model (see `module_names.places`) that have none of ours; returns on how many."""
+        before = len(self._handles)
+        for place in places(model):
+            if id(place.module) not in self._sites:
+                self._hook(place)
+        return (len(self._handles) - before) // 2
+
+    def remove(self) -> None:
+        """Takes off all hooks. Hooks of others stay, in their order."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._sites.clear()
+
+    @property
+    def attached(self) -> bool:
+        return bool(self._handles)
+
+    def end_step(self) -> None:
+        """Empties the stacks of all threads; what was still open is counted in `lost`."""
+        left = 0
+        for open_, frames in tuple(self._everyone.values()):
+            left += len(frames)
+            frames.clear()
+            open_.clear()
+        if left:
+            self.lost["module call still open at the end of the step"] += left
+
+    def clear(self) -> None:
+        """Forgets the calls and losses of the step."""
+        self.calls.clear()
+        self.lost.clear()
+
+    def records(self, ledger: Iterable[OpRecord]) -> list[CapturedOp]:
+        """The ledger's records, summed up by supported layer, phase and direction."""
+        return captured_ops(ledger)
+
+    def _hook(self, place: Place) -> None:
+        module, site = place.module, Site(place)
+        if isinstance(module, torch.jit.ScriptModule):
+            self.lost["scripted module: takes no hooks"] += 1
+            return
+        try:
+            handles = [
+                module.register_forward_pre_hook(_Enter(self, site), prepend=True),
+                module.register_forward_hook(_Exit(self, site), always_call=True, with_kwargs=True),
+            ]
+        except Exception as problem:  # a module class may forbid hooks in its own way; its work is then its parent's
+            self.lost[f"module takes no hooks: {type(problem).__name__}"] += 1
+            return
+        self._handles += handles
+        self._sites[id(module)] = site
+
+    def _label(self, site: Site, parent: int) -> int:
+        place = site.place
+        label = self.labels.id_of("module", parent, place.name, place.class_name)
+        if place.layer is not None:
+            self.supported[label] = place.layer
+        if place.compiled:
+            self.compiled.add(label)
+        site.ids[parent] = label
+        return label
+
+
+class _Hook:
+    """A hook that copies and pickles of its module do not take along: in a copy it takes itself off, in a pickle it does nothing."""
+
+    __slots__ = ("owner", "site")
+
+    def __init__(self, owner: LayerSOLHooks, site: Site) -> None:
+        self.owner, self.site = owner, site
+
+    def __deepcopy__(self, memo: object) -> _Leftover:
+        return _Leftover()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (contextlib.nullcontext, "__exit__")  # takes any arguments, does nothing, is in every Python
+
+
+class _Enter(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        if is_compiling():
+            return
+        began = perf_counter_ns()
+        owner, site = self.owner, self.site
+        local, clock = owner._local, owner.clock
+        open_ = local.open
+        parent = open_[-1] if open_ else NONE
+        label = site.ids.get(parent)
+        if label is None:
+            label = owner._label(site, parent)
+        pair = None
+        if owner.events is not None and site.timed and not site.place.children:
+            pair = owner.events.pair()
+            if pair is not None:
+                pair.start()
+        open_.append(label)
+        end = perf_counter_ns()
+        clock.own_ns += end - began
+        local.frames.append((site, len(open_) - 1, end - clock.monotonic_ns - clock.own_ns, pair))
+
+
+class _Exit(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
+        if is_compiling():
+            return
+        began = perf_counter_ns()
+        owner, site = self.owner, self.site
+        local, clock = owner._local, owner.clock
+        frames = local.frames
+        if not frames or frames[-1][0] is not site:
+            if all(frame[0] is not site for frame in frames):
+                owner.lost["module call ended outside the step that it began in"] += 1
+                return
+            while frames[-1][0] is not site:
+                frames.pop()
+                owner.lost["module call without an end"] += 1
+        _, depth, start, pair = frames.pop()
+        if pair is not None:
+            pair.stop()
+        label = local.open[depth]
+        del local.open[depth:]
+        duration = began - clock.monotonic_ns - clock.own_ns - start
+        if site.timed:
+            owner.calls.append((label, start, duration, pair))
+        if owner.recorder is not None and site.place.lowest:
+            owner.recorder.layer_call(site, args, kwargs, result, duration)
+        clock.own_ns += perf_counter_ns() - began
+
+
+class _Leftover:
+    """What a hook becomes in a copy of its module: it takes itself off at the first call."""
+
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, *_: object) -> None:
+        if is_compiling():
+            return
+        for hooks, *extras in (
+            (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs),
+            (module._forward_hooks, module._forward_hooks_with_kwargs, module._forward_hooks_always_called),
+        ):
+            for key in [key for key, hook in hooks.items() if hook is self]:
+                for taken in (hooks, *extras):
+                    taken.pop(key, None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (contextlib.nullcontext, "__exit__")
+
+
+def captured_ops(records: Iterable[OpRecord]) -> list[CapturedOp]:
+    """Records inside supported layers, summed up by layer, phase, direction and recomputation; first seen first.
+
+    flops: matrix class. Sizes and type are those of the operation with most FLOP, of equals the one with most bytes. A sum with an
+    unknown part is None. measured_time_us: None unless every part was timed.
+    """
+    groups: dict[tuple[str, str, str, str, bool], list[OpRecord]] = {}
+    for one in records:
+        if one.layer_type:
+            groups.setdefault((one.layer_name, one.layer_type, one.phase, one.direction, one.is_recompute), []).append(one)
+    return [_summed(*key, parts=parts) for key, parts in groups.items()]
+
+
+def _summed(name: str, layer: str, phase: str, direction: str, recompute: bool, *, parts: list[OpRecord]) -> CapturedOp:
+    main = max(parts, key=lambda one: (one.flops or 0, one.bytes or 0))
+    times = [one.measured_time_us for one in parts]
+    return CapturedOp(
+        layer_name=name,
+        layer_type=layer,
+        op_type=SUPPORTED.get(layer, main.op_type),
+        input_shapes=main.input_shapes,
+        output_shapes=main.output_shapes,
+        dtype=main.dtype,
+        measured_time_us=None if None in times else sum(time for time in times if time is not None),
+        phase=phase,
+        flops=total([one.flops for one in parts]),
+        bytes=total([one.bytes for one in parts]),
+        direction=direction,
+        is_recompute=recompute,
+        count=sum(one.count for one in parts),
+        source=main.source,
+        estimated=any(one.estimated for one in parts),
+    )
+
+
+def total(values: list[int | None]) -> int | None:
+    """The sum, None if a part is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

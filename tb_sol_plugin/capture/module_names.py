@@ -1,0 +1,203 @@
+"""The modules of a model with names people know them by, and which of them are layers of a supported type. Needs no torch.
+
+Names are those of `named_modules()`, less what wrappers put into them (`module.` of data parallelism, `_orig_mod.` of torch.compile …).
+The outermost module has the name of its class. Layers are told by class names, so that no library has to be imported to know its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tb_sol_plugin.capture.operation_registry import OpType
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Layer = tuple[str, OpType]
+"""Type of a layer as reports name it, and the kind of its main work."""
+
+SUPPORTED: Final[dict[str, OpType]] = {
+    "Linear": OpType.MATMUL,
+    "TELinear": OpType.MATMUL,
+    "TELayerNormLinear": OpType.MATMUL,
+    "TELayerNormMLP": OpType.MATMUL,
+    "TEDotProductAttention": OpType.ATTENTION,
+    "Embedding": OpType.EMBEDDING,
+    "LayerNorm": OpType.LAYERNORM,
+    "RMSNorm": OpType.LAYERNORM,
+}
+"""Layer types of the reports. The two fused ones hold a normalisation besides their products."""
+
+_ALSO: Final[dict[str, tuple[str, ...]]] = {
+    "Linear": (
+        "ColumnParallelLinear", "RowParallelLinear", "LinearWithGradAccumulationAndAsyncCommunication", "LinearBase", "ReplicatedLinear",
+        "MergedColumnParallelLinear", "QKVParallelLinear", "Conv1D", "QuantLinear", "QuantizedLinear", "WQLinear", "WQLinear_GEMM",
+        "WQLinear_GEMV", "HQQLinear", "Linear8bitLt", "Linear4bit", "LinearFP4", "LinearNF4", "Float8Linear", "FP8Linear", "BitLinear",
+        "EetqLinear", "QLinear",
+    ),
+    "TELinear": ("TEColumnParallelLinear", "TERowParallelLinear", "TEGroupedLinear", "GroupedLinear"),
+    "TELayerNormLinear": ("TELayerNormColumnParallelLinear", "LayerNormLinear"),
+    "TELayerNormMLP": ("LayerNormMLP",),
+    "TEDotProductAttention": ("DotProductAttention",),
+    "Embedding": ("VocabParallelEmbedding",),
+    "LayerNorm": ("FusedLayerNorm", "MixedFusedLayerNorm", "FastLayerNorm"),
+    "RMSNorm": ("FusedRMSNorm", "MixedFusedRMSNorm"),
+}  # fmt: skip
+_LAYER_TYPES: Final = {name: name for name in SUPPORTED} | {name: layer for layer, names in _ALSO.items() for name in names}
+_ENDINGS: Final = ("RMSNorm", "LayerNorm")
+
+_WRAPPERS: Final = {
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "ActivationWrapper": "_checkpoint_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "_FabricModule": "_forward_module",
+    **dict.fromkeys(
+        (
+            "DistributedDataParallel", "DataParallel", "Float16Module", "FP16_Module", "DeepSpeedEngine",
+            "TorchFullyShardedDataParallel", "_BaseDataParallel",
+        ),
+        "module",
+    ),
+}  # fmt: skip
+"""Classes that only wrap a model, and the name under which they hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One module. children: has modules of its own. lowest: of a supported type, with no supported layer below.
+
+    compiled: runs as part of a region of torch.compile. holds_compiled: some module below it does.
+    """
+
+    module: nn.Module
+    name: str
+    class_name: str
+    layer: Layer | None
+    children: bool
+    lowest: bool
+    compiled: bool
+    holds_compiled: bool
+
+
+def layer_of(classes: Iterable[str], *, children: bool = False) -> Layer | None:
+    """The layer type of a module by the names of its class and base classes, nearest first; None where it is no supported layer.
+
+    The first known name decides, whatever the class does: a class of one's own called `Linear` is a `Linear`. Without a known name a
+    class that ends in `RMSNorm` or `LayerNorm` (`LlamaRMSNorm`) is one, if it has no `children`.
+    """
+    names = tuple(classes)
+    for name in names:
+        known = _LAYER_TYPES.get(name)
+        if known is not None:
+            return known, SUPPORTED[known]
+    if not children and names:
+        for ending in _ENDINGS:
+            if names[0].endswith(ending):
+                return ending, OpType.LAYERNORM
+    return None
+
+
+def layer_of_module(module: object) -> Layer | None:
+    """The layer type of a module. Transformer Engine's own `Linear` is a `TELinear`."""
+    kinds = type(module).__mro__
+    found = layer_of((kind.__name__ for kind in kinds), children=bool(getattr(module, "_modules", None)))
+    if found is not None and found[0] == "Linear":
+        nearest = next((kind for kind in kinds if kind.__name__ in _LAYER_TYPES), object)
+        if nearest.__module__.startswith("transformer_engine."):
+            return "TELinear", OpType.MATMUL
+    return found
+
+
+def class_name_of(module: object) -> str:
+    """The class of a module; of one that FSDP2 has given a class of its own (`FSDPLinear`) the class it had before."""
+    kinds = [kind.__name__ for kind in type(module).__mro__]
+    if len(kinds) > 2 and kinds[1] == "FSDPModule" and kinds[0] == "FSDP" + kinds[2]:
+        return kinds[2]
+    return kinds[0]
+
+
+def is_module(thing: object) -> bool:
+    """Whether hooks could be put on it."""
+    return hasattr(thing, "named_modules") and hasattr(thing, "_forward_pre_hooks")
+
+
+def places(model: object) -> list[Place]:
+    """All modules of a model in order, each object once under its first name; wrappers are left out.
+
+    model: a module; several of them in a list or dictionary (their names then begin with position or key); the method of a module.
+    Anything else has no modules: [].
+    """
+    out: list[Place] = []
+    seen: set[int] = set()
+    for prefix, root in _roots(model):
+        out += _walk(root, prefix, seen)
+    return out
+
+
+def _roots(model: object) -> list[tuple[str, nn.Module]]:
+    """(prefix of names, outermost module) of each model."""
+    if is_module(model):
+        return [("", model)]  # type: ignore[list-item]
+    if isinstance(model, Mapping):
+        parts = [(str(key), one) for key, one in model.items()]
+    elif isinstance(model, (list, tuple)):
+        parts = [(str(k) if len(model) > 1 else "", one) for k, one in enumerate(model)]
+    else:
+        owner = getattr(model, "__self__", None)
+        return [("", owner)] if is_module(owner) else []  # type: ignore[list-item]
+    return [(".".join(filter(None, (key, prefix))), root) for key, one in parts for prefix, root in _roots(one)]
+
+
+def wrapped_as(module: object) -> str | None:
+    """The name under which a wrapper holds its model; None if the module is none."""
+    children = getattr(module, "_modules", None) or {}
+    for kind in type(module).__mro__:
+        key = _WRAPPERS.get(kind.__name__)
+        if key is not None and children.get(key) is not None:
+            return key
+    return None
+
+
+def _walk(root: nn.Module, prefix: str, seen: set[int]) -> list[Place]:
+    met: list[tuple[nn.Module, str, bool, int]] = []  # module, name, compiled, number of the module around it
+    todo: list[tuple[nn.Module, str, bool, int]] = [(root, prefix, False, -1)]
+    while todo:
+        module, name, compiled, above = todo.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        held = wrapped_as(module)
+        compiled = compiled or getattr(module, "_compiled_call_impl", None) is not None
+        at = above
+        if held is None:
+            at = len(met)
+            met.append((module, name, compiled, above))
+        inside = compiled or type(module).__name__ == "OptimizedModule"
+        todo += [
+            (child, name if key == held else f"{name}.{key}" if name else key, inside if key == held or held is None else compiled, at)
+            for key, child in reversed(_children(module))
+        ]
+    return list(_placed(met))
+
+
+def _children(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Held modules by name. A scripted module keeps its own in a mapping of its own sort."""
+    held = getattr(module, "_modules", None)
+    return [] if held is None else [(key, child) for key, child in held.items() if is_module(child)]
+
+
+def _placed(met: list[tuple[nn.Module, str, bool, int]]) -> Iterator[Place]:
+    layers = [layer_of_module(module) for module, *_ in met]
+    over_layer, over_compiled = [False] * len(met), [False] * len(met)
+    for k in range(len(met) - 1, -1, -1):
+        above = met[k][3]
+        if above >= 0:
+            over_layer[above] |= over_layer[k] or layers[k] is not None
+            over_compiled[above] |= over_compiled[k] or met[k][2]
+    for k, (module, name, compiled, _) in enumerate(met):
+        lowest = layers[k] is not None and not over_layer[k]
+        kind = class_name_of(module)
+        yield Place(module, name or kind, kind, layers[k], bool(_children(module)), lowest, compiled, over_compiled[k])
