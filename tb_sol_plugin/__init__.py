@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyses", "open", "open_capture"]
+__all__ = ["__version__", "analyses", "capture", "open", "open_capture"]
 
 if TYPE_CHECKING:
+    from tb_sol_plugin import capture
     from tb_sol_plugin.api import analyses, open, open_capture
 
 
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> object:
         from tb_sol_plugin import api
 
         return getattr(api, name)
+    if name == "capture":
+        import importlib
+
+        return importlib.import_module("tb_sol_plugin.capture")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

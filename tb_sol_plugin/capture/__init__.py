@@ -1,4 +1,63 @@
 """SIDE: SOL tracking inside a training loop: work, phases and times of sampled steps, written beside the run's traces.
 
 Needs torch and the standard library; importing it loads neither torch nor the cost models.
+
+    import tb_sol_plugin as sol
+
+    with sol.capture("runs/first", model=model) as tracker:
+        for batch in loader:
+            with tracker.phase("forward"):
+                ...
+            tracker.step()
 """
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.tracker import SOLTracker
+
+_HOMES: Final = {
+    "context": ("capture",),
+    "tracker": ("SOLTracker",),
+    "sol_integration": ("clear_sol_captures", "get_sol_tracker", "initialize_sol", "log_training_sol", "sol_nvtx_range"),
+    "arguments": ("add_sol_arguments",),
+    "layer_hooks": ("LayerSOLHooks",),
+    "functional_patcher": ("FunctionalPatcher",),
+    "operation_registry": ("BoundType", "CapturedFunctionalOp", "CapturedOp", "DataType", "OpRecord", "OpType"),
+    "roofline": ("RooflineResult",),
+    "device_specs": ("DeviceSpec",),
+}
+"""Public names by the module they live in."""
+_HOME: Final = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES: Final = tuple(module for module in _HOMES if module != "capture")
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_MODULES})
+
+
+class _Callable(ModuleType):
+    """Lets `tb_sol_plugin.capture(logdir, ...)` start a tracker: this package and that function share their name."""
+
+    def __call__(self, logdir: str | None = None, **options: object) -> SOLTracker:
+        from tb_sol_plugin.capture.context import capture
+
+        return capture(logdir, **options)  # type: ignore[arg-type]
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,315 @@
+"""The phases that a training loop names: a stack per thread, and the times of their ranges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Final, TypeAlias
+
+from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.labels import NONE, Labels
+from tb_sol_plugin.capture.nvtx import Mark, close_mark, open_mark
+from tb_sol_plugin.capture.step import TimeRow
+from tb_sol_plugin.capture.timing import EventPool, Pair
+
+RANGES: Final = 256
+"""Ranges of one iteration that are kept singly; beyond, those of the most frequent phase are summed up."""
+DEPTH: Final = 64
+"""Open phases of a thread; deeper ones are not recorded."""
+NAME_LENGTH: Final = 256
+PENDING: Final = 64
+"""Pairs of events that a summed phase keeps unread."""
+
+PhaseTime: TypeAlias = "tuple[int, int, int, Pair | None]"
+"""label, start_ns, duration_ns, events."""
+
+
+def phase_name(name: object) -> str:
+    """The text of whatever was given as a name: `(unnamed)` for nothing, at most 256 characters."""
+    text = name if isinstance(name, str) else "" if name is None else str(name)
+    return text[:NAME_LENGTH].strip().strip("/") or "(unnamed)"
+
+
+@dataclass
+class _Frame:
+    """An open range. scoped: it closes itself at the end of a `with`; step: number of the step in which it was opened."""
+
+    __slots__ = ("events", "mark", "name", "scoped", "start_ns", "step")
+    name: str
+    start_ns: int
+    events: Pair | None
+    mark: Mark | None
+    scoped: bool
+    step: int
+
+
+class _Own(threading.local):
+    """Of one thread: open labels, their frames, and pushes that were too deep to record."""
+
+    def __init__(self) -> None:
+        self.open: list[int] = []
+        self.frames: list[_Frame] = []
+        self.excess = 0
+
+
+@dataclass
+class _Sum:
+    """Ranges of one label that are no longer kept singly."""
+
+    start_ns: int
+    duration_ns: int = 0
+    count: int = 0
+    device_ns: int | None = 0
+    pending: list[Pair] = field(default_factory=list)
+
+
+class PhaseStack:
+    """Which phase each thread is in, and how long the phases of this step lasted.
+
+    A thread without phases of its own (a worker of autograd) is in the innermost phase of the thread that runs the step. A phase that is
+    open at the end of a step is cut there: each step has its own part. Times are on the recorder's clock; what pushing and popping
+    cost on the thread of the step is added to its own work.
+
+    note: called with (code, text) when something is wrong with the calls; each code once.
+    """
+
+    def __init__(self, labels: Labels, clock: Clock, *, note: Callable[[str, str], None] | None = None) -> None:
+        self._labels, self._clock = labels, clock
+        self._note = note or (lambda code, text: None)
+        self._own = _Own()
+        self._lock = threading.Lock()
+        self._noted: set[str] = set()
+        self._step = 0
+        self._step_start = 0
+        self._runner = self._own.open
+        self.times: list[PhaseTime] = []
+        self._sums: dict[int, _Sum] = {}
+        self.events: EventPool | None = None
+        self.nvtx = False
+        self.on = True
+
+    # --- Where am I ---
+
+    @property
+    def open(self) -> list[int]:
+        """Labels that are open on the calling thread, innermost last."""
+        return self._own.open
+
+    @property
+    def top(self) -> int:
+        """The label of the calling thread's innermost phase, or the inherited one; NONE outside of all."""
+        own = self._own.open
+        if own:
+            return own[-1]
+        return self.inheriting()
+
+    def inheriting(self) -> int:
+        """The innermost phase of the thread that runs the step. That thread waits in `backward()` while workers of autograd run."""
+        try:
+            return self._runner[-1]
+        except IndexError:
+            return NONE
+
+    # --- Push and pop ---
+
+    def push(self, name: object, *, scoped: bool = False) -> int:
+        """Enter a phase. Answers the depth before, for `pop_to`."""
+        began = perf_counter_ns()
+        own = self._own
+        stack = own.open
+        depth = len(stack)
+        if not self.on:
+            return depth
+        if type(name) is not str or not name or len(name) > NAME_LENGTH or name[0] in "/ " or name[-1] in "/ ":
+            name = phase_name(name)
+        if depth and not scoped:
+            depth = self._forgotten(own, name)
+        if depth >= DEPTH:
+            own.excess += 1
+            self._once("phase_depth", f"more than {DEPTH} phases are open at once; deeper ones are not recorded. Is one not popped?")
+            return depth
+        label = self._labels.id_of("phase", stack[-1] if stack else self.inheriting(), name)
+        mark = open_mark(name, self.nvtx)
+        events = self.events.pair() if self.events is not None else None
+        clock = self._clock
+        frame = _Frame(name, 0, events, mark, scoped, self._step)
+        stack.append(label)
+        own.frames.append(frame)
+        now = perf_counter_ns()
+        if stack is self._runner:
+            clock.own_ns += now - began
+        frame.start_ns = now - clock.monotonic_ns - clock.own_ns
+        return depth
+
+    def pop(self) -> None:
+        """Leave the innermost phase. On an empty stack this is noted once and does nothing."""
+        began = perf_counter_ns()
+        own = self._own
+        if own.excess:
+            own.excess -= 1
+        elif own.open:
+            self._pop(own, began)
+        elif self.on:
+            self._once("phase_pop", "a phase was popped while none was open")
+
+    def pop_to(self, depth: int) -> None:
+        """Leave all phases deeper than that, also those that nobody popped."""
+        began = perf_counter_ns()
+        own = self._own
+        if own.excess:
+            own.excess = own.excess - 1 if len(own.open) == depth else 0
+        if len(own.open) > depth + 1:
+            self._once("phase_not_popped", f"the phase {own.frames[-1].name!r} was not popped before the one around it ended")
+        while len(own.open) > depth:
+            self._pop(own, began)
+            began = perf_counter_ns()
+
+    @contextmanager
+    def phase(self, name: object) -> Iterator[None]:
+        """The phase of a `with` block, left also when an exception flies."""
+        depth = self.push(name, scoped=True)
+        try:
+            yield
+        finally:
+            self.pop_to(depth)
+
+    def _pop(self, own: _Own, began: int) -> None:
+        clock = self._clock
+        end = began - clock.monotonic_ns - clock.own_ns
+        frame = own.frames.pop()
+        label = own.open.pop()
+        if frame.events is not None and self.events is not None:
+            self.events.stop(frame.events)
+        close_mark(frame.mark)
+        if self.on:
+            start = max(frame.start_ns, self._step_start)
+            self._keep((label, start, max(0, end - start), frame.events))
+        if own.open is self._runner:
+            clock.own_ns += perf_counter_ns() - began
+
+    def _forgotten(self, own: _Own, name: str) -> int:
+        """Close a phase of an earlier step whose name is pushed again: an exception kept it from being popped."""
+        for at, frame in enumerate(own.frames):
+            if frame.step < self._step and frame.name == name and not frame.scoped:
+                self._once("phase_not_popped", f"the phase {name!r} of an earlier step was never popped")
+                began = perf_counter_ns()
+                while len(own.open) > at:
+                    self._pop(own, began)
+                    began = perf_counter_ns()
+                break
+        return len(own.open)
+
+    def _once(self, code: str, text: str) -> None:
+        if code not in self._noted:
+            self._noted.add(code)
+            self._note(code, text)
+
+    # --- Times ---
+
+    def _keep(self, time: PhaseTime) -> None:
+        summed = self._sums.get(time[0]) if self._sums else None
+        if summed is not None:
+            with self._lock:
+                self._add(summed, time)
+            return
+        self.times.append(time)
+        if len(self.times) > RANGES:
+            with self._lock:
+                self._fold()
+
+    def _fold(self) -> None:
+        """Sum up the ranges of the label that has most."""
+        counts: dict[int, int] = {}
+        for time in self.times:
+            counts[time[0]] = counts.get(time[0], 0) + 1
+        label = max(counts, key=lambda key: counts[key])
+        mine = [time for time in self.times if time[0] == label]
+        self.times = [time for time in self.times if time[0] != label]
+        summed = self._sums[label] = _Sum(mine[0][1])
+        for time in mine:
+            self._add(summed, time)
+
+    def _add(self, summed: _Sum, time: PhaseTime) -> None:
+        _, start, duration, events = time
+        summed.start_ns = min(summed.start_ns, start)
+        summed.duration_ns += duration
+        summed.count += 1
+        if events is None or summed.device_ns is None:
+            summed.device_ns = None
+            summed.pending.clear()
+            return
+        summed.pending.append(events)
+        if len(summed.pending) > PENDING:
+            self._settle(summed)
+
+    def _settle(self, summed: _Sum) -> None:
+        """Read those events of a sum that the device has passed; give its device time up where too many wait."""
+        pool, pending = self.events, summed.pending
+        if pool is None:
+            return
+        while pending and pool.done(pending[0]):
+            ns = pool.resolve(pending.pop(0))
+            if ns is None or summed.device_ns is None:
+                summed.device_ns = None
+                pending.clear()
+                return
+            summed.device_ns += ns
+        if len(pending) > 16 * PENDING:
+            summed.device_ns = None
+            pending.clear()
+
+    def begin_step(self, now: int) -> None:
+        """Start the times of a step at `now`, on the thread that runs it. Phases that are open go on in it."""
+        own = self._own
+        self._step += 1
+        self._step_start = now
+        self._runner = own.open
+        self.times, self._sums = [], {}
+        for frame in own.frames:
+            frame.start_ns = now
+            frame.events = self.events.pair() if self.events is not None else None
+
+    def end_step(self, now: int) -> PendingTimes:
+        """The times of the step that ends at `now`; phases that are open count up to now."""
+        own = self._own
+        if own.open is self._runner:
+            for label, frame in zip(own.open, own.frames, strict=True):
+                if self.events is not None:
+                    self.events.stop(frame.events)
+                self._keep((label, frame.start_ns, max(0, now - frame.start_ns), frame.events))
+                frame.events = None
+        with self._lock:
+            times, sums = self.times, self._sums
+            self.times, self._sums = [], {}
+        return PendingTimes(times, sums, self)
+
+
+class PendingTimes:
+    """Phase times of a finished step whose events may not have been passed yet."""
+
+    def __init__(self, times: list[PhaseTime], sums: dict[int, _Sum], stack: PhaseStack) -> None:
+        self._times, self._sums, self._pool, self._stack = times, sums, stack.events, stack
+
+    def done(self) -> bool:
+        """True if `rows` has nothing to gain from waiting."""
+        pool = self._pool
+        if pool is None:
+            return True
+        return all(pool.done(time[3]) for time in reversed(self._times)) and all(
+            pool.done(pair) for summed in self._sums.values() for pair in summed.pending
+        )
+
+    def rows(self) -> list[TimeRow]:
+        """One row per range or sum, in order of their starts. device_ns is None where the device has not passed the events."""
+        pool = self._pool
+        out: list[TimeRow] = [
+            (label, start, duration, None if pool is None else pool.resolve(events), 1) for label, start, duration, events in self._times
+        ]
+        for label, summed in self._sums.items():
+            self._stack._settle(summed)
+            device = None if summed.pending or pool is None else summed.device_ns
+            out.append((label, summed.start_ns, summed.duration_ns, device, summed.count))
+        return sorted(out, key=lambda row: (row[1], -row[2]))
