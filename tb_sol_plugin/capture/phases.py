@@ -133,7 +133,7 @@ class PhaseStack:
             return depth
         label = self._labels.id_of("phase", stack[-1] if stack else self.inheriting(), name)
         mark = open_mark(name, self.nvtx)
-        events = self.events.pair() if self.events is not None else None
+        events = self.events.started() if self.events is not None else None
         clock = self._clock
         frame = _Frame(name, 0, events, mark, scoped, self._step)
         stack.append(label)
@@ -181,8 +181,8 @@ class PhaseStack:
         end = began - clock.monotonic_ns - clock.own_ns
         frame = own.frames.pop()
         label = own.open.pop()
-        if frame.events is not None and self.events is not None:
-            self.events.stop(frame.events)
+        if frame.events is not None:
+            frame.events.stop()
         close_mark(frame.mark)
         if self.on:
             start = max(frame.start_ns, self._step_start)
@@ -270,15 +270,15 @@ class PhaseStack:
         self.times, self._sums = [], {}
         for frame in own.frames:
             frame.start_ns = now
-            frame.events = self.events.pair() if self.events is not None else None
+            frame.events = self.events.started() if self.events is not None else None
 
     def end_step(self, now: int) -> PendingTimes:
         """The times of the step that ends at `now`; phases that are open count up to now."""
         own = self._own
         if own.open is self._runner:
             for label, frame in zip(own.open, own.frames, strict=True):
-                if self.events is not None:
-                    self.events.stop(frame.events)
+                if frame.events is not None:
+                    frame.events.stop()
                 self._keep((label, frame.start_ns, max(0, now - frame.start_ns), frame.events))
                 frame.events = None
         with self._lock:

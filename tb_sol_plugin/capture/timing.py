@@ -19,19 +19,26 @@ class Event(Protocol):
 
 
 class Pair:
-    """Two events on the stream that was current when each was recorded. `stopped`: the second one is recorded."""
+    """Two events, each on the stream that is current when it is recorded. What fails is counted by the pool; nothing raises."""
 
-    __slots__ = ("end", "start", "stopped")
+    __slots__ = ("_pool", "began", "first", "last", "stopped")
 
-    def __init__(self, start: Event, end: Event) -> None:
-        self.start, self.end, self.stopped = start, end, False
+    def __init__(self, pool: EventPool, first: Event, last: Event) -> None:
+        self._pool, self.first, self.last = pool, first, last
+        self.began = self.stopped = False
+
+    def start(self) -> None:
+        self.began = self._pool.record(self.first)
+
+    def stop(self) -> None:
+        self.stopped = self.began and self._pool.record(self.last)
 
 
 class EventPool:
-    """Pairs of timing events of one kind of device.
+    """Pairs of timing events of one kind of device. Nothing here waits; what fails is counted in `lost` by reason.
 
-    `pair()` records the first event, `stop(pair)` the second, `resolve(pair)` answers the ns between them once the device has passed
-    both, and takes the events back. Nothing here waits. What failed is counted in `lost` by reason.
+    `pair()` answers a pair that its user starts and stops, `resolve(pair)` the ns in between once the device has passed both, and takes
+    the events back.
 
     make: makes a timing event. usable: asked before a record; false while the stream is captured into a graph, or the device is not in use.
     """
@@ -42,35 +49,39 @@ class EventPool:
         self.lost: Counter[str] = Counter()
 
     def pair(self) -> Pair | None:
-        """A pair whose first event is recorded now; None where that cannot be."""
+        """A pair of events; None where none can be recorded now."""
         try:
             if not self._usable():
                 return None
             free = self._free
-            pair = Pair(free.pop() if free else self._make(), free.pop() if free else self._make())
-            pair.start.record()
+            return Pair(self, free.pop() if free else self._make(), free.pop() if free else self._make())
         except Exception as error:
-            self.lost[f"event not recorded: {type(error).__name__}"] += 1
+            self.lost[f"no event: {type(error).__name__}"] += 1
             return None
+
+    def started(self) -> Pair | None:
+        """A pair whose first event is recorded."""
+        pair = self.pair()
+        if pair is not None:
+            pair.start()
         return pair
 
-    def stop(self, pair: Pair | None) -> None:
-        """Record the second event of a pair."""
-        if pair is None:
-            return
+    def record(self, event: Event) -> bool:
+        """Record an event on the current stream; whether that was possible."""
         try:
             if self._usable():
-                pair.end.record()
-                pair.stopped = True
+                event.record()
+                return True
         except Exception as error:
             self.lost[f"event not recorded: {type(error).__name__}"] += 1
+        return False
 
     def done(self, pair: Pair | None) -> bool:
         """True if nothing is gained by waiting: the device has passed both events, or they will never be read."""
         if pair is None or not pair.stopped:
             return True
         try:
-            return pair.end.query() and pair.start.query()
+            return pair.last.query() and pair.first.query()
         except Exception:
             return True  # `resolve` meets the same error, and counts it
 
@@ -80,15 +91,15 @@ class EventPool:
             return None
         pair.stopped = False
         try:
-            if not (pair.end.query() and pair.start.query()):
+            if not (pair.last.query() and pair.first.query()):
                 self.lost["event not completed"] += 1
                 return None
-            elapsed = pair.start.elapsed_time(pair.end)
+            elapsed = pair.first.elapsed_time(pair.last)
         except Exception as error:
             self.lost[f"event not read: {type(error).__name__}"] += 1
             return None
         if len(self._free) < POOL:
-            self._free += (pair.start, pair.end)
+            self._free += (pair.first, pair.last)
         return round(elapsed * 1e6) if elapsed >= 0 else None
 
 
