@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from tb_sol_plugin.capture.context import capture
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from torch.nn import Module
 
     from tb_sol_plugin.capture.tracker import SOLTracker
@@ -22,15 +20,13 @@ class Tracking:
 
     def __init__(self, options: dict[str, object]) -> None:
         self._options = options
-        self._context: AbstractContextManager[SOLTracker] | None = None
         self._tracker: SOLTracker | None = None
         self._open: list[str] = []
 
     def start(self, logdir: str, model: Module | None, first: int) -> None:
         """Open the capture; `first` is the number of the first iteration, after a resumed run above 0."""
         self.stop(complete=False)
-        self._context = capture(logdir, model=model, first_iteration=first, **self._options)  # type: ignore[arg-type]
-        self._tracker = self._context.__enter__()
+        self._tracker = capture(logdir, model=model, first_iteration=first, **self._options)  # type: ignore[arg-type]
 
     def step(self) -> None:
         """End of an iteration."""
@@ -56,6 +52,6 @@ class Tracking:
         self.leave()
         if complete:
             self.step()
-        if self._context is not None:
-            self._context.__exit__(None, None, None)
-        self._context = self._tracker = None
+        if self._tracker is not None:
+            self._tracker.close()
+        self._tracker = None
