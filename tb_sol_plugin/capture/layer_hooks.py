@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch.compiler import is_compiling
@@ -19,6 +19,7 @@ from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.module_names import SUPPORTED, Layer, Place, layer_of, places
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
+from tb_sol_plugin.capture.timing import EventPool, Pair
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,18 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUPPORTED", "LayerSOLHooks", "Site", "layer_of"]
 
-
-class Pair(Protocol):
-    """Two events on the device around a call."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Pool(Protocol):
-    """Where pairs come from; None while none can be had (no device, a graph is being captured)."""
-
-    def pair(self) -> Pair | None: ...
+Number = TypeVar("Number", int, float)
 
 
 class Recorder(Protocol):
@@ -46,7 +36,7 @@ class Recorder(Protocol):
     def layer_call(self, site: Site, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
 
 
-Call = tuple[int, int, int, "Pair | None"]
+Call: TypeAlias = "tuple[int, int, int, Pair | None]"
 """(label, start_ns, duration_ns, events) of one call of a module, on the recorder's clock."""
 
 
@@ -71,7 +61,7 @@ class _Frames(threading.local):
         everyone[threading.get_ident()] = (self.open, self.frames)
 
 
-_Open = tuple[list[int], list[tuple[Site, int, int, "Pair | None"]]]
+_Open: TypeAlias = "tuple[list[int], list[tuple[Site, int, int, Pair | None]]]"
 
 
 class LayerSOLHooks:
@@ -84,7 +74,7 @@ class LayerSOLHooks:
     `attach` and `remove` do not add to the clock's own time: whoever calls them inside a step does. The hooks do.
     """
 
-    def __init__(self, labels: Labels, clock: Clock, stack: Stack | None = None, *, events: Pool | None = None) -> None:
+    def __init__(self, labels: Labels, clock: Clock, stack: Stack | None = None, *, events: EventPool | None = None) -> None:
         self.labels, self.clock, self.events = labels, clock, events
         self.stack = Stack() if stack is None else stack
         self.calls: list[Call] = []
@@ -192,8 +182,6 @@ class _Enter(_Hook):
         pair = None
         if owner.events is not None and site.timed and not site.place.children:
             pair = owner.events.pair()
-            if pair is not None:
-                pair.start()
         open_.append(label)
         end = perf_counter_ns()
         clock.own_ns += end - began
@@ -216,8 +204,8 @@ class _Exit(_Hook):
                 frames.pop()
                 owner.lost["module call without an end"] += 1
         _, depth, start, pair = frames.pop()
-        if pair is not None:
-            pair.stop()
+        if pair is not None and owner.events is not None:
+            owner.events.stop(pair)
         label = local.open[depth]
         del local.open[depth:]
         duration = began - clock.monotonic_ns - clock.own_ns - start
@@ -263,7 +251,6 @@ def captured_ops(records: Iterable[OpRecord]) -> list[CapturedOp]:
 
 def _summed(name: str, layer: str, phase: str, direction: str, recompute: bool, *, parts: list[OpRecord]) -> CapturedOp:
     main = max(parts, key=lambda one: (one.flops or 0, one.bytes or 0))
-    times = [one.measured_time_us for one in parts]
     return CapturedOp(
         layer_name=name,
         layer_type=layer,
@@ -271,7 +258,7 @@ def _summed(name: str, layer: str, phase: str, direction: str, recompute: bool, 
         input_shapes=main.input_shapes,
         output_shapes=main.output_shapes,
         dtype=main.dtype,
-        measured_time_us=None if None in times else sum(time for time in times if time is not None),
+        measured_time_us=total([one.measured_time_us for one in parts]),
         phase=phase,
         flops=total([one.flops for one in parts]),
         bytes=total([one.bytes for one in parts]),
@@ -283,7 +270,7 @@ def _summed(name: str, layer: str, phase: str, direction: str, recompute: bool, 
     )
 
 
-def total(values: list[int | None]) -> int | None:
+def total(values: Sequence[Number | None]) -> Number | None:
     """The sum, None if a part is unknown."""
     known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return sum(known[1:], known[0]) if known and len(known) == len(values) else None

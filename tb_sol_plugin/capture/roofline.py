@@ -8,10 +8,12 @@ that of `tb_sol_plugin.cost.roofline`, without arrays: the capture library needs
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
-from tb_sol_plugin.capture.device_specs import DeviceSpec
+from tb_sol_plugin.capture.device_specs import DeviceSpec, vector_type
 from tb_sol_plugin.capture.operation_registry import BoundType, CapturedFunctionalOp, CapturedOp, DataType, OpRecord, OpType
 
 TOLERATED: Final = 1.02
@@ -36,6 +38,33 @@ class Precision:
         return DataType.TF32 if tf32 else dtype
 
 
+def current_precision() -> Precision:
+    """How FP32 products of this process run now; as FP32 where torch does not say."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return Precision()
+    return Precision(_first(torch, ("get_float32_matmul_precision", "backends.cuda.matmul.fp32_precision")), _cudnn_tf32(torch))
+
+
+def _first(torch: object, names: tuple[str, ...]) -> str:
+    """The first setting that torch tells; it refuses the older one where a process used the newer."""
+    for name in names:
+        try:
+            value: object = attrgetter(name)(torch)
+            text = str(value() if callable(value) else value)
+        except (AttributeError, RuntimeError):
+            continue
+        return {"tf32": "high", "ieee": "highest", "none": "highest"}.get(text, text)
+    return "highest"
+
+
+def _cudnn_tf32(torch: object) -> bool:
+    try:
+        return bool(attrgetter("backends.cudnn.allow_tf32")(torch))
+    except (AttributeError, RuntimeError):
+        return False
+
+
 @dataclass
 class RooflineResult:
     """The least time of an operation (of all its calls) and how close it came.
@@ -55,11 +84,99 @@ class RooflineResult:
     bandwidth_used: float | None = None
 
 
-FLAGS: Final[dict[str, str]] = {}
+FLAGS: Final = {
+    "above_limit": "faster than its limit: a wrong type or peak, or data that stayed in cache",
+    "no_model": "its work is not known",
+    "no_peak": "the device has no peak for its type",
+    "estimated": "a size, type or mask was assumed",
+    "recompute": "forward work run again in the backward pass",
+    "launch_bound_timing": "events around work this short measure how fast it is launched",
+    "eager_capture": "compiled work, counted by running it eagerly for one step",
+    "sparse": "measured against 2:4 sparse peaks",
+    "unverified_peak": "the peak of its type is not confirmed",
+    "forward_only": "its time is that of forward calls, its efficiency that of their work",
+}
+"""What a flag says."""
+
+
+def least_time(
+    flops: float | None, flops_vector: float | None, data: float | None, *, dtype: DataType, spec: DeviceSpec
+) -> tuple[float | None, BoundType]:
+    """(µs, what sets it) of matrix FLOP, vector FLOP and bytes; (None, UNKNOWN) where that is not known.
+
+    Matrix work without a peak has no limit, and neither has vector work whose traffic is unknown. Where only the traffic of matrix
+    work or the bandwidth is unknown, its compute time stands alone: a lower bound.
+    """
+    peak, vector_peak, bandwidth = spec.matrix_peak(dtype), spec.vector_peak(dtype), spec.memory_bandwidth_bytes_per_sec
+    compute = 0.0
+    if flops:
+        if not peak:
+            return None, BoundType.UNKNOWN
+        compute = flops / peak * 1e6
+    if flops_vector and vector_peak:
+        compute = max(compute, flops_vector / vector_peak * 1e6)
+    if data is None or not bandwidth:
+        return (compute, BoundType.COMPUTE_BOUND) if flops else (None, BoundType.UNKNOWN)
+    memory = data / bandwidth * 1e6
+    bound = BoundType.COMPUTE_BOUND if compute >= memory else BoundType.MEMORY_BOUND
+    return max(compute, memory), bound if compute or memory else BoundType.UNKNOWN
+
+
+def work_of(record: OpRecord | CapturedOp | CapturedFunctionalOp) -> tuple[int | None, int | None, int | None]:
+    """(matrix FLOP, vector FLOP, bytes) of all calls; records of layers and functions have one sort of FLOP, by their kind."""
+    if isinstance(record, OpRecord):
+        return record.flops, record.flops_vector, record.bytes
+    if record.op_type in MATRIX:
+        return record.flops, 0, record.bytes
+    return 0, record.flops, record.bytes
 
 
 def roofline(
-    record: OpRecord | CapturedOp | CapturedFunctionalOp, spec: DeviceSpec | None, *, precision: Precision | None = None, events: bool = False
+    record: OpRecord | CapturedOp | CapturedFunctionalOp,
+    spec: DeviceSpec | None,
+    *,
+    precision: Precision | None = None,
+    events: bool = False,
 ) -> RooflineResult:
-    """One record against the limits. events: its time was measured by device events, not by kernel or wall clock."""
-    return RooflineResult(None, BoundType.UNKNOWN, None, None, None)
+    """One record against the limits. events: its time was measured by device events, not by kernel or wall clock.
+
+    precision: how FP32 products run; without it they run in FP32. A record without time has no efficiency.
+    """
+    flops, vector, data = work_of(record)
+    dtype = (precision or Precision()).compute_type(record.dtype, record.op_type)
+    arithmetic = flops if flops or vector is None else vector
+    measured = record.measured_time_us if record.measured_time_us and record.measured_time_us > 0 else None
+    peak = bandwidth = estimate = None
+    bound = BoundType.UNKNOWN
+    if spec is not None:
+        peak = spec.matrix_peak(dtype) if flops else spec.vector_peak(dtype)
+        bandwidth = spec.memory_bandwidth_bytes_per_sec
+        estimate, bound = least_time(flops, vector, data, dtype=dtype, spec=spec)
+    efficiency = estimate / measured if estimate is not None and measured is not None else None
+    launch_bound = events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1)
+    holds = {
+        "above_limit": efficiency is not None and efficiency > TOLERATED,
+        "no_model": not flops and data is None,
+        "no_peak": spec is not None and bool(flops) and not peak,
+        "estimated": record.estimated or (estimate is not None and (data is None or not bandwidth)),
+        "recompute": record.is_recompute,
+        "launch_bound_timing": launch_bound,
+        "eager_capture": isinstance(record, OpRecord) and record.compiled,
+        "sparse": spec is not None and spec.assume_sparsity and bool(flops) and dtype in spec.peak_flops_sparse,
+        "unverified_peak": spec is not None and bound is BoundType.COMPUTE_BOUND and _unverified(spec, dtype, matrix=bool(flops)),
+    }
+    return RooflineResult(
+        estimated_time_us=estimate,
+        bound_type=bound,
+        arithmetic_intensity=arithmetic / data if arithmetic is not None and data else None,
+        achieved_flops=arithmetic / measured * 1e6 if arithmetic is not None and measured is not None else None,
+        efficiency=efficiency,
+        ridge_point=peak / bandwidth if peak and bandwidth else None,
+        flags=[flag for flag, is_so in holds.items() if is_so],
+        peak_used=peak,
+        bandwidth_used=bandwidth,
+    )
+
+
+def _unverified(spec: DeviceSpec, dtype: DataType, *, matrix: bool) -> bool:
+    return dtype in spec.unverified if matrix else vector_type(dtype) in spec.unverified_vector

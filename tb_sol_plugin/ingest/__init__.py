@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from tb_sol_plugin.ingest.classify import CERTAIN, Classification, classify
 from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.source import head
-from tb_sol_plugin.ingest.torch_trace import read
+from tb_sol_plugin.ingest.source import base_name, head
+from tb_sol_plugin.model.capture import Capture
 
 FORMAT_VERSION = 2
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
+
+
+def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
+    """Read one recording (local path or fsspec URL), by its content. BadInput or NotATrace where it holds none."""
+    if classify(head(path, fs_options=fs_options), base_name(path)).kind == "sol_capture":
+        from tb_sol_plugin.ingest import sol_capture
+
+        return sol_capture.read(path, fs_options=fs_options, progress=progress)
+    from tb_sol_plugin.ingest import torch_trace
+
+    return torch_trace.read(path, fs_options=fs_options, progress=progress)
+
 
 __all__ = ["CERTAIN", "FORMAT_VERSION", "Classification", "Progress", "Report", "classify", "head", "read"]

@@ -7,14 +7,21 @@ from typing import Literal
 
 import msgspec
 
+from tb_sol_plugin.format import FORMAT, SUFFIX
+
 CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """Names that torch's own handler writes: worker, span."""
+_SOL = re.compile(rb'"format"\s*:\s*"' + FORMAT.encode() + rb'"')
+_SOL_NAME = re.compile(re.escape(SUFFIX) + r"(?:\.gz)?$")
 
 
 class Classification(msgspec.Struct, frozen=True):
-    """kind: kineto is a recording; the others are recognised and not opened. what: for a person. note: what to do with it."""
+    """kind: kineto and sol_capture are recordings; the others are recognised and not opened.
 
-    kind: Literal["kineto", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"]
+    what: for a person. note: what to do with it.
+    """
+
+    kind: Literal["kineto", "sol_capture", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"]
     what: str
     note: str = ""
 
@@ -23,6 +30,8 @@ def classify(head: bytes, name: str) -> Classification:
     """From the first bytes (uncompressed, 64 kB are plenty) and the base name."""
     certain = CERTAIN.match(name) is not None
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _SOL_NAME.search(name) or (text[:1] == b"{" and _SOL.search(text.partition(b"\n")[0])):
+        return Classification("sol_capture", "SOL capture" if text else "a SOL capture without content yet")
     if not text:
         return Classification("kineto", "a trace without content yet") if certain else Classification("empty", "an empty file", "skipped")
     if text[:1] == b"{":

@@ -2,6 +2,7 @@
 
 Every call counts at one node, the innermost; a node holds its own calls and those of the nodes below it. Forward work that runs again
 inside the backward pass is forward work: of the module call around it, or where none was recorded there, of its forward operator's.
+A call that a SOL capture counted carries its module itself, backward work that of its forward operator.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, np
     h = at.host(capture)
     if not len(h.start) or not len(of_host):
         return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
+    if calls.done.from_ledger:
+        own = calls.ops["module"].to_numpy()
+        return np.where(own >= 0, of_host[np.maximum(own, 0)], OUTSIDE).astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
     around = at.nearest(capture, S.MODULE, calls.host)
     forward, root = at.module_forward_rows(capture, calls.host)
     linked = at.nearest(capture, S.MODULE, forward)
@@ -64,7 +68,7 @@ def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, np
     backward = (forward >= 0) & ~again
     row = np.where((linked >= 0) & (backward | (around < 0)), linked, around)
     device = _device_module(capture, calls)
-    row = np.where(row >= 0, row, device)
+    row = np.where((row >= 0) | (calls.host < 0), row, device)
     return np.where(row >= 0, of_host[np.maximum(row, 0)], OUTSIDE).astype(np.int32), backward
 
 

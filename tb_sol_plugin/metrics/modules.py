@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.metrics.module_work import Direction, ModuleWork, module_work
 from tb_sol_plugin.metrics.names import module_class_name, module_instance
 from tb_sol_plugin.metrics.scope import Scope
@@ -99,6 +99,9 @@ def _adopt(
     Such a call hangs where the call of the same instance around its forward operator hangs, else below the module of that operator.
     """
     lost = np.flatnonzero(parent < 0)
+    if source.is_capture(capture):
+        _adopt_recomputed(capture, rows, lost, parent, own)
+        return
     forward, _ = at.forward_rows(capture, rows[lost])
     lost = lost[forward >= 0]
     around = at.nearest(capture, S.MODULE, forward[forward >= 0])
@@ -108,6 +111,33 @@ def _adopt(
             up = int(parent[up])
         if up != call and nearest != call:
             parent[call] = parent[up] if up >= 0 else nearest
+
+
+def _adopt_recomputed(
+    capture: Capture, rows: npt.NDArray[np.intp], lost: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64]
+) -> None:
+    """The same in a SOL capture, where a name is one module of the model and the ledger says what is recomputed.
+
+    A call with nothing but recomputed forward work in it hangs where another call of its module hangs.
+    """
+    ledger, end = capture.tables["ledger"], capture.host["end"].to_numpy()
+    host, again = ledger["module_host"].to_numpy(), ledger["recompute"].to_numpy(dtype=bool)
+    forward = (ledger["direction"].to_numpy() == 0) & (host >= 0)
+    counts = []
+    for mask in (forward & again, forward & ~again):
+        per = np.bincount(host[mask], minlength=len(end))
+        counts.append(np.concatenate(([0], np.cumsum(per))))
+    inside = [(c[end[rows[lost]]] - c[rows[lost]]) > 0 for c in counts]
+    names = set(own[lost[inside[0] & ~inside[1]]].tolist())
+    first: dict[int, int] = {}
+    for call in np.flatnonzero(parent >= 0).tolist():
+        first.setdefault(int(own[call]), int(parent[call]))
+    for call in lost.tolist():
+        up = around = first.get(int(own[call]), -1)
+        while up >= 0 and own[up] != own[call]:
+            up = int(parent[up])
+        if int(own[call]) in names and around >= 0 and up < 0:
+            parent[call] = around
 
 
 def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]

@@ -1,4 +1,7 @@
-"""Work of operator calls by phase: each call counts once, at the innermost phase around the launch of its device work."""
+"""Work of operator calls by phase: each call counts once, at the innermost phase around the launch of its device work.
+
+A call that a SOL capture counted carries its phase itself.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,7 @@ def nodes_of(capture: Capture, calls: Calls) -> Nodes:
             first[owner[rows]] = device_owners(capture).node[rows]
         host = calls.done.ops["host"].to_numpy()
         around, _ = at.annotation_around(capture, host)
+        around = np.where(host < 0, calls.done.ops["annotation"].to_numpy(), around)
         tree = phase_tree(capture)
         by_host = np.where(around >= 0, tree.node[np.maximum(around, 0)], -1) if len(tree.node) else np.full(len(host), -1)
         return np.where(first >= 0, first, by_host).astype(np.int32)

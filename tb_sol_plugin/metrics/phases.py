@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.names import phase_parts
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work.ledger import rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -74,7 +75,7 @@ def _tree(capture: Capture) -> PhaseTree:
         target = np.zeros(len(unique), np.int64)
         for i, (above_node, text) in enumerate(unique.tolist()):
             base = known[above_node] if above_node >= 0 else ()
-            target[i] = node_of(_below(base, phase_parts(str(texts[text]))), int(earliest[i]))
+            target[i] = node_of(below(base, phase_parts(str(texts[text]))), int(earliest[i]))
         known = list(paths)
         node[level] = target[code]
         placed = node >= 0
@@ -82,7 +83,7 @@ def _tree(capture: Capture) -> PhaseTree:
     return _ordered(capture, rows, node, list(paths), first)
 
 
-def _below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
+def below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
     """`parts` below `base`; levels that a name repeats from a range around it (`train/forward` inside `train`) are not doubled."""
     for shared in range(min(len(parts) - 1, len(base)), 0, -1):
         again = tuple(parts[:shared])
@@ -146,7 +147,7 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     Columns: node, parent, depth, end, path, name, count (ranges of that very path), host_ns (sum of their durations; of a level that
     only names make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
     compute_ns (union), exposed_communication_ns (not behind any computation of the device), exposed_memcpy_ns (behind neither),
-    by_time_ns (plain sum of device time found by time), ops (operator calls inside).
+    by_time_ns (plain sum of device time found by time), ops (operator calls inside; of a SOL capture those that it counted).
     """
     tree = phase_tree(capture)
     h = at.host(capture)
@@ -170,12 +171,26 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     )
     owners = device_owners(capture)
     frame = frame.assign(**_device(capture, part, tree, owners))
-    ops = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
-    around, _ = at.annotation_around(capture, ops)
-    frame["ops"] = _subtree(tree, at.sum_by(_node(tree, around), np.ones(len(ops), np.int64), size))
+    around, calls = _counted(capture, part) if source.is_capture(capture) else _operators(capture, part)
+    frame["ops"] = _subtree(tree, at.sum_by(_node(tree, around), calls, size))
     use = (_subtree(tree, count) > 0) | (frame["device_events"].to_numpy() > 0)
     kept: pd.DataFrame = frame[use].reset_index(drop=True)
     return kept
+
+
+def _operators(capture: Capture, part: Scope) -> tuple[at.Rows, at.Ints]:
+    """(user range around each operator of the selection, 1 each)."""
+    ops = np.flatnonzero((at.host(capture).kind == S.OPERATOR) & part.host)
+    around, _ = at.annotation_around(capture, ops)
+    return around, np.ones(len(ops), np.int64)
+
+
+def _counted(capture: Capture, part: Scope) -> tuple[at.Rows, at.Ints]:
+    """The same of a SOL capture: per row of its ledger the range around it, and its calls."""
+    ledger = capture.tables["ledger"]
+    rows = rows_looked_at(capture)
+    rows = rows if part.whole else rows[np.isin(ledger["step"].to_numpy()[rows], part.rows)]
+    return ledger["phase_host"].to_numpy()[rows].astype(np.int32), ledger["count"].to_numpy()[rows].clip(min=0)
 
 
 def _subtree(tree: PhaseTree, values: npt.NDArray[at.Number]) -> npt.NDArray[at.Number]:

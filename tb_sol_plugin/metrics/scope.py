@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.selection import Query
 
@@ -22,6 +22,7 @@ class Scope:
 
     device: per device row, whether its launch starts in a selected step; all rows for the whole recording, so work launched
     before the window or outside every step is in it too. host: per host row, whether it starts in a selected step (host bounds).
+    The whole of a SOL capture are the steps whose work is looked at.
     window_ns: first start and last end of the selected steps (GPU-aware bounds), or the extent of the recording.
     rows: rows of `steps`; for the whole recording all recorded steps. steps: their numbers.
     step_count: what to divide by for a per-step average: 1 where no step was recorded. whole: no step was asked for.
@@ -50,10 +51,14 @@ def _scope(capture: Capture, text: str) -> Scope:
     steps = capture.steps
     numbers = steps["number"].to_numpy()
     recorded = np.flatnonzero(numbers >= 0) if not capture.facts.pseudo_step else np.zeros(0, np.int64)
+    on_host = np.ones(len(capture.host), bool)
+    if source.is_capture(capture) and len(recorded):
+        recorded = source.steps_looked_at(capture)
+        on_host = _in_steps(capture, recorded)
     if not text:
         return Scope(
             np.ones(len(capture.device), bool),
-            np.ones(len(capture.host), bool),
+            on_host,
             extent(capture),
             tuple(recorded.tolist()),
             tuple(numbers[recorded].tolist()),
@@ -66,10 +71,9 @@ def _scope(capture: Capture, text: str) -> Scope:
     if not len(chosen):
         hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no ProfilerStep; leave step empty"
         raise BadQuery(f"no step {text}", hint=hint, field="step")
-    host_start, host_end = steps["host_start_ns"].to_numpy()[chosen], steps["host_end_ns"].to_numpy()[chosen]
     return Scope(
         np.isin(capture.device["step"].to_numpy(), chosen),
-        _starts_inside(capture.host["start_ns"].to_numpy(), host_start, host_end),
+        _in_steps(capture, chosen),
         (int(steps["start_ns"].to_numpy()[chosen].min()), int(steps["end_ns"].to_numpy()[chosen].max())),
         tuple(chosen.tolist()),
         tuple(numbers[chosen].tolist()),
@@ -77,6 +81,12 @@ def _scope(capture: Capture, text: str) -> Scope:
         f"{'step' if len(chosen) == 1 else 'steps'} {_span(numbers[chosen])}, {len(chosen)} of {len(recorded)}",
         False,
     )
+
+
+def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
+    """Per host row whether it starts within the host bounds of one of some steps."""
+    start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
+    return _starts_inside(capture.host["start_ns"].to_numpy(), start, end)
 
 
 def extent(capture: Capture) -> tuple[int, int]:

@@ -11,7 +11,9 @@ from tb_sol_plugin import cost
 from tb_sol_plugin.cost.inputs import readable_shapes
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
+from tb_sol_plugin.metrics.work.ledger import ledger_inputs
 from tb_sol_plugin.model.capture import Capture
 
 COLUMNS: Final = ("name", "input_shapes", "types", "calls", "measured_ns", "share", "why")
@@ -25,32 +27,42 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     """Calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
 
     name; input_shapes, types as a reader sees them; calls; measured_ns (plain sum of device time, of host time without a device);
-    share of the time of all `ops`; why: one sentence. Copies over a link and communication are left out: a link bounds them.
+    share of the time of all `ops`; why: one sentence. A time that is not known is None. Copies over a link and communication are left out: a link bounds them.
     """
-    time = ops["measured_ns" if done.by_host_time else "device_sum_ns"].to_numpy()
-    bare = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & (time > 0))
+    time = ops["measured_ns" if done.by_host_time or done.from_ledger else "device_sum_ns"].to_numpy(dtype=np.float64)
+    bare = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
     if not len(bare):
         return pd.DataFrame({c: [] for c in COLUMNS})
-    rows = ops["host"].to_numpy()[bare]
-    arguments = capture.operator_of_host[rows]
-    table = capture.tables["operators"]
+    table, arguments = arguments_of(capture, done, ops.iloc[bare])
     name = texts.codes(ops["name"])[bare]
     parts = [np.where(arguments >= 0, texts.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
     frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
     by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
-    grouped = by.agg(calls=("time", "size"), time=("time", "sum"), first=("argument", "first")).reset_index()
-    grouped = grouped.sort_values("time", ascending=False, kind="stable").head(MOST)
+    grouped = by.agg(calls=("time", "size"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
+    grouped = grouped.sort_values(["time", "calls"], ascending=False, kind="stable").head(MOST)
     names = ops["name"].cat.categories
     shapes, types = table["shapes"].cat.categories, table["types"].cat.categories
-    whole = float(time.sum())
-    out = []
-    for code, shape, kind, calls, spent, first in grouped[["name", "shapes", "types", "calls", "time", "first"]].itertuples(index=False):
+    whole = float(np.nansum(time))
+    out: list[tuple[object, ...]] = []
+    columns = ["name", "shapes", "types", "calls", "timed", "time", "first"]
+    for code, shape, kind, calls, timed, spent, first in grouped[columns].itertuples(index=False):
         label = str(names[code])
-        why = cost.explain(label, signature_inputs(capture, int(first))) if first >= 0 else _without_arguments(label)
+        why = _why(capture, done, label, int(first))
         sizes = readable_shapes(str(shapes[shape])) if shape >= 0 else ""
         elements = _types(str(types[kind])) if kind >= 0 else ""
-        out.append((label, sizes, elements, int(calls), int(spent), spent / whole, why or NOT_OWNED))
+        share = spent / whole if timed and whole else None
+        out.append((label, sizes, elements, int(calls), round(spent) if timed else None, share, why or NOT_OWNED))
     return pd.DataFrame(out, columns=list(COLUMNS))
+
+
+def _why(capture: Capture, done: Work, name: str, row: int) -> str:
+    """What is missing. row: of the table of arguments, -1 none."""
+    if row < 0:
+        return _without_arguments(name)
+    if not done.from_ledger:
+        return cost.explain(name, signature_inputs(capture, row))
+    said = str(texts.pick(capture.tables["ledger"]["reason"], [row])[0])
+    return said or cost.explain(name, ledger_inputs(capture, row)) or NO_ARGUMENTS
 
 
 def _without_arguments(name: str) -> str:

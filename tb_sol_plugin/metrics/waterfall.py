@@ -26,7 +26,8 @@ from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, 
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waits import waits
 from tb_sol_plugin.metrics.waterfall_host import HostSplit, loading_spans, split_host
-from tb_sol_plugin.metrics.work.calls import KINDS, Work, work
+from tb_sol_plugin.metrics.work.calls import Work, work
+from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.tables import intervals as iv

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
+from tb_sol_plugin.model.devices.spec import DeviceSpec
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
@@ -37,6 +38,7 @@ class Facts(msgspec.Struct, frozen=True):
     origin_ns: what was taken off every time; absolute is True when origin_ns is epoch time (ranks can be aligned).
     extent_ns: first start and last end over all complete events. vendor: nvidia, amd, mtia, xpu, other or "" without device.
     flags: record_shapes, with_stack, profile_memory, with_flops, with_modules. metadata: an allowlist, already redacted.
+    source: kineto (a profiler trace) or sol_capture. limits: those a SOL capture was judged against while recording.
     """
 
     source: str
@@ -60,6 +62,7 @@ class Facts(msgspec.Struct, frozen=True):
     truncated: bool = False
     pseudo_step: bool = False
     external_id_regime: int = 0
+    limits: DeviceSpec | None = None
 
 
 class Capture:

@@ -203,7 +203,9 @@ def small(**header: Json) -> SolBuilder:
     b2 = b.sig("aten::mm", [[8, 4], [4, 32]], [[8, 32]], flop=2048, bytes=1664)
     w2 = b.sig("aten::mm", [[32, 8], [8, 4]], [[32, 4]], flop=2048, bytes=1664)
     w1 = b.sig("aten::mm", [[16, 8], [8, 32]], [[16, 32]], flop=8192, bytes=3584)
-    add = b.sig("aten::_foreach_add_", [[[512], [128]]], [], types=[["float", "float"]], flop=0, flop_vector=640, bytes=7680, work="elementwise")
+    add = b.sig(
+        "aten::_foreach_add_", [[[512], [128]]], [], types=[["float", "float"]], flop=0, flop_vector=640, bytes=7680, work="elementwise"
+    )
     back = {"phase": backward, "forward_phase": forward, "function": linear, "flags": F.BACKWARD}
     ms = 1_000_000
     totals: dict[str, Json] = {"ops": 7, "flop": 22_528, "flop_vector": 1_280, "bytes": 27_520, "sol_ns": None, "unknown": 0}

@@ -10,7 +10,8 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work.calls import KINDS, Work
+from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.metrics.work.links import over_link
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

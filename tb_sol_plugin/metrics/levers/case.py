@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.kernels import kernel_classes
 from tb_sol_plugin.metrics.levers.lever import Floats, Ints
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -146,9 +147,7 @@ class Case:
 
         Calls that were launched before the window have no arguments of their own.
         """
-        table = self.capture.tables["operators"]
-        host = self.ops["host"].to_numpy()[rows]
-        place = np.where(host >= 0, self.capture.operator_of_host[np.maximum(host, 0)], -1) if len(self.capture.host) else host
+        table, place = arguments_of(self.capture, self.fall.work, self.ops.iloc[rows])
         name = texts.codes(self.ops["name"])[rows]
         columns = [np.append(texts.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
         code, first = factorize([name, *columns])

@@ -1,29 +1,32 @@
 """Work against its limit: who did how much, how long it took, how long it would take at the speed of light.
 
 `work(capture, spec)` is the one place where device time, cost models and device limits meet. Sums come before ratios.
-A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured.
+A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured. The calls of a SOL
+capture are those of its ledger (`work.ledger`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.cost import Cost, Kind
+from tb_sol_plugin.cost import Cost
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
-from tb_sol_plugin.metrics import attribution, memo
+from tb_sol_plugin.metrics import attribution, memo, source
 from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.direction import in_backward, recomputed
 from tb_sol_plugin.metrics.work.inferred import with_inferred
+from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
+from tb_sol_plugin.metrics.work.ledger import ledger_calls
 from tb_sol_plugin.metrics.work.links import link_bytes, over_link
 from tb_sol_plugin.metrics.work.owner import above, owners
 from tb_sol_plugin.model import schemas as S
@@ -35,8 +38,6 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-KINDS: Final[tuple[Kind, ...]] = ("gemm", "attention", "conv", "norm", "elementwise", "other")
-DIRECTIONS: Final = ("fwd", "bwd")
 TF32: Final = re.compile(r"tf32|_s1688(gemm|fprop|dgrad|wgrad)|xf32", re.IGNORECASE)
 """Names of kernels that multiply FP32 operands in TF32."""
 
@@ -55,6 +56,9 @@ class Work:
 
     owner: per device row its row in ops, -1 where no operator is known. spec: the limits in use, None without.
     by_host_time: a recording without device work; measured_ns is then host time.
+    from_ledger: calls of a SOL capture: host is -1, module and annotation are those of the ledger, `ledger` is a row of it.
+    timed: whether any call has a time; where not (a SOL capture of a GPU), measured_ns is NaN and only whole phases, modules and steps
+    have a time.
     """
 
     ops: pd.DataFrame
@@ -65,12 +69,14 @@ class Work:
     """Plain sum of all device time (of operator self times when by host time)."""
     unowned_ns: int
     """Plain sum of the device time that no operator owns."""
+    from_ledger: bool = False
+    timed: bool = True
 
     @property
     def modelled_ns(self) -> int:
         """Plain sum of the device time of calls that a model covers."""
         column = "measured_ns" if self.by_host_time else "device_sum_ns"
-        return int(self.ops[column].to_numpy()[self.ops["modelled"].to_numpy()].sum())
+        return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modelled"].to_numpy()])))
 
     @property
     def unmodelled_ns(self) -> int:
@@ -102,7 +108,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     dtype = ops["dtype"]
     if spec is None:
         ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
-        return Work(ops, base.owner, None, base.by_host_time, base.device_ns, base.unowned_ns)
+        return replace(base, ops=ops)
     names = dtype.cat.categories.tolist()
     codes = dtype.cat.codes.to_numpy()
     peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
@@ -114,10 +120,12 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
     if spec.memory_bandwidth is None:
         ops["estimated"] = True
-    return Work(ops, base.owner, spec, base.by_host_time, base.device_ns, base.unowned_ns)
+    return replace(base, ops=ops, spec=spec)
 
 
 def _calls(capture: Capture) -> Work:
+    if source.is_capture(capture):
+        return _by_ledger(capture)
     found = costs(capture)
     host = capture.host
     end = host["end"].to_numpy()
@@ -125,6 +133,14 @@ def _calls(capture: Capture) -> Work:
     if len(capture.device):
         return _by_device_time(capture, end, modelled, found.wrapper, found.of_host, found.costs)
     return _by_host_time(capture, end, modelled, found.wrapper, found.of_host, found.costs)
+
+
+def _by_ledger(capture: Capture) -> Work:
+    ops = ledger_calls(capture)
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    known = bool(np.isfinite(time).any())
+    owner = np.full(len(capture.device), -1, np.int32)
+    return Work(ops, owner, None, source.on_cpu(capture), round(float(np.nansum(time))), 0, from_ledger=True, timed=known or not len(ops))
 
 
 def _by_device_time(
@@ -317,7 +333,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
     known_ns: measured time of the calls with a cost model (the base of rates). modelled_ns: that of the calls with a limit;
     wasted_ns, efficiency: over these. modelled_share: known_ns over measured_ns. bound: the side that holds the larger part of the
-    limit. flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
+    limit. A call whose time is unknown counts in the limit and in no ratio of times. flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
     """
     if isinstance(by, np.ndarray):
         number, first = np.unique(by, return_index=True)
@@ -340,18 +356,19 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
         out[name] = total
     both = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64)) & (ops["measured_ns"].to_numpy() > 0)
     measured, sol = ops["measured_ns"].to_numpy(dtype=np.float64), ops["sol_ns"].to_numpy(dtype=np.float64)
+    limited = np.isfinite(sol) & ~(measured <= 0)
     timed = np.bincount(code[both], measured[both], minlength=size).astype(np.float64)
     least = np.bincount(code[both], sol[both], minlength=size).astype(np.float64)
     known = np.bincount(code[both], minlength=size) > 0
-    covered = ops["modelled"].to_numpy()
+    covered = ops["modelled"].to_numpy() & np.isfinite(measured)
     out["known_ns"] = np.bincount(code[covered], measured[covered], minlength=size).astype(np.float64)
     out["modelled_ns"] = timed
     out["wasted_ns"] = np.where(known, timed - least, np.nan)
     out["efficiency"] = ratio(np.where(known, least, np.nan), timed)
     out["modelled_share"] = ratio(out["known_ns"].astype(np.float64), out["measured_ns"].astype(np.float64))
     side = ops["bound"].cat.codes.to_numpy()
-    parts = [np.bincount(code[both & (side == s)], sol[both & (side == s)], minlength=size) for s in (1, 2)]
-    out["bound"] = np.where(~known | (parts[0] + parts[1] == 0), 0, np.where(parts[0] >= parts[1], 1, 2))
+    parts = [np.bincount(code[limited & (side == s)], sol[limited & (side == s)], minlength=size) for s in (1, 2)]
+    out["bound"] = np.where(parts[0] + parts[1] == 0, 0, np.where(parts[0] >= parts[1], 1, 2))
     out["flagged"] = np.nan_to_num(out["efficiency"].astype(np.float64)) > TOLERATED
     guessed = np.flatnonzero(ops["estimated"].to_numpy())[::-1]
     why = np.full(size, "", object)

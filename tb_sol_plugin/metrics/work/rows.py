@@ -12,7 +12,8 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.groups import numbered
 from tb_sol_plugin.metrics.names import module_instance, phase_name
-from tb_sol_plugin.metrics.work.calls import KINDS, Work, group
+from tb_sol_plugin.metrics.work.calls import Work, group
+from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.metrics.work.sides import sides
 from tb_sol_plugin.model.capture import Capture
 

@@ -30,16 +30,19 @@ VALUES: Final = (
     "bytes",
     "sol_ns",
     "measured_ns",
+    "timed_sol_ns",
     "compute_limit_ns",
     "modelled_sum_ns",
     "owned_sum_ns",
     "recompute_ns",
+    "backward_flop",
     "estimated_calls",
 )
 """Columns that add up; NaN is unknown.
 
-flop (matrix), bytes: of calls with a cost model. sol_ns: of calls with a limit; measured_ns: their time; compute_limit_ns: the part of
-sol_ns that arithmetic sets. modelled_sum_ns: plain sum of the device time of calls with a model, owned_sum_ns of all calls,
+flop (matrix), bytes: of calls with a cost model; backward_flop: the part of flop of the backward pass. sol_ns: of calls with a limit;
+measured_ns: their time where it is known; timed_sol_ns: the limit of those with a known time; compute_limit_ns: the part of sol_ns that
+arithmetic sets. modelled_sum_ns: plain sum of the device time of calls with a model, owned_sum_ns of all calls,
 recompute_ns of forward calls run again in the backward pass. estimated_calls: calls with a limit that rests on an assumption.
 """
 FLAGGED: Final = "above the limit: data that stayed in cache, an algorithm with fewer operations, or a wrong type"
@@ -80,18 +83,22 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
     modelled = ops["modelled"].to_numpy()
-    limited = np.isfinite(sol) & (time > 0)
+    timed = np.isfinite(sol) & (time > 0)
+    limited = timed | (np.isfinite(sol) & np.isnan(time))
     side = ops["bound"].cat.codes.to_numpy()
     sol = np.where(limited, sol, np.nan)
+    flop = np.where(modelled, ops["flop"].to_numpy(dtype=np.float64), np.nan)
     return {
-        "flop": np.where(modelled, ops["flop"].to_numpy(dtype=np.float64), np.nan),
+        "flop": flop,
         "bytes": np.where(modelled, ops["bytes"].to_numpy(dtype=np.float64), np.nan),
         "sol_ns": sol,
-        "measured_ns": np.where(limited, time, np.nan),
+        "measured_ns": np.where(timed, time, np.nan),
+        "timed_sol_ns": np.where(timed, sol, np.nan),
         "compute_limit_ns": np.where(limited & (side == 1), sol, np.where(limited, 0.0, np.nan)),
         "modelled_sum_ns": np.where(modelled, spent, np.nan),
         "owned_sum_ns": spent,
         "recompute_ns": np.where(ops["recompute"].to_numpy(), spent, 0.0),
+        "backward_flop": np.where(ops["direction"].cat.codes.to_numpy() == 1, flop, np.nan),
         "estimated_calls": (limited & ops["estimated"].to_numpy()).astype(np.float64),
     }
 
@@ -123,19 +130,22 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """`frame` with RATIOS made from its sums (VALUES).
 
     wasted_ns: measured less limit. bound: what sets the larger part of the limit (compute, memory, None unknown). flags: words, "" none.
+    Ratios of times are over the calls whose time is known.
     """
-    sol, measured, compute = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "measured_ns", "compute_limit_ns"))
-    known = np.isfinite(sol) & np.isfinite(measured) & (measured > 0)
-    efficiency = ratio(np.where(known, sol, np.nan), measured)
+    sol, least, measured, compute = (
+        frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "timed_sol_ns", "measured_ns", "compute_limit_ns")
+    )
+    known = np.isfinite(least) & np.isfinite(measured) & (measured > 0)
+    efficiency = ratio(np.where(known, least, np.nan), measured)
     over = np.nan_to_num(efficiency) > TOLERATED
     guessed = np.nan_to_num(frame["estimated_calls"].to_numpy(dtype=np.float64)) > 0
     words = np.array(["", "above limit", "estimated", "above limit, estimated"], object)
     sides = np.array([None, "memory", "compute"], object)
     again, owned = (frame[n].to_numpy(dtype=np.float64) for n in ("recompute_ns", "owned_sum_ns"))
     return frame.assign(
-        wasted_ns=np.where(known, measured - sol, np.nan),
+        wasted_ns=np.where(known, measured - least, np.nan),
         efficiency=efficiency,
-        bound=sides[np.where(known & (sol > 0), 1 + (2 * compute >= sol), 0)],
+        bound=sides[np.where(np.isfinite(sol) & (sol > 0), 1 + (2 * compute >= sol), 0)],
         flags=words[over.astype(int) + 2 * guessed.astype(int)],
         recompute_share=ratio(again, owned),
     )
