@@ -182,6 +182,8 @@ class _Enter(_Hook):
         pair = None
         if owner.events is not None and site.timed and not site.place.children:
             pair = owner.events.pair()
+            if pair is not None:
+                pair.start()
         open_.append(label)
         end = perf_counter_ns()
         clock.own_ns += end - began
@@ -204,8 +206,8 @@ class _Exit(_Hook):
                 frames.pop()
                 owner.lost["module call without an end"] += 1
         _, depth, start, pair = frames.pop()
-        if pair is not None and owner.events is not None:
-            owner.events.stop(pair)
+        if pair is not None:
+            pair.stop()
         label = local.open[depth]
         del local.open[depth:]
         duration = began - clock.monotonic_ns - clock.own_ns - start

@@ -1,0 +1,263 @@
+"""Functions of torch that are replaced while a step is sampled, so that work carries the name of the function that was called.
+
+The outermost replaced function is the name: `F.embedding` calls `torch.embedding`, and is one call of `F.embedding`. Replaced functions
+never count work. Not seen are functions that somebody imported by name before, methods of tensors, and `a @ b`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from time import perf_counter_ns
+from types import FunctionType, ModuleType
+from typing import Final, Protocol, TypeAlias, cast
+
+import torch
+from torch.compiler import is_compiling
+from torch.overrides import handle_torch_function, has_torch_function
+
+from tb_sol_plugin.capture.labels import NONE, Labels, Stack
+from tb_sol_plugin.capture.layer_hooks import total
+from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
+
+PATCHED: Final[dict[str, OpType]] = {
+    "torch.matmul": OpType.MATMUL,
+    "torch.bmm": OpType.MATMUL,
+    "torch.mm": OpType.MATMUL,
+    "torch.addmm": OpType.MATMUL,
+    "torch.baddbmm": OpType.MATMUL,
+    "torch.einsum": OpType.MATMUL,
+    "torch.softmax": OpType.SOFTMAX,
+    "torch.layer_norm": OpType.LAYERNORM,
+    "torch.embedding": OpType.EMBEDDING,
+    "F.linear": OpType.MATMUL,
+    "F.embedding": OpType.EMBEDDING,
+    "F.layer_norm": OpType.LAYERNORM,
+    "F.softmax": OpType.SOFTMAX,
+    "F.log_softmax": OpType.SOFTMAX,
+}
+"""What is replaced, by the name that records carry, and the kind of its work. `F` is torch.nn.functional."""
+
+Function: TypeAlias = Callable[..., object]
+
+
+class Recorder(Protocol):
+    """What the fallback mode wants to know of calls of replaced functions that are in no other one."""
+
+    def function_call(
+        self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
+    ) -> None: ...
+
+
+class _Patch:
+    """One replaced function: where it stood, what stood there, what stands there now. live: installed."""
+
+    __slots__ = ("holder", "live", "name", "original", "replacement", "title")
+
+    def __init__(self, title: str) -> None:
+        place, self.name = title.split(".")
+        self.title = title
+        self.holder: ModuleType = torch.nn.functional if place == "F" else torch
+        self.original: Function = _bottom(getattr(self.holder, self.name))
+        self.replacement: Function = self.original
+        self.live = False
+
+
+_lock: Final = threading.Lock()
+
+
+class FunctionalPatcher:
+    """Replaces the functions of `PATCHED` from `install` to `uninstall`.
+
+    stack: open function labels of the calling thread. left: functions that another library has replaced over ours, so that ours had to
+    stay below as one that only passes on. recorder: told of each outermost call; None in the usual mode.
+
+    Several patchers may be installed at once and leave in any order; with the last one the very objects are back that were there before.
+    """
+
+    def __init__(self, labels: Labels, stack: Stack | None = None) -> None:
+        self.labels = labels
+        self.stack = Stack() if stack is None else stack
+        self.left: Counter[str] = Counter()
+        self.recorder: Recorder | None = None
+        self._patches: dict[str, _Patch] = {}
+        self.installed = False
+
+    def install(self) -> None:
+        """Replaces the functions; a second call does nothing."""
+        with _lock:
+            if self.installed:
+                return
+            self.installed = True
+            for title in PATCHED:
+                patch = self._patches.get(title)
+                if patch is None:
+                    patch = self._patches[title] = _Patch(title)
+                    patch.replacement = self._replacement(patch)
+                patch.original = _bottom(getattr(patch.holder, patch.name))
+                patch.live = True
+                _tell_script(patch)
+                setattr(patch.holder, patch.name, patch.replacement)
+
+    def uninstall(self) -> None:
+        """Puts back what was there; a second call does nothing. A function that someone else has replaced since then stays theirs."""
+        with _lock:
+            if not self.installed:
+                return
+            self.installed = False
+            for title, patch in tuple(self._patches.items()):
+                patch.live = False
+                if not _take_out(patch):
+                    self.left[title] += 1
+                    del self._patches[title]  # theirs calls ours: never install it again, or the two would call each other
+                    continue
+                _untell_script(patch)
+
+    def end_step(self) -> None:
+        """Empties the calling thread's stack."""
+        self.stack.open.clear()
+
+    def records(self, ledger: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:
+        """The ledger's records, summed up by function, module, phase and direction."""
+        return captured_functional_ops(ledger)
+
+    def _replacement(self, patch: _Patch) -> Function:
+        stack = self.stack
+        label = self.labels.id_of("function", NONE, patch.title)
+        python = isinstance(patch.original, FunctionType) and patch.holder is torch.nn.functional
+
+        @functools.wraps(patch.original)
+        def replaced(*args: object, **kwargs: object) -> object:
+            original = patch.original
+            if is_compiling() or not patch.live:
+                return original(*args, **kwargs)
+            # A function written in Python hands itself to `__torch_function__` under its global name, which is ours now.
+            if python and has_torch_function((*args, *kwargs.values())):
+                original = functools.partial(_overridden, original)
+            open_ = stack.open
+            if open_:
+                return original(*args, **kwargs)
+            open_.append(label)
+            try:
+                if self.recorder is None:
+                    return original(*args, **kwargs)
+                began = perf_counter_ns()
+                result = original(*args, **kwargs)
+                self.recorder.function_call(patch.title, args, kwargs, result, perf_counter_ns() - began)
+                return result
+            finally:
+                open_.clear()
+
+        replaced._sol_patch = patch  # type: ignore[attr-defined]
+        if python:
+            replaced.__prepare_scriptable__ = lambda: patch.original  # type: ignore[attr-defined]
+        return cast("Function", replaced)
+
+
+def _patch_of(function: object) -> _Patch | None:
+    """The patch whose replacement this is. `functools.wraps` of others copies our mark, so it must be the very function."""
+    patch = getattr(function, "_sol_patch", None)
+    return patch if isinstance(patch, _Patch) and patch.replacement is function else None
+
+
+def _bottom(function: Function) -> Function:
+    """What a replacement that is out of use passes on to; any other function itself."""
+    patch = _patch_of(function)
+    while patch is not None and not patch.live:
+        function = patch.original
+        patch = _patch_of(function)
+    return function
+
+
+def _take_out(patch: _Patch) -> bool:
+    """Removes a replacement from its place, or from below another one of ours; False if it is below somebody else's."""
+    if getattr(patch.holder, patch.name) is patch.replacement:
+        setattr(patch.holder, patch.name, patch.original)
+        return True
+    above = _patch_of(getattr(patch.holder, patch.name))
+    while above is not None:
+        if above.original is patch.replacement:
+            above.original = patch.original
+            return True
+        above = _patch_of(above.original)
+    return False
+
+
+def _overridden(original: Function, *args: object, **kwargs: object) -> object:
+    """A call whose arguments or mode override functions of torch: as the function itself would hand it on, but under its own name."""
+    try:
+        bound = inspect.signature(original).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return original(*args, **kwargs)
+    bound.apply_defaults()
+    required = [
+        name for name, parameter in bound.signature.parameters.items() if parameter.default is inspect.Parameter.empty
+    ]  # torch passes on these by position, all others by name
+    values = bound.arguments
+    relevant = tuple(value for value in values.values() if value is not None and not isinstance(value, (int, float, str)))
+    return handle_torch_function(
+        original, relevant, *(values[name] for name in required), **{name: values[name] for name in values if name not in required}
+    )
+
+
+def _builtins() -> dict[int, str] | None:
+    """TorchScript's names of torch functions by identity; None where this torch keeps them otherwise. Made at first use, of originals."""
+    try:
+        from torch.jit import _builtins
+
+        table = _builtins._get_builtin_table()
+    except (ImportError, AttributeError):
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _tell_script(patch: _Patch) -> None:
+    """Lets TorchScript know a replacement under the name of what it replaces."""
+    table = _builtins()
+    known = None if table is None else table.get(id(patch.original))
+    if table is not None and known is not None:
+        table[id(patch.replacement)] = known
+
+
+def _untell_script(patch: _Patch) -> None:
+    table = _builtins()
+    if table is not None:
+        table.pop(id(patch.replacement), None)
+
+
+def captured_functional_ops(records: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:
+    """Records that ran in replaced functions, summed up by function, module, phase, direction and recomputation; first seen first.
+
+    Sizes and type are those of the operation with most FLOP. A sum with an unknown part is None.
+    """
+    groups: dict[tuple[str, str, str, str, bool], list[OpRecord]] = {}
+    for one in records:
+        if one.func_name:
+            groups.setdefault((one.func_name, one.module_context, one.phase, one.direction, one.is_recompute), []).append(one)
+    out = []
+    for (name, module, phase, direction, recompute), parts in groups.items():
+        main = max(parts, key=lambda one: (one.flops or 0, one.bytes or 0))
+        times = [one.measured_time_us for one in parts]
+        out.append(
+            CapturedFunctionalOp(
+                func_name=name,
+                op_type=PATCHED.get(name, main.op_type),
+                input_shapes=main.input_shapes,
+                output_shapes=main.output_shapes,
+                dtype=main.dtype,
+                measured_time_us=total(times),
+                phase=phase,
+                module_context=module,
+                flops=total([one.flops for one in parts]),
+                bytes=total([one.bytes for one in parts]),
+                direction=direction,
+                is_recompute=recompute,
+                count=sum(one.count for one in parts),
+                source=main.source,
+                estimated=any(one.estimated for one in parts),
+            )
+        )
+    return out
