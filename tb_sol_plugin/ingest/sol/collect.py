@@ -1,0 +1,316 @@
+"""Records to columns: labels, signatures, iterations, ledger rows and times, with ids checked and replaced by rows."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.ingest.columns import Interner
+from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.ingest.sol.records import Label, LedgerRow, Sig, Step, TimeRow, amount, shown, text_of
+from tb_sol_plugin.ingest.values import FARTHEST
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+HIGHEST_ID: Final = 1 << 24
+MOST_CALLS: Final = 10_000_000
+"""Calls of one row; no step has as many alike."""
+MOST_ROWS: Final = 4_000_000
+MOST_TIMES: Final = 1_000_000
+"""Rows kept of ledgers, of phase times and of module times; of a longer recording the latest."""
+WHATS: Final = ("module", "phase", "function")
+_LARGEST: Final = 2**62
+
+
+class Ids:
+    """Ids of one file to rows; -1 for none and for what is not defined."""
+
+    def __init__(self) -> None:
+        self._rows = np.full(1024, -1, np.int32)
+
+    def put(self, number: int, row: int) -> int:
+        """Bind an id; returns the row it had, -1. ValueError for an id that is out of range."""
+        if not 0 <= number < HIGHEST_ID:
+            raise ValueError(number)
+        if number >= len(self._rows):
+            more = np.full(max(number + 1 - len(self._rows), len(self._rows)), -1, np.int32)
+            self._rows = np.concatenate([self._rows, more])
+        before, self._rows[number] = int(self._rows[number]), row
+        return before
+
+    def row(self, number: int) -> int:
+        """The row of one id."""
+        return int(self._rows[number]) if 0 <= number < len(self._rows) else -1
+
+    def rows(self, ids: Floats) -> Ints:
+        """Row per id."""
+        good = (ids >= 0) & (ids < len(self._rows))
+        return np.where(good, self._rows[np.where(good, ids, 0).astype(np.int64)], -1).astype(np.int64)
+
+
+class Collected:
+    """What has been read so far. A file, or part of one, begins with `begin`: ids are its own."""
+
+    def __init__(self) -> None:
+        self.health = Health()
+        self.labels = Labels(self.health)
+        self.sigs = Signatures(self.health)
+        self.iterations = Iterations(self.health)
+        self.ledger = Rows(9, MOST_ROWS)
+        self.phase_times = Rows(6, MOST_TIMES)
+        self.module_times = Rows(6, MOST_TIMES)
+        self.offset = 0
+
+    def begin(self, offset: int) -> None:
+        """A header: what follows has its own ids. offset: ns to add to its times."""
+        self.labels.ids, self.sigs.ids, self.offset = Ids(), Ids(), offset
+        self.iterations.forget()
+
+    def add_ledger(self, iteration: int, rows: list[LedgerRow], number: int) -> None:
+        """Rows of a ledger, as (instance, sig, module, phase, forward phase, function, flags, count, time)."""
+        instance = self.iterations.instance(iteration, "ledger")
+        if not rows:
+            return
+        table = _matrix([tuple(row) for row in rows])
+        sig = self.sigs.ids.rows(table[:, 0])
+        self.health.add("work of a signature that is not defined", int((sig < 0).sum()), f"line {number}")
+        out = np.empty((len(table), 9))
+        out[:, 0], out[:, 1] = instance, sig
+        for place, what in ((1, "module"), (2, "phase"), (3, "phase"), (4, "function")):
+            out[:, place + 1] = self._labels(table[:, place], what, number)
+        out[:, 6] = np.where((table[:, 5] >= 0) & (table[:, 5] < 2**31), table[:, 5], 0)
+        out[:, 7] = table[:, 6]
+        time_ns = table[:, 7]
+        wrong = (time_ns < 0) | (time_ns > FARTHEST)
+        self.health.add("negative time", int((time_ns < 0).sum()), f"line {number}")
+        out[:, 8] = np.where(wrong, np.nan, time_ns)
+        good = (out[:, 7] >= 1) & (out[:, 7] <= MOST_CALLS)
+        self.health.add("work with an impossible number of calls", int((~good).sum()), f"line {number}")
+        self.ledger.add(out[good])
+
+    def add_times(self, iteration: int, rows: list[TimeRow], what: str, number: int) -> None:
+        """Rows of times, as (instance, label, start, duration, device, count)."""
+        instance = self.iterations.instance(iteration, what)
+        if not rows:
+            return
+        table = _matrix([tuple(row) for row in rows])
+        out = np.empty((len(table), 6))
+        out[:, 0] = instance
+        out[:, 1] = self._labels(table[:, 0], what, number)
+        out[:, 2] = table[:, 1] + self.offset
+        self.health.add("negative duration", int((table[:, 2] < 0).sum()), f"line {number}")
+        out[:, 3] = np.maximum(table[:, 2], 0)
+        out[:, 4] = np.where((table[:, 3] >= 0) & (table[:, 3] < FARTHEST), table[:, 3], np.nan)
+        out[:, 5] = np.where((table[:, 4] >= 1) & (table[:, 4] < 2**53), table[:, 4], 1)
+        placed = (np.abs(out[:, 2]) < FARTHEST) & (out[:, 3] < FARTHEST)
+        self.health.add("time out of range", int((~placed).sum()), f"line {number}")
+        named = out[:, 1] >= 0
+        self.health.add("range without a label", int((placed & ~named).sum()), f"line {number}")
+        (self.phase_times if what == "phase" else self.module_times).add(out[placed & named])
+
+    def _labels(self, ids: Floats, what: str, number: int) -> Ints:
+        rows = self.labels.ids.rows(ids)
+        if (rows >= 0).any():
+            rows = np.where(self.labels.is_a(rows, what), rows, -1)
+        lost = (ids != -1) & (rows < 0)
+        if lost.any():
+            first = shown(ids[int(np.argmax(lost))])
+            self.health.add(f"{what} that is not defined", int(lost.sum()), f"line {number}: id {first}")
+        return rows
+
+
+def _matrix(rows: list[tuple[object, ...]]) -> Floats:
+    """float64 per cell, NaN for null and for what is larger than any float."""
+    try:
+        return np.array(rows, np.float64)
+    except OverflowError:
+        return np.array([[amount(v, -np.inf) for v in row] for row in rows], np.float64)  # type: ignore[arg-type]
+
+
+class Rows:
+    """Pieces of a table of floats; where there are too many rows the oldest pieces go, which is counted in `dropped`."""
+
+    def __init__(self, width: int, most: int) -> None:
+        self.width, self.most = width, most
+        self._pieces: list[Floats] = []
+        self._first = 0
+        self.count = self.dropped = 0
+
+    def add(self, piece: Floats) -> None:
+        """Append rows. Whole numbers up to 2**53 are exact."""
+        self._pieces.append(piece)
+        self.count += len(piece)
+        while self.count > self.most and self._first < len(self._pieces) - 1:
+            old = self._pieces[self._first]
+            self._pieces[self._first] = np.zeros((0, self.width))
+            self._first += 1
+            self.count -= len(old)
+            self.dropped += len(old)
+
+    def take(self) -> Floats:
+        """All rows that are kept."""
+        out = np.concatenate(self._pieces) if self._pieces else np.zeros((0, self.width))
+        self._pieces = []
+        return out
+
+
+class Labels:
+    """Labels by row, over all parts: those of one content are one row. `parent` holds rows, each lower than its own."""
+
+    def __init__(self, health: Health) -> None:
+        self.health = health
+        self.ids = Ids()
+        self.what, self.parent = array("b"), array("i")
+        self.names, self.classes = Interner(), Interner()
+        self.name, self.class_name = array("i"), array("i")
+        self._known: dict[tuple[int, int, int, int], int] = {}
+        self._views = np.zeros(0, np.int8)
+
+    def add(self, label: Label, number: int) -> None:
+        """Define a label."""
+        if label.what not in WHATS:
+            self.health.add("label of a sort this reader does not know", 1, f"line {number}: {shown(label.what)}")
+            return
+        parent = -1 if label.parent is None else label.parent
+        above = self.ids.row(parent)
+        if parent != -1 and above < 0:
+            self.health.add("label whose parent is not defined before it", 1, f"line {number}: id {shown(label.id)}")
+        names, classes = self.names[label.name or ""], self.classes[label.class_name or ""]
+        key = (WHATS.index(label.what), above, names, classes)
+        row = self._known.setdefault(key, len(self.what))
+        if row == len(self.what):
+            self.what.append(key[0])
+            self.parent.append(above)
+            self.name.append(names)
+            self.class_name.append(classes)
+        _define(self.ids, label.id, row, self.health, number)
+
+    def is_a(self, rows: Ints, what: str) -> npt.NDArray[np.bool_]:
+        """Which rows are labels of that sort."""
+        if len(self._views) != len(self.what):
+            self._views = np.array(self.what, np.int8)
+        good: npt.NDArray[np.bool_] = (rows >= 0) & (self._views[np.maximum(rows, 0)] == WHATS.index(what))
+        return good
+
+
+def _define(ids: Ids, number: int, row: int, health: Health, line: int) -> None:
+    try:
+        before = ids.put(number, row)
+    except ValueError:
+        health.add("id out of range", 1, f"line {line}: {shown(number)}")
+        return
+    if before not in (-1, row):
+        health.add("id defined twice", 1, f"line {line}: {number}")
+
+
+class Signatures:
+    """Signatures by row, over all parts."""
+
+    TEXTS: Final = ("op", "shapes", "types", "strides", "concrete", "out_shapes", "dtype", "kind", "direction", "reason")
+    AMOUNTS: Final = ("flop", "flop_vector", "bytes")
+
+    def __init__(self, health: Health) -> None:
+        self.health = health
+        self.ids = Ids()
+        self.interners = {name: Interner() for name in self.TEXTS}
+        self.codes = {name: array("i") for name in self.TEXTS}
+        self.amounts = {name: array("d") for name in self.AMOUNTS}
+        self.estimated = array("b")
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def add(self, sig: Sig, number: int) -> None:
+        """Define a signature."""
+        codes = tuple(self.interners[name][text_of(getattr(sig, name))] for name in self.TEXTS)
+        amounts = []
+        for name in self.AMOUNTS:
+            given = getattr(sig, name)
+            value = amount(given)
+            if given is not None and value != value:
+                self.health.add("impossible amount of work", 1, f"line {number}: {name} {shown(given)}")
+            amounts.append(value)
+        key = (*codes, *(None if a != a else a for a in amounts), bool(sig.estimated))
+        row = self._known.setdefault(key, len(self.estimated))
+        if row == len(self.estimated):
+            for name, code in zip(self.TEXTS, codes, strict=True):
+                self.codes[name].append(code)
+            for name, value in zip(self.AMOUNTS, amounts, strict=True):
+                self.amounts[name].append(value)
+            self.estimated.append(bool(sig.estimated))
+        _define(self.ids, sig.id, row, self.health, number)
+
+
+class Iterations:
+    """Iterations in the order of the file. An instance is the records of one iteration; a number may come again."""
+
+    WHOLE: Final = ("number", "start_ns", "duration_ns", "batch", "tokens", "overhead_ns", "ops", "unknown")
+    FLOATS: Final = ("device_ns", "flop", "flop_vector", "bytes", "sol_ns")
+
+    def __init__(self, health: Health) -> None:
+        self.health = health
+        self.whole = {name: array("q") for name in self.WHOLE}
+        self.floats = {name: array("d") for name in self.FLOATS}
+        self.sampled, self.said, self.worked = array("b"), array("b"), array("b")
+        self.signatures = Interner()
+        self.signature = array("i")
+        self.lost: dict[str, int] = {}
+        self._open: dict[int, tuple[int, set[str]]] = {}
+
+    def forget(self) -> None:
+        """Another part begins: its records belong to no earlier instance."""
+        self._open = {}
+
+    def instance(self, iteration: int, record: str) -> int:
+        """The instance that a record of an iteration belongs to; a new one where it has such a record already."""
+        found = self._open.get(iteration)
+        if found is None or record in found[1]:
+            found = (len(self.said), set())
+            if len(self._open) > 1000:
+                self._open.clear()
+            self._open[iteration] = found
+            for whole in self.WHOLE:
+                self.whole[whole].append(-1)
+            for name in self.FLOATS:
+                self.floats[name].append(np.nan)
+            self.whole["number"][-1] = iteration if 0 <= iteration < _LARGEST else -1
+            for flags in (self.sampled, self.said, self.worked):
+                flags.append(0)
+            self.signature.append(self.signatures[""])
+        found[1].add(record)
+        if record == "ledger":
+            self.worked[found[0]] = 1
+        return found[0]
+
+    def add(self, step: Step, offset: int, number: int) -> None:
+        """The step record of an iteration."""
+        start, length = amount(step.start_ns, -FARTHEST), amount(step.duration_ns, -FARTHEST)
+        if not 0 <= step.iteration < _LARGEST:
+            self.health.add("iteration without a number", 1, f"line {number}: {shown(step.iteration)}")
+            return
+        if start != start or length != length or abs(start + offset) > FARTHEST or length > FARTHEST:
+            self.health.add("iteration without its time", 1, f"line {number}: iteration {step.iteration}")
+            return
+        self.health.add("negative duration", int(length < 0), f"line {number}")
+        at = self.instance(step.iteration, "step")
+        self.said[at], self.sampled[at] = 1, bool(step.sampled)
+        self.signature[at] = self.signatures[text_of(step.signature)[:200]]
+        values = {"start_ns": int(start) + offset, "duration_ns": max(int(length), 0), "overhead_ns": _whole(step.overhead_ns, 0)}
+        values |= {"batch": _whole(step.batch), "tokens": _whole(step.tokens)}
+        totals = step.totals
+        if totals is not None:
+            values |= {"ops": _whole(totals.ops), "unknown": _whole(totals.unknown)}
+            for name in ("flop", "flop_vector", "bytes", "sol_ns"):
+                self.floats[name][at] = amount(getattr(totals, name))
+        for name, value in values.items():
+            self.whole[name][at] = value
+        self.floats["device_ns"][at] = amount(step.device_ns)
+        for reason, count in (step.lost or {}).items():
+            if len(self.lost) < 1000 or reason in self.lost:
+                self.lost[reason] = self.lost.get(reason, 0) + _whole(count, 0)
+
+
+def _whole(value: float | None, none: int = -1) -> int:
+    number = amount(value)
+    return int(number) if number < _LARGEST else none

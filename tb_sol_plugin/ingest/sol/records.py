@@ -1,0 +1,240 @@
+"""One line of a SOL capture to a typed record; what does not fit is read field by field and row by row, and counted.
+
+Texts that may be null become "", numbers that may be null stay None. Fields that a newer writer adds are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from tb_sol_plugin import format as F
+from tb_sol_plugin.ingest.health import Health
+
+Number: TypeAlias = float | None
+LedgerRow: TypeAlias = tuple[int, int, int, int, int, int, int, Number]
+TimeRow: TypeAlias = tuple[int, Number, Number, Number, Number]
+
+
+class Header(msgspec.Struct, tag_field="kind", tag="header"):
+    """Its fields are read as plain JSON by `header_fields`."""
+
+
+class Sig(msgspec.Struct, tag_field="kind", tag="sig", rename={"shapes": "in", "kind": "class", "out_shapes": "out"}):
+    """The arguments may be texts (JSON in a string) or plain JSON."""
+
+    id: int
+    op: str | None = ""
+    shapes: object = ""
+    types: object = ""
+    strides: object = ""
+    concrete: object = ""
+    out_shapes: object = ""
+    flop: Number = None
+    flop_vector: Number = None
+    bytes: Number = None
+    dtype: str | None = ""
+    kind: str | None = ""
+    direction: str | None = ""
+    estimated: bool | None = False
+    reason: str | None = ""
+
+
+class Label(msgspec.Struct, tag_field="kind", tag="label", rename={"class_name": "class"}):
+    id: int
+    what: str = ""
+    parent: int | None = -1
+    name: str | None = ""
+    class_name: str | None = ""
+
+
+class Ledger(msgspec.Struct, tag_field="kind", tag="ledger"):
+    row_type: ClassVar[object] = LedgerRow
+    iteration: int
+    rows: list[LedgerRow] = []
+
+
+class PhaseTime(msgspec.Struct, tag_field="kind", tag="phase_time"):
+    row_type: ClassVar[object] = TimeRow
+    iteration: int
+    rows: list[TimeRow] = []
+
+
+class ModuleTime(msgspec.Struct, tag_field="kind", tag="module_time"):
+    row_type: ClassVar[object] = TimeRow
+    iteration: int
+    rows: list[TimeRow] = []
+
+
+class Totals(msgspec.Struct):
+    """Of one sampled iteration."""
+
+    ops: Number = None
+    flop: Number = None
+    flop_vector: Number = None
+    bytes: Number = None
+    sol_ns: Number = None
+    unknown: Number = None
+
+
+class Step(msgspec.Struct, tag_field="kind", tag="step"):
+    iteration: int
+    start_ns: Number = None
+    duration_ns: Number = None
+    device_ns: Number = None
+    sampled: bool | None = False
+    signature: object = ""
+    batch: Number = None
+    tokens: Number = None
+    overhead_ns: Number = None
+    totals: Totals | None = None
+    lost: dict[str, Number] | None = None
+
+
+class Note(msgspec.Struct, tag_field="kind", tag="note"):
+    code: str | None = ""
+    text: str | None = ""
+    count: Number = 1
+
+
+class Close(msgspec.Struct, tag_field="kind", tag="close"):
+    iterations: Number = None
+
+
+class Memory(msgspec.Struct, tag_field="kind", tag="memory"):
+    """Reserved."""
+
+
+class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
+    """Reserved."""
+
+
+Record: TypeAlias = Header | Sig | Label | Ledger | PhaseTime | ModuleTime | Step | Note | Close | Memory | Profile
+_TYPES: Final[dict[str, type[msgspec.Struct]]] = {
+    t.__struct_config__.tag: t  # type: ignore[misc]
+    for t in (Header, Sig, Label, Ledger, PhaseTime, ModuleTime, Step, Note, Close, Memory, Profile)
+}
+assert set(_TYPES) == set(F.KINDS)
+_decode: Final[Callable[[bytes], Record]] = msgspec.json.Decoder(Record).decode
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def record_of(line: bytes, health: Health, number: int) -> Record | None:
+    """The record of a line; None for what is passed over, which is counted. number: of the line in its file, from 1."""
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    found = plain(line, health)
+    if not isinstance(found, dict):
+        health.add("line that is not a record", 1, f"line {number}: {shown(line)}")
+        return None
+    kind = found.get("kind")
+    wanted = _TYPES.get(kind) if isinstance(kind, str) else None
+    if wanted is None:
+        what = f"line {number}: kind {shown(kind)}"
+        health.add("record of a kind this reader does not know" if isinstance(kind, str) else "line that is not a record", 1, what)
+        return None
+    return _salvaged(wanted, found, health, number)  # type: ignore[return-value]
+
+
+def plain(line: bytes, health: Health) -> object:
+    """Any JSON, also with bare NaN or Infinity and with bytes that are not UTF-8; None for what is no JSON."""
+    text = line.decode("utf-8", "replace")
+    constants: list[str] = []
+    try:
+        found: object = json.loads(text, parse_constant=constants.append)
+    except (ValueError, RecursionError):
+        return None
+    health.add("NaN, Infinity or N/A", len(constants), constants[0] if constants else "")
+    if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
+        health.add("bytes that are not UTF-8", 1, shown(line))
+    return found
+
+
+def header_fields(line: bytes, health: Health) -> dict[str, object]:
+    """All fields of a header."""
+    found = plain(line, health)
+    return found if isinstance(found, dict) else {}
+
+
+def _salvaged(wanted: type[S], found: dict[str, object], health: Health, number: int) -> S | None:
+    values: dict[str, object] = {}
+    for field in msgspec.structs.fields(wanted):
+        if field.encode_name not in found:
+            if field.required:
+                health.add("record without what it needs", 1, f"line {number}: {found['kind']} without {field.encode_name}")
+                return None
+            continue
+        value = found[field.encode_name]
+        if field.name == "rows":
+            values["rows"] = _rows(value, wanted.row_type, health, number)  # type: ignore[attr-defined]
+            continue
+        if field.name == "totals" and isinstance(value, dict):
+            value = {k: v for k, v in value.items() if _is_number(v)}
+        if field.name == "lost" and isinstance(value, dict):
+            value = {str(k): v for k, v in value.items() if _is_number(v)}
+        good, read = _read(value, field.type)
+        if good:
+            values[field.name] = read
+        elif field.required:
+            health.add("record without what it needs", 1, f"line {number}: {field.encode_name} is {shown(value)}")
+            return None
+        else:
+            health.add("value of another type", 1, f"line {number}: {field.encode_name} is {shown(value)}")
+    return wanted(**values)
+
+
+def _rows(value: object, row_type: object, health: Health, number: int) -> list[object]:
+    """The rows that can be read; longer rows by a newer writer are cut to what is known."""
+    length = len(row_type.__args__)  # type: ignore[attr-defined]
+    out = []
+    for row in value if isinstance(value, list) else [value]:
+        good, read = _read(row[:length], row_type) if isinstance(row, list) else (False, None)
+        if good:
+            out.append(read)
+        else:
+            health.add("row that cannot be read", 1, f"line {number}: {shown(row)}")
+    return out
+
+
+def _read(value: object, wanted: object) -> tuple[bool, object]:
+    try:
+        return True, msgspec.convert(value, wanted, strict=False)
+    except (msgspec.ValidationError, OverflowError, ValueError, RecursionError):
+        return False, None
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def amount(value: Number, lowest: float = 0.0) -> float:
+    """A number that is finite and not below `lowest`; NaN for anything else."""
+    try:
+        number = math.nan if value is None else float(value)
+    except OverflowError:
+        return math.nan
+    return number if lowest <= number < math.inf else math.nan
+
+
+def text_of(value: object) -> str:
+    """An argument list as compact JSON: texts as they stand, lists as written by a trace."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return ""
+
+
+def shown(value: object) -> str:
+    """The beginning of something odd, for an example."""
+    text = value[:80].decode("utf-8", "replace") if isinstance(value, bytes) else str(value)[:80]
+    return "".join(c if c.isprintable() else "�" for c in text)
