@@ -77,7 +77,7 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
     known = (owner >= 0) & (whole > 0)
     part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
     of = values_of(done.ops, done.by_host_time)
-    out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "compute_limit_ns")}
+    out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "timed_sol_ns", "compute_limit_ns", "backward_flop")}
     limited = np.isfinite(out["sol_ns"])
     shared = done.ops["device_events"].to_numpy()[row] > 1
     guessed = np.append(done.ops["estimated"].to_numpy(), False)[row]

@@ -39,7 +39,7 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
     by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
     grouped = by.agg(calls=("time", "size"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
-    grouped = grouped.sort_values(["time", "calls"], ascending=False, kind="stable").head(MOST)
+    grouped = grouped.sort_values("time" if done.timed else "calls", ascending=False, kind="stable").head(MOST)
     names = ops["name"].cat.categories
     shapes, types = table["shapes"].cat.categories, table["types"].cat.categories
     whole = float(np.nansum(time))

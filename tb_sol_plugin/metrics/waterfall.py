@@ -7,7 +7,7 @@
 Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
 counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work.calls`. With several devices
 the time is that in which any of them runs, and the limit is the mean over them. A recording without device work is split by the
-host's operators instead (`metrics.waterfall_host`).
+host's operators instead (`metrics.waterfall_host`), a SOL capture by the times in its ledger (`metrics.waterfall_ledger`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, 
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waits import waits
 from tb_sol_plugin.metrics.waterfall_host import HostSplit, loading_spans, split_host
+from tb_sol_plugin.metrics.waterfall_ledger import split_ledger
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.model.capture import Capture
@@ -63,7 +64,9 @@ class Waterfall:
     recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modelled work of the windows;
     counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
-    By host time only: framework_ns, operators that only call others; outside_ns, time in no operator.
+    By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
+    in an operator it timed; negative where operators of several threads ran at once).
+    unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
     devices: how many the modelled work ran on.
     """
 
@@ -93,6 +96,7 @@ class Waterfall:
     counted: Mask
     devices: int
     work: Work
+    unsplit_ns: int = 0
 
     @property
     def limit_ns(self) -> Mapping[str, float]:
@@ -117,12 +121,19 @@ class Waterfall:
             "unmodelled": self.unmodelled_ns,
             "framework": self.framework_ns,
             "outside": self.outside_ns,
+            "unsplit": self.unsplit_ns,
             **self.kind_ns,
         }
 
     @property
     def modelled_kernel_share(self) -> float | None:
-        """Part of the device's own work (communication and copies over a link set aside) that a cost model covers; None without any."""
+        """Part of the device's own work (communication and copies over a link set aside) that a cost model covers; None without any.
+
+        By time; by calls where these have none.
+        """
+        if not self.work.timed:
+            own = ~self.work.ops["collective"].to_numpy()
+            return float(self.inside.sum() / own.sum()) if own.any() else None
         known = sum(self.kind_ns.values())
         return known / (known + self.unmodelled_ns) if known + self.unmodelled_ns else None
 
@@ -175,11 +186,16 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     np.add.at(op_own, owner[has & (kind != NO_KIND)], own[has & (kind != NO_KIND)])
     loading = loading_spans(capture)
     host: HostSplit | None = None
-    if done.by_host_time:
+    if done.from_ledger:
+        host = split_ledger(capture, done, windows, rows)
+        loading = iv.empty()
+    elif done.by_host_time:
         host = split_host(capture, done, windows)
+    if host is not None:
         op_own = host.own
         busy = host.busy
-    idle = iv.subtract(windows, busy)
+    total = iv.length(windows) if host is None else host.total_ns
+    idle = iv.subtract(windows, busy) if not done.from_ledger else iv.empty()
     wait = iv.subtract(idle, loading) if host is None else iv.empty()
     why = waits(capture) if host is None else None
     inside = _inside(part, done, rows, op_own)
@@ -192,13 +208,13 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         windows=windows,
         steps=max(len(rows), 1),
         stepped=bool(rows),
-        total_ns=iv.length(windows),
-        busy_ns=iv.length(busy),
+        total_ns=total,
+        busy_ns=iv.length(busy) if host is None else host.busy_ns,
         input_wait_ns=host.loading_ns if host else iv.length(iv.intersect(idle, loading)),
         host_wait_ns=iv.length(wait),
         launch_gap_ns=iv.length(iv.intersect(wait, why.launch)) if why else 0,
         blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
-        exposed_communication_ns=int(own[layer == COMMUNICATION].sum()),
+        exposed_communication_ns=int(own[layer == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
         exposed_copies_ns=int(own[layer == MEMCPY].sum()),
         unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),
         framework_ns=host.framework_ns if host else 0,
@@ -215,6 +231,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         counted=counted,
         devices=devices,
         work=done,
+        unsplit_ns=0 if done.timed else total,
     )
 
 
@@ -224,6 +241,9 @@ def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mas
     A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
     """
     ops = done.ops
+    if done.from_ledger:
+        chosen = np.isin(ops["step"].to_numpy(), rows) if rows else np.ones(len(ops), bool)
+        return np.asarray(chosen & ops["modelled"].to_numpy(), np.bool_)
     host = ops["host"].to_numpy()
     inside = np.isin(ops["step"].to_numpy(), rows) if rows else part.host[host] if len(part.host) else np.zeros(len(ops), bool)
     inside = np.where(host < 0, op_own > 0, inside)

@@ -27,14 +27,20 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class HostSplit:
-    """own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading."""
+    """own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading; busy_ns its length.
+
+    total_ns: length of the windows; the parts add up to it.
+    """
 
     own: Ints
     busy: iv.Spans
+    busy_ns: int
+    total_ns: int
     loading_ns: int
     unmodelled_ns: int
     framework_ns: int
     outside_ns: int
+    communication_ns: int = 0
 
 
 def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
@@ -62,6 +68,8 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     return HostSplit(
         own,
         busy,
+        iv.length(busy),
+        iv.length(windows),
         iv.length(windows) - iv.length(free),
         iv.length(parts[1]),
         iv.length(parts[2]),

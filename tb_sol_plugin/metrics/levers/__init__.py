@@ -55,6 +55,8 @@ _WORK: Final[tuple[Rule, ...]] = (
     above_limit,
 )
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
+_COUNTED: Final[tuple[Rule, ...]] = (recompute, channels_first, weight_casts, permuting_copies, fp32_matrix, above_limit)
+"""Rules for a SOL capture: those that need neither the order of calls nor kernels."""
 _IDLE: Final[tuple[Rule, ...]] = (warm_up, device_allocation, host_sync, launch_bound, handover, host_wait)
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
@@ -76,11 +78,13 @@ def levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
 
 
 def _levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
-    if not fall.total_ns:
+    if not fall.total_ns or not fall.work.timed:
         return []
     at = case(capture, part, fall)
     rules: tuple[Rule, ...] = (input_wait, *_WORK) if at.on_host else (input_wait, *_WORK, *_IDLE, communication, copies)
-    if not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:
+    if fall.work.from_ledger:
+        rules = _COUNTED
+    elif not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:
         rules = ()  # nothing tells what the program does: a few kernels or calls alone are no ground for advice
     found: list[Lever] = []
     for rule in rules:

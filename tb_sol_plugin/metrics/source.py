@@ -1,0 +1,117 @@
+"""Where the work of a capture comes from: the operators of a trace, the ledger of a SOL capture, or a trace with a SOL capture beside it.
+
+A SOL capture counts the work of its sampled iterations at the operators themselves, forward and backward, and knows the module and the
+phase of every call. It holds no events of single operators: on a CPU the time of each kind of call, on other devices that of whole
+phases and modules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.model.capture import Capture
+
+Rows = npt.NDArray[np.int64]
+
+SOL_CAPTURE: Final = "sol_capture"
+Source = Literal["trace", "capture", "both"]
+MOST_CALLS: Final = 2_000_000
+"""Calls whose work is looked at; of more, those of the last sampled iterations."""
+DIFFERS: Final = 0.1
+"""A sampled iteration that lasts so much longer or shorter than the others is worth a word."""
+
+
+def source_of(capture: Capture) -> Source:
+    """What the work of the pages is made from."""
+    if capture.facts.source == SOL_CAPTURE:
+        return "capture"
+    return "both" if len(capture.tables["ledger"]) else "trace"
+
+
+def is_capture(capture: Capture) -> bool:
+    """Whether this is a SOL capture alone: no operator events, the work in its ledger."""
+    return capture.facts.source == SOL_CAPTURE
+
+
+def on_cpu(capture: Capture) -> bool:
+    """Whether a SOL capture was made on a CPU, where single calls are timed."""
+    return not capture.facts.devices
+
+
+def steps_looked_at(capture: Capture) -> Rows:
+    """Rows of `steps` of a SOL capture whose work is looked at: all sampled ones, the last where they hold more than MOST_CALLS."""
+
+    def make() -> Rows:
+        ledger = capture.tables["ledger"]
+        steps = np.arange(len(capture.steps), dtype=np.int64)
+        own = ledger["step"].to_numpy().astype(np.int64)
+        use = own >= 0
+        calls = np.bincount(own[use], ledger["count"].to_numpy().clip(min=0)[use], minlength=len(steps))
+        kept = np.cumsum(calls[::-1])[::-1] <= MOST_CALLS
+        if len(kept):
+            kept[-1] = True
+        return steps[kept]
+
+    return memo(capture, ("source.steps",), make)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Lengths of the iterations that were not sampled, but do the same work as the sampled ones.
+
+    median_ns: of their host time; device_ns: of their device time, NaN where it was not measured. count: how many there are.
+    sampled_ns, sampled_device_ns: mean over the sampled iterations.
+    """
+
+    median_ns: float
+    device_ns: float
+    count: int
+    sampled_ns: float
+    sampled_device_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """Sampled over unsampled, NaN where one of them is unknown."""
+        return self.sampled_ns / self.median_ns if self.median_ns else float("nan")
+
+
+def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+    """How long the steps `rows` take while nothing is counted; None where no such iteration was recorded.
+
+    Iterations of one signature do the same work; of one without, nothing is known. Of each step counts the median of its kind; of the whole their mean.
+    """
+    return memo(capture, ("source.step_time", rows), lambda: _step_time(capture, rows))
+
+
+def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+    table = capture.tables["iterations"]
+    if not len(table) or not rows:
+        return None
+    number = table["number"].to_numpy()
+    signature = texts.codes(table["signature"])
+    named = texts.where(table["signature"], bool)
+    duration = table["duration_ns"].to_numpy(dtype=np.float64)
+    device = table["device_ns"].to_numpy(dtype=np.float64)
+    plain = ~table["sampled"].to_numpy() & (number > 0)
+    median, on_device, own, own_device, used = [], [], [], [], np.zeros(len(table), bool)
+    for step in capture.steps["number"].to_numpy()[list(rows)].tolist():
+        here = np.flatnonzero(number == step)
+        if not len(here):
+            return None
+        alike = plain & named & (signature == signature[here[0]])
+        if not alike.any():
+            return None
+        used |= alike
+        median.append(float(np.median(duration[alike])))
+        known = alike & np.isfinite(device)
+        on_device.append(float(np.median(device[known])) if known.any() else np.nan)
+        own.append(float(duration[here[0]]))
+        own_device.append(float(device[here[0]]))
+    return StepTime(
+        float(np.mean(median)), float(np.mean(on_device)), int(used.sum()), float(np.mean(own)), float(np.mean(own_device))
+    )
