@@ -1,7 +1,7 @@
-"""Compiled code while a dispatch mode watches: it has to run eagerly for that step, and be the same compiled code afterwards.
+"""Compiled code while a step is sampled: it runs eagerly for that step, and is the same compiled code afterwards.
 
-Left to itself, torch.compile gives up for good on every function that is called under a dispatch mode (torch 2.13: the frame is marked
-to be skipped, and stays eager for the rest of the process).
+Left to itself, torch.compile gives up for good on every function that is called under a dispatch mode (torch 2.13: its frame is marked
+to be skipped and stays eager for the rest of the process), and compiles again whatever is called with hooks or replaced functions.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 
 class CompiledEagerly:
-    """Runs all compiled functions of the process eagerly from enter to exit; what was compiled before is in use again after it.
+    """Runs all compiled functions of the process eagerly from enter to exit, and none is compiled meanwhile.
 
-    `possible` says beforehand whether that can be had. Where it cannot (torch before 2.6, with something compiled), no dispatch mode may
-    be entered. Entering never raises.
+    It goes around hooks, replaced functions and the dispatch mode: enter it before them, leave it after them.
     """
 
     def __init__(self) -> None:
@@ -26,9 +25,10 @@ class CompiledEagerly:
 
     @staticmethod
     def possible() -> bool:
+        """False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be watched."""
         import torch
 
-        return hasattr(torch.compiler, "set_stance") or "torch._dynamo" not in sys.modules
+        return hasattr(torch.compiler, "set_stance") or not something_compiled()
 
     def __enter__(self) -> CompiledEagerly:
         import torch
@@ -37,7 +37,7 @@ class CompiledEagerly:
         if make is not None and self._stance is None:
             try:
                 self._stance = make("force_eager")
-            except Exception:  # no compiler for this Python or platform: then nothing is compiled either
+            except Exception:  # this Python or platform has no compiler, so nothing is compiled
                 self._stance = None
         return self
 
@@ -45,3 +45,9 @@ class CompiledEagerly:
         stance, self._stance = self._stance, None
         if stance is not None:
             stance.__exit__(kind, problem, trace)
+
+
+def something_compiled() -> bool:
+    """Whether torch.compile was used in this process; also True where that cannot be told."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return frames is not None and bool(getattr(frames, "cached_backends", True))
