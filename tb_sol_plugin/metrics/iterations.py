@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit, ratio
-from tb_sol_plugin.metrics import memo, trend
+from tb_sol_plugin.metrics import memo, texts, trend
+from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, LedgerCosts, ledger_costs
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec
 
@@ -118,17 +119,17 @@ def last_alike(sampled: Mask, signature: Ints) -> Ints:
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def _work(
-    capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: DeviceSpec | None
-) -> tuple[dict[str, Floats], bool, Mask]:
+def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: DeviceSpec | None) -> tuple[dict[str, Floats], bool, Mask]:
     """(WORK per iteration, whether limits are the recorder's, whether it ran eagerly in the place of compiled code)."""
     size = len(frame)
     ledger = capture.tables["ledger"]
     row = rows_of(frame, ledger["iteration"].to_numpy(), _step_starts(capture, ledger))
     count = ledger["count"].to_numpy(dtype=np.float64)
-    flop, vector, data = (ledger[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes"))
+    known = ledger_costs(capture)
+    flop, vector, data = known.flop, known.flop_vector, known.bytes
+    apart = texts.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
     again = ledger["recompute"].to_numpy()
-    matrix, sol = _times(ledger, flop, vector, data, spec)
+    matrix, sol = _times(known, apart, spec)
 
     def total(values: Floats, use: Mask | None = None) -> Floats:
         """Sum over the calls of each iteration that have a value; NaN where none has."""
@@ -144,28 +145,27 @@ def _work(
         "flop": np.where(has, total(flop, ~again), told["flop"]),
         "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
         "flop_vector": np.where(has, total(vector), told["flop_vector"]),
-        "bytes": np.where(has, total(data), told["bytes"]),
+        "bytes": np.where(has, total(data, ~apart), told["bytes"]),
         "sol_ns": total(sol) if spec is not None else told["sol_ns"],
         "matrix_ns": total(matrix, ~again),
         "matrix_again_ns": total(matrix),
         "ops": np.where(has, np.nan_to_num(total(np.ones(len(ledger)))), _or_nan(told["ops"])),
-        "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~np.isfinite(flop) & ~np.isfinite(data))), _or_nan(told["unknown"])),
+        "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~known.usable & ~apart)), _or_nan(told["unknown"])),
     }
     eager = np.bincount(row[(row >= 0) & ledger["compiled"].to_numpy()], minlength=size) > 0
     return mine, spec is None and bool(np.isfinite(told["sol_ns"]).any()), eager
 
 
-def _times(ledger: pd.DataFrame, flop: Floats, vector: Floats, data: Floats, spec: DeviceSpec | None) -> tuple[Floats, Floats]:
-    """(ns at the matrix peak, least ns) of one call per row of the ledger; NaN without limits."""
-    nothing = np.full(len(ledger), np.nan)
+def _times(known: LedgerCosts, apart: Mask, spec: DeviceSpec | None) -> tuple[Floats, Floats]:
+    """(ns at the matrix peak, least ns) of one call per row of the ledger; NaN without limits. apart: rows bound by a link."""
     if spec is None:
+        nothing = np.full(len(apart), np.nan)
         return nothing, nothing
-    names = [str(n) for n in ledger["dtype"].cat.categories]
-    codes = ledger["dtype"].cat.codes.to_numpy()
-    peak = np.array([*(spec.matrix_peak(n) or np.nan for n in names), np.nan])[codes]
-    vector_peak = np.array([*(spec.vector_peak(n) or np.nan for n in names), spec.vector_peak("") or np.nan])[codes]
-    sol, _ = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
-    return np.where(flop > 0, flop / peak * 1e9, np.nan), sol
+    code, names = pd.factorize(known.dtype)
+    peak = np.array([*(spec.matrix_peak(str(n)) or np.nan for n in names), np.nan])[code]
+    vector_peak = np.array([*(spec.vector_peak(str(n)) or np.nan for n in names), spec.vector_peak("") or np.nan])[code]
+    sol, _ = limit(known.flop, known.flop_vector, known.bytes, peak, vector_peak, spec.memory_bandwidth or np.nan)
+    return np.where(known.flop > 0, known.flop / peak * 1e9, np.nan), np.where(known.usable & ~apart, sol, np.nan)
 
 
 def _or_nan(values: Floats) -> Floats:
@@ -222,7 +222,10 @@ def _traced(capture: Capture, frame: pd.DataFrame) -> Mask:
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """Time of each outermost phase in each iteration. names: longest first. times: [phase, iteration] in ns. on_device: by device events."""
+    """Time of each outermost phase in each iteration.
+
+    names: longest first. times: [phase, iteration] in ns. on_device: by events on the device's stream.
+    """
 
     names: tuple[str, ...]
     times: Floats
@@ -268,7 +271,10 @@ class Course:
 
 
 def counted(frame: pd.DataFrame) -> Mask:
-    """Rows that medians are over: iterations that were not sampled; where all were, the sampled ones. First ones only where there are no others."""
+    """Rows that medians are over: iterations that were not sampled; where all were, the sampled ones.
+
+    First ones only where there are no others.
+    """
     for mask in (~frame["sampled"] & ~frame["first"], ~frame["first"], frame["first"]):
         if mask.any():
             return mask.to_numpy()

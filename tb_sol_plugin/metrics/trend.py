@@ -11,6 +11,7 @@ All of it works on medians of at most `BLOCKS` equal stretches, so a million poi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -46,7 +47,10 @@ class Slope:
 
 @dataclass(frozen=True)
 class Change:
-    """From point `at` on the level is `after`; from point `since` up to there it was `before`. until: first point of the next change, or the end."""
+    """From point `at` on the level is `after`; from point `since` up to there it was `before`.
+
+    until: the first point of the next change, or the end.
+    """
 
     at: int
     before: float
@@ -84,12 +88,12 @@ def changes(y: Floats) -> list[Change]:
     if len(y) < FEWEST:
         return []
     edges = _edges(len(y))
-    levels = np.array([np.median(y[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    levels = np.array([np.median(y[a:b]) for a, b in pairwise(edges.tolist())])
     cuts = sorted(int(edges[c]) for c in _cuts(levels, 0, len(levels), max(SIDE * len(levels) // len(y), 2), depth=3))
     cuts = [c for c in dict.fromkeys(_refined(y, c, 2 * int(np.diff(edges).max()))[0] for c in cuts) if 0 < c < len(y)]
     while True:  # levels that turn out alike are one level
         ends = [0, *cuts, len(y)]
-        middle = [float(np.median(y[a:b])) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        middle = [float(np.median(y[a:b])) for a, b in pairwise(ends)]
         weak = [i for i, c in enumerate(cuts) if abs(middle[i + 1] / middle[i] - 1) < WORTH or min(c - ends[i], ends[i + 2] - c) < SIDE]
         if not weak:
             break
@@ -114,7 +118,7 @@ def _edges(size: int) -> npt.NDArray[np.int64]:
 def _blocks(values: Floats) -> Floats:
     """Medians of equal stretches; the values themselves where they are few."""
     edges = _edges(len(values))
-    return np.array([np.median(values[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    return np.array([np.median(values[a:b]) for a, b in pairwise(edges.tolist())])
 
 
 def _cuts(levels: Floats, low: int, high: int, side: int, depth: int) -> list[int]:
