@@ -103,15 +103,15 @@ def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
         here = np.flatnonzero(number == step)
         if not len(here):
             return None
-        alike = plain & named & (signature == signature[here[0]])
+        alike = plain & named & (signature == signature[here[-1]])
         if not alike.any():
             return None
         used |= alike
         median.append(float(np.median(duration[alike])))
         known = alike & np.isfinite(device)
         on_device.append(float(np.median(device[known])) if known.any() else np.nan)
-        own.append(float(duration[here[0]]))
-        own_device.append(float(device[here[0]]))
+        own.append(float(duration[here[-1]]))
+        own_device.append(float(device[here[-1]]))
     return StepTime(
         float(np.mean(median)), float(np.mean(on_device)), int(used.sum()), float(np.mean(own)), float(np.mean(own_device))
     )

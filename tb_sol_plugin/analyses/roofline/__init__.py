@@ -63,6 +63,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     group="Speed of light",
     order=10,
     needs=("operators", "shapes"),
+    counted=True,
     query=RooflineQuery,
     tables={"ops": COLUMNS, "above": LIST_COLUMNS, "kinds": KIND_COLUMNS, "unmodelled": UNMODELLED_COLUMNS},
     facts=FACTS,

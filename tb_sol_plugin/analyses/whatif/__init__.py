@@ -106,6 +106,7 @@ class WhatifQuery(Query, kw_only=True, frozen=True):
     group="Speed of light",
     order=15,
     needs=("operators", "shapes"),
+    counted=True,
     query=WhatifQuery,
     tables={"phases": PHASES, "devices": DEVICES, "kinds": KINDS, "operators": OPERATORS},
     facts=FACTS,

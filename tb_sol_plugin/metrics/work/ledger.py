@@ -105,9 +105,9 @@ def _tf32(capture: Capture, dtype: npt.NDArray[np.object_], kind: npt.NDArray[np
     metadata = capture.facts.metadata
     matrix = (np.nan_to_num(flop) > 0) & (dtype == "fp32")
     conv = kind == KINDS.index("conv")
-    if metadata.get("matmul_precision", "") in TF32_MATMUL:
+    if metadata.get("precision.matmul", "") in TF32_MATMUL:
         dtype[matrix & ~conv] = "tf32"
-    if metadata.get("cudnn_tf32", "").lower() == "true":
+    if metadata.get("precision.cudnn_tf32", "") == "true":
         dtype[matrix & conv] = "tf32"
 
 
