@@ -32,14 +32,14 @@ class IterationsQuery(Query, kw_only=True, frozen=True):
     first: number of the first iteration to look at
     last: number of the last
     signature: only iterations whose inputs have these sizes, as the column Inputs marks them
-    rows: rows of the table at most; 0 for all
+    most: rows of the table at most; 0 for all
     """
 
     metric: Literal["time", "tokens", "samples", "recorder"] = "time"
     first: int | None = None
     last: int | None = None
     signature: str = ""
-    rows: int = 1000
+    most: int = 1000
 
 
 @analysis(
@@ -58,8 +58,8 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
     fits = spec is None or spec.vendor == "cpu" or bool(capture.facts.devices) or len(capture.device) > 0
     every = iterations(capture, spec if fits else None)
     frame = _part(every, query)
-    if query.rows < 0:
-        raise BadQuery("parameter 'rows' does not fit", hint="give 0 for all, or a number of rows", field="rows")
+    if query.most < 0:
+        raise BadQuery("parameter 'most' does not fit", hint="give 0 for all, or a number of rows", field="most")
     told = Told.of(frame, course(frame))
     column = chart.METRICS[query.metric][0]
     if not np.isfinite(frame[column].to_numpy(dtype=np.float64)).any():
@@ -73,10 +73,10 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
     sections: list[AnySection] = [*facts(told, frame, every), chart.over_time(frame, at.astype(np.int64), told.course, query.metric)]
     stacked = by_phase(frame, phase_times(capture, frame))
     sections += [stacked] if stacked is not None else []
-    rows = chosen_rows(frame, query.rows)
+    rows = chosen_rows(frame, query.most)
     about = _about(frame, query)
     part = frame.iloc[rows].reset_index(drop=True)
-    sections.append(table(part, len(frame), totals(told, frame), quiet=_quiet(frame), about=about, rows=query.rows))
+    sections.append(table(part, len(frame), totals(told, frame), quiet=_quiet(frame), about=about))
     report = Report(analysis="iterations", title="Iterations", headline=headline(told, frame, every), sections=sections)
     report.notices = _notices(capture, query, frame, every, fits=fits)
     return report

@@ -80,7 +80,7 @@ FOOTER: Final = (
     "The first row: medians, and ratios of sums, of the iterations between."
 )
 LEFT_OUT: Final = (
-    " {} more are left out: here are the ends, sampled ones, restarts, and the shortest and longest of each stretch; rows=0 gives all."
+    " {} more are left out: here are the ends, sampled ones, restarts, and the shortest and longest of each stretch; most=0 gives all."
 )
 WORKED: Final = ("flop", "sol_ns", "sol_ratio", "mfu")
 """Columns whose values rest on the work of another iteration where the row was not sampled, as far as they carry a mark."""
@@ -104,7 +104,7 @@ def chosen_rows(frame: pd.DataFrame, most: int) -> npt.NDArray[np.int64]:
     return np.unique(np.concatenate(parts))[:most]
 
 
-def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: tuple[str, ...], about: str, rows: int) -> TableSection:
+def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: tuple[str, ...], about: str) -> TableSection:
     """The section. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
     shown = frame.assign(
         iteration=frame["number"],
