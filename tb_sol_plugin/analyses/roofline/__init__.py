@@ -24,8 +24,10 @@ from tb_sol_plugin.analyses.roofline.words import headline, notices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source_notes import sampled_words, source_notices
 from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.work.calls import Work, work
+from tb_sol_plugin.metrics.work.group_times import group_times, with_group_times
 from tb_sol_plugin.metrics.work.rows import By, rows
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
@@ -78,13 +80,17 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     part = scope(capture, query)
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
     chosen = select(capture, done, part, query.direction)
-    frame = with_causes(rows(capture, done, chosen.ops, query.by), spec, query.by)
+    frame = rows(capture, done, chosen.ops, query.by)
+    if not done.timed:
+        frame = with_group_times(frame, group_times(capture, part, query.by, query.direction))
+    frame = with_causes(frame, spec, query.by)
     shown = shown_rows(frame, query.top, query.least_share)
     same = _for_any_rows(capture, done, chosen, part, query)
     facts = dict(same.facts)
     by_host = done.by_host_time
-    report = Report(analysis="roofline", title="Roofline", headline=headline(frame, facts, spec, by_host=by_host))
-    report.notices = notices(capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2")
+    counted = sampled_words(capture, part) if done.from_ledger else ""
+    report = Report(analysis="roofline", title="Roofline", headline=headline(frame, facts, spec, by_host=by_host, counted=counted))
+    report.notices = source_notices(capture, part) + notices(capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2")
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
     report.sections = [
         _figure(frame, shown, same, done, query, span=8 if ranked else 12),

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.roofline.columns import FACTS
 from tb_sol_plugin.analyses.roofline.selection import Selection
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.waterfall import windows_of
@@ -52,8 +53,10 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
     """Every fact by name. Sums before ratios; unknown is None."""
     spec, ops = done.spec, chosen.ops
     sol = ops["sol_ns"].to_numpy(dtype=np.float64)
-    timed = np.isfinite(sol) & (ops["measured_ns"].to_numpy() > 0)
-    measured, least = int(ops["measured_ns"].to_numpy()[timed].sum()), float(sol[timed].sum())
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    timed = np.isfinite(sol) & (time > 0)
+    measured, least = round(float(time[timed].sum())), float(sol[timed].sum())
+    limited = timed | (np.isfinite(sol) & np.isnan(time))
     facts: dict[str, Scalar] = {
         "device": spec.name if spec else _recorded_name(capture, done),
         "limits_from": spec.method if spec else "none",
@@ -71,24 +74,30 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
         "total_flop": _total(ops, "flop"),
         "total_vector_flop": _total(ops, "flop_vector"),
         "total_bytes": _total(ops, "bytes"),
-        "device_ns": None if done.by_host_time else chosen.whole_ns,
+        "device_ns": None if done.by_host_time or not chosen.timed else chosen.whole_ns,
         "measured_ns": measured if timed.any() else None,
-        "sol_ns": round(least) if timed.any() else None,
+        "sol_ns": round(float(sol[limited].sum())) if limited.any() else None,
         "efficiency": least / measured if measured else None,
         "modelled_share": chosen.modelled_ns / chosen.whole_ns if chosen.whole_ns else None,
-        "unmodelled_ns": chosen.whole_ns - chosen.modelled_ns,
-        "apart_ns": chosen.apart_ns,
-        "no_operator_ns": sum(chosen.outside.values()),
+        "unmodelled_ns": chosen.whole_ns - chosen.modelled_ns if chosen.timed else None,
+        "apart_ns": chosen.apart_ns if chosen.timed else None,
+        "no_operator_ns": sum(chosen.outside.values()) if chosen.timed else None,
     }
     return facts
 
 
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
-    """MFU, HFU and bandwidth utilisation over the complete steps of the selection; nothing where no step was recorded."""
+    """MFU, HFU and bandwidth utilisation over the complete steps of the selection; nothing where no step was recorded.
+
+    The steps of a SOL capture last as long as those of the same work in which nothing was counted, where there are any.
+    """
     windows, rows = windows_of(capture, part)
     if not rows:
         return {}
     time = iv.length(windows)
+    usual = source.step_time(capture, rows) if done.from_ledger else None
+    if usual is not None:
+        time = round(usual.median_ns * len(rows))
     ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]
     devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
     use = utilisation(ops, spec, time, devices=devices)
@@ -141,6 +150,7 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
             marks["achievable_flop_per_s"] = UNVERIFIED
     used = {"vector", *types}  # the peak of the main type stands under the name of the type
     hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
+    hidden += [name for name in ("unmodelled_ns", "apart_ns", "no_operator_ns") if facts.get(name) is None]
     if f"{PEAK}{main}" in facts or facts.get("peak_flop_per_s") is None:
         hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:

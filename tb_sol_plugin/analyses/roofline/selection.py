@@ -30,13 +30,15 @@ class Selection(NamedTuple):
 
     outside: device time that no operator owns, by the reason; none when one pass is chosen, as such work belongs to no pass.
     parts: the same whole_ns once more, split exactly: by kind where a cost model covers it, else communication, copies over a link,
-    the reasons of `outside`, and what an operator without a model owns. Only parts with time.
+    the reasons of `outside`, and what an operator without a model owns. Only parts with time; where no call has one (`timed`), those
+    with calls.
     """
 
     ops: pd.DataFrame
     outside: dict[str, int]
     parts: dict[str, int]
     whole_ns: int
+    timed: bool = True
 
     @property
     def modelled_ns(self) -> int:
@@ -55,9 +57,12 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
     if direction != "both":
         keep &= (done.ops["direction"].cat.codes.to_numpy() == 0) == (direction == "forward")
     ops = done.ops if keep.all() else done.ops[keep]
-    if done.by_host_time:
-        time, kind = ops["measured_ns"].to_numpy(), _kind(ops)
-        return _selection(ops, {}, np.bincount(kind, time, minlength=len(PARTS)))
+    if done.by_host_time or done.from_ledger:
+        time, kind = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64)), _kind(ops)
+        if done.timed:
+            return _selection(ops, {}, np.bincount(kind, time, minlength=len(PARTS)))
+        present = np.bincount(kind, minlength=len(PARTS)) > 0
+        return Selection(ops, {}, {name: 0 for name, some in zip(PARTS, present.tolist(), strict=True) if some}, 0, False)
     owner = done.owner
     owned = owner >= 0
     chosen = np.append(keep, direction == "both")[owner] & (owned | part.device)
@@ -76,8 +81,9 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
 
 
 def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Per call the part it belongs to by its cost model."""
-    return np.where(ops["modelled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), PARTS.index(NO_MODEL))
+    """Per call the part it belongs to by its cost model, else whether it communicates."""
+    bare = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
+    return np.where(ops["modelled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
 
 
 def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:

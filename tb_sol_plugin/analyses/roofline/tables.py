@@ -108,8 +108,8 @@ def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, tota
         (ID, *_ranked(frame, by)),
         key="id",
         subtitle=_hidden_text(frame, shown),
-        sort=Sort("measured_ns"),
-        total=total | {"measured_ns": round(whole), "share": 1.0 if whole else None},
+        sort=Sort("measured_ns" if whole else "sol_ns"),
+        total=total | {"measured_ns": round(whole) if whole or chosen.timed else None, "share": 1.0 if whole else None},
         last=list(extra),
         marks=_marks(body),
         filters=["kind", "bound"],
@@ -140,6 +140,9 @@ def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
         ranks["dtype"] = 3
     if not frame["efficiency"].notna().any():
         ranks |= {"wasted_ns": 3, "efficiency": 3, "bound": 3}
+    if len(frame) and not frame["measured_ns"].notna().any():
+        ranks |= {"measured_ns": 3, "share": 3, "achieved_flop_per_s": 3, "achieved_bytes_per_s": 3, "sol_ns": 1, "flop": 1, "bytes": 2}
+        ranks |= {"bound": 1} if frame["sol_ns"].notna().any() else {}
     if (frame["recompute"].to_numpy(dtype=np.float64) > 0).any():
         ranks["recompute"] = 2
     if frame["inferred"].to_numpy().any():
@@ -217,21 +220,22 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     names = [part for part in PARTS if part in chosen.parts]
     frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
     frame["kind"] = [n if n in KINDS else "other" for n in names]
-    frame["device_ns"] = [chosen.parts[n] for n in names]
-    frame["share"] = [chosen.parts[n] / chosen.whole_ns for n in names]
+    frame["device_ns"] = [chosen.parts[n] if chosen.timed else None for n in names]
+    frame["share"] = [chosen.parts[n] / chosen.whole_ns if chosen.whole_ns else None for n in names]
     for column, values in sums.items():
         frame[column] = np.array([values[KINDS.index(n)] if n in KINDS else np.nan for n in names], np.float64)
     frame["modelled_share"] = [1.0 if n in KINDS else 0.0 for n in names]
     frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
     whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
-    order = np.argsort([(names.index(n) + 100) if n not in KINDS else -chosen.parts[n] for n in names], kind="stable")
+    weight = chosen.parts if chosen.timed else {n: float(np.nan_to_num(sums["sol_ns"][KINDS.index(n)])) for n in names if n in KINDS}
+    order = np.argsort([(names.index(n) + 100) if n not in KINDS else -weight[n] for n in names], kind="stable")
     table = make_table(
         "kinds",
         "By kind of work",
         _integers(frame.iloc[order].reset_index(drop=True), whole),
         (ID, *KIND_COLUMNS),
         key="id",
-        subtitle="adds up to all device time" if not by_host else "adds up to all host time of operators",
+        subtitle=_adds_up(chosen, by_host),
         last=[n for n in names if n not in KINDS],
         empty="No device time here.",
     )
@@ -242,6 +246,12 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         elif text in OUTSIDE:
             table.row_links[str(row)] = Link("links", label="How events were linked")
     return table
+
+
+def _adds_up(chosen: Selection, by_host: bool) -> str:
+    if not chosen.timed:
+        return "single calls were not timed: limits only"
+    return "adds up to all host time of operators" if by_host else "adds up to all device time"
 
 
 def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -287,9 +297,9 @@ def unmodelled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
         "Not modelled",
         found,
         UNMODELLED_COLUMNS,
-        sort=Sort("measured_ns"),
+        sort=Sort("measured_ns" if chosen.timed else "calls"),
         subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
-        empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns else EVERY_OPERATOR,
+        empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns and (chosen.timed or NO_MODEL not in chosen.parts) else EVERY_OPERATOR,
     )
 
 

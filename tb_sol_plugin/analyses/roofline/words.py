@@ -17,9 +17,14 @@ PLAIN = 0.95
 """A modelled share from which the ratio stands without its share."""
 
 
-def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool) -> str:
-    """How far the modelled work is from its limit, and how few rows hold the time above it."""
+def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
+    """How far the modelled work is from its limit, and how few rows hold the time above it.
+
+    counted: of a SOL capture, what its work was counted in (`3 sampled iterations`).
+    """
     share, efficiency = facts["modelled_share"], facts["efficiency"]
+    if not isinstance(efficiency, float) and counted:
+        return _counted(frame, facts, spec, counted, by_host=by_host)
     if not isinstance(efficiency, float):
         if by_host:
             return "This recording has no device work: rates are over host time, and the limits of this CPU are not known."
@@ -41,6 +46,22 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     word = ("", "One row holds", "Two rows hold", "Three rows hold", "Four rows hold", "Five rows hold")[count]
     rows = word if running[count - 1] >= 0.8 else "The five largest rows hold"
     return f"{first} {rows} **{human(float(running[count - 1]), 'ratio')}** of the time above the limit."
+
+
+def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, counted: str, *, by_host: bool) -> str:
+    """The work of a SOL capture, and its limit where that is known."""
+    flop, vector = number_of(facts["total_flop"]), number_of(facts["total_vector_flop"])
+    work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
+    traffic = f" and {human(number_of(facts['total_bytes']), 'B')}" if facts["total_bytes"] else ""
+    first = f"{counted[0].upper()}{counted[1:]} hold **{work}**{traffic}" if counted[:1].isdigit() else f"The {counted} holds **{work}**{traffic}"
+    sol = number_of(facts["sol_ns"])
+    if sol is None or spec is None:
+        return f"{first}; the limits of {'this CPU' if by_host else 'the device'} are not known."
+    steps = number_of(facts.get("steps_ns"))
+    if steps:
+        took = f"; they took {human(steps, 'ns')}" if counted[:1].isdigit() else f"; it took {human(steps, 'ns')}"
+        return f"{first}, which take **{human(sol, 'ns')}** at the limits of {spec.name}{took}."
+    return f"{first}, which take **{human(sol, 'ns')}** at the limits of {spec.name}."
 
 
 def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.DataFrame, *, direction: str, l2: bool) -> list[Notice]:

@@ -46,9 +46,10 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
     eff_achievable, recompute (share of the time), intensity_flop_per_byte, achieved_flop_per_s, achieved_bytes_per_s. NaN is unknown.
 
     Work that was launched before the recording began stands in rows of its own. With by="kernel" an operator's work is shared among
-    its kernels by their time; a recording without device work has no kernels, its rows are then operators.
+    its kernels by their time; a recording without device work has no kernels, its rows are then operators. Where no call has a time
+    (`done.timed`), the largest limit comes first.
     """
-    kernels = by == "kernel" and not done.by_host_time
+    kernels = by == "kernel" and not done.by_host_time and not done.from_ledger
     events = np.flatnonzero(_chosen(done, ops)[done.owner])
     if kernels:
         ops = _by_kernel(capture, done, events)
@@ -79,7 +80,8 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
         **_measures(sums, ops, done, code, size),
     }
     frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
-    return frame.sort_values("measured_ns", ascending=False, kind="stable").reset_index(drop=True)
+    order = "measured_ns" if done.timed else "sol_ns"
+    return frame.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
 
 
 # -- what makes a row -----------------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, si
     work = np.where(work > 0, work, np.nan)
     known, data = frame["known_ns"].to_numpy() / 1e9, frame["bytes"].to_numpy()
     of = sides(ops, done.spec)
-    again = ops["recompute"].to_numpy()
+    again = ops["recompute"].to_numpy() & np.isfinite(measured)
     reach, timed = of.achievable_ns, np.isfinite(of.achievable_ns) & (measured > 0)
     time = frame["measured_ns"].to_numpy()
     return {
@@ -192,7 +194,7 @@ def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, si
         "intensity_flop_per_byte": ratio(work, data),
         "achieved_flop_per_s": ratio(work, known),
         "achieved_bytes_per_s": ratio(data, known),
-        "share": ratio(time, np.full(size, time.sum())),
+        "share": ratio(time, np.full(size, np.nansum(time))),
     }
 
 
@@ -220,10 +222,13 @@ def _joined(code: Ints, key: Key, size: int) -> list[str]:
 
 
 def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
-    """Per row the kind that holds most of its time."""
+    """Per row the kind that holds most of its time; of calls without one, most of its limit."""
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    limit = ops["sol_ns"].to_numpy(dtype=np.float64)
+    time = np.where(np.isnan(time), np.where(np.isfinite(limit), limit, 0.0), time)
     kinds = ops["kind"].cat.codes.to_numpy().astype(np.int64)
-    time = np.bincount(code * len(KINDS) + kinds, ops["measured_ns"].to_numpy(dtype=np.float64), minlength=size * len(KINDS))
-    return [KINDS[k] for k in time.reshape(size, len(KINDS)).argmax(axis=1).tolist()]
+    total = np.bincount(code * len(KINDS) + kinds, time, minlength=size * len(KINDS))
+    return [KINDS[k] for k in total.reshape(size, len(KINDS)).argmax(axis=1).tolist()]
 
 
 def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged: Mask) -> tuple[list[str], list[str]]:
