@@ -1,0 +1,110 @@
+"""The figures of `benchmarks.capture` as a table for the terminal and the docs, and what they may be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+ROWS = (
+    ("off", "untracked"),
+    ("always on", "always on: 5 phases, step time, scalars"),
+    ("sampled", "sampled step"),
+    ("sampled, as recorded", "the same on the recorder's clock"),
+    ("hooks", "sampled step, mode `hooks`"),
+    ("counter", "`FlopCounterMode`"),
+    ("profiler", "`torch.profiler`, one step with shapes"),
+)
+ALWAYS_ON, PER_CALL_US, BYTES, IMPORT_MS = 0.02, 10.0, 200.0, 50.0
+"""The budget: share of a step, µs per ATen call of a sampled step, bytes per distinct signature and step, ms of the import."""
+SLACK = 1.25
+
+
+def cells(figures: dict[str, Any]) -> list[list[str]]:
+    """Rows of text: what, model by model the step in ms, how much longer than untracked, and µs per ATen call."""
+    out = []
+    for way, title in ROWS:
+        row = [title]
+        for model in figures["models"].values():
+            f = model["ways"][way]
+            own = way in ("off", "always on", "sampled, as recorded")
+            row += [f"{f['step_s'] * 1e3:.2f}", "" if way == "off" else f"{f['over'] * 100:+.{1 if abs(f['over']) < 0.1 else 0}f} %"]
+            row += ["" if own else f"{f['us_per_call']:.1f}"]
+        out.append(row)
+    return out
+
+
+def sentences(figures: dict[str, Any]) -> list[str]:
+    """What the table does not hold."""
+    out = []
+    for name, m in figures["models"].items():
+        sampled = m["ways"]["sampled"]
+        out.append(
+            f"{name}: {m['parameters'] / 1e6:.2f} million parameters, {m['calls']} ATen calls in a step, "
+            f"{m['signatures']} distinct signatures. A sampled step ends with {sampled['end_s'] * 1e3:.1f} ms of analysis and writing, "
+            f"outside of its measured time. The file grows by {m['bytes_first']:.0f} bytes per distinct signature in the first "
+            f"sampled step, which defines them, and by {m['bytes_later']:.0f} in a later one."
+        )
+    out.append(f"`import tb_sol_plugin.capture`, before torch: {figures['import_ms']:.1f} ms.")
+    return out
+
+
+def table(figures: dict[str, Any]) -> Table:
+    """For the terminal."""
+    title = f"{figures['machine']}, torch {figures['torch']}, one thread"
+    out = Table(title=title, title_justify="left", caption="\n".join(sentences(figures)), caption_justify="left")
+    out.add_column("")
+    for name in figures["models"]:
+        for column in (f"{name}, ms", "more", "µs per call"):
+            out.add_column(column, justify="right")
+    for row in cells(figures):
+        out.add_row(*(text.replace("`", "") for text in row))
+    return out
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """For the docs."""
+    head = ["one step", *(c for name in figures["models"] for c in (f"{name}, ms", "more", "µs per call"))]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *cells(figures)]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    made = f"{figures['machine']}, one thread, torch {figures['torch']}, Python {figures['python']}; medians of {figures['rounds']} rounds."
+    return "\n".join([made, "", text, "", *(f"- {s}" for s in sentences(figures))])
+
+
+def into_docs(path: Path, device: str, figures: dict[str, Any]) -> None:
+    """Replace what stands between the markers of a device. ValueError where they are missing."""
+    begin, end = f"<!-- overhead {device} -->", f"<!-- end of overhead {device} -->"
+    text, found = path.read_text(encoding="utf-8"), f"{begin}\n{markdown(figures)}\n{end}"
+    new, count = re.subn(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: found, text, flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(f"{path.name} has no place for the figures of {device}: {begin} … {end}")
+    path.write_text(new, encoding="utf-8")
+
+
+def budget(figures: dict[str, Any]) -> list[str]:
+    """What is beyond the budget, one sentence each."""
+    out = []
+    for name, m in figures["models"].items():
+        on, sampled = m["ways"]["always on"]["over"], m["ways"]["sampled"]["us_per_call"]
+        if on > ALWAYS_ON:
+            out.append(f"{name}: what is always on takes {on * 100:.1f} % of a step, more than {ALWAYS_ON * 100:.0f} %")
+        if sampled > PER_CALL_US:
+            out.append(f"{name}: a sampled step takes {sampled:.1f} µs per ATen call, more than {PER_CALL_US:.0f}")
+        if m["bytes_later"] > BYTES:
+            out.append(f"{name}: a sampled step writes {m['bytes_later']:.0f} bytes per distinct signature, more than {BYTES:.0f}")
+    if figures["import_ms"] > IMPORT_MS:
+        out.append(f"the import takes {figures['import_ms']:.0f} ms, more than {IMPORT_MS:.0f}")
+    return out
+
+
+def regressions(figures: dict[str, Any], committed: dict[str, Any]) -> list[str]:
+    """What is more than 25 % above the committed figures. Small shares are noise and have their budget alone."""
+    out = []
+    for name, old in committed.get("models", {}).items():
+        new, us = figures["models"][name], "us_per_call"
+        pairs = [(f"{way}, µs per ATen call", new["ways"][way][us], old["ways"][way][us]) for way in ("sampled", "hooks")]
+        pairs += [(key, new[key], old[key]) for key in ("bytes_first", "bytes_later")]
+        out += [f"{name}: {what}: {now:.1f}, was {was:.1f}" for what, now, was in pairs if now > SLACK * was]
+    return out
