@@ -7,47 +7,71 @@ to be skipped and stays eager for the rest of the process), and compiles again w
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING
+import threading
+from contextlib import AbstractContextManager
+from typing import Final
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+_lock: Final = threading.Lock()
+_holders: Final[set[int]] = set()
+_held: Final[list[tuple[AbstractContextManager[object], object]]] = []
+"""While held: what ends it, and the compiler's stance as it was set."""
 
 
-class CompiledEagerly:
-    """Runs all compiled functions of the process eagerly from enter to exit, and none is compiled meanwhile.
+def possible() -> bool:
+    """False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be watched."""
+    import torch
 
-    It goes around hooks, replaced functions and the dispatch mode: enter it before them, leave it after them.
-    """
-
-    def __init__(self) -> None:
-        self._stance: AbstractContextManager[object] | None = None
-
-    @staticmethod
-    def possible() -> bool:
-        """False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be watched."""
-        import torch
-
-        return hasattr(torch.compiler, "set_stance") or not something_compiled()
-
-    def __enter__(self) -> CompiledEagerly:
-        import torch
-
-        make = getattr(torch.compiler, "set_stance", None)
-        if make is not None and self._stance is None:
-            try:
-                self._stance = make("force_eager")
-            except Exception:  # this Python or platform has no compiler, so nothing is compiled
-                self._stance = None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        stance, self._stance = self._stance, None
-        if stance is not None:
-            stance.__exit__(kind, problem, trace)
+    return hasattr(torch.compiler, "set_stance") or not something_compiled()
 
 
 def something_compiled() -> bool:
     """Whether torch.compile was used in this process; also True where that cannot be told."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     return frames is not None and bool(getattr(frames, "cached_backends", True))
+
+
+def hold_eager(holder: object) -> None:
+    """From now on compiled functions of the process run eagerly, and none is compiled, until every holder has released.
+
+    Never raises: where there is no compiler for this Python or platform, nothing is compiled.
+    """
+    import torch
+
+    with _lock:
+        _holders.add(id(holder))
+        make = getattr(torch.compiler, "set_stance", None)
+        if make is None or _held:
+            return
+        try:
+            _held.append((make("force_eager"), _stance()))
+        except (ImportError, RuntimeError):
+            return
+
+
+def release_eager(holder: object) -> None:
+    """Ends what `hold_eager` began, once no holder is left. A stance that somebody else has set since then stays."""
+    with _lock:
+        _holders.discard(id(holder))
+        if _holders or not _held:
+            return
+        stance, ours = _held.pop()
+        if _stance() is ours:
+            stance.__exit__(None, None, None)
+
+
+class CompiledEagerly:
+    """Holds from enter to exit. It goes around hooks, replaced functions and the dispatch mode."""
+
+    possible = staticmethod(possible)
+
+    def __enter__(self) -> CompiledEagerly:
+        hold_eager(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        release_eager(self)
+
+
+def _stance() -> object:
+    """The compiler's stance; None where this torch keeps it elsewhere."""
+    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)

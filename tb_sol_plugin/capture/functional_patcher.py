@@ -19,6 +19,8 @@ import torch
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
+from tb_sol_plugin.capture import scripting
+from tb_sol_plugin.capture.compiled import hold_eager, possible, release_eager
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.layer_hooks import total
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
@@ -47,9 +49,7 @@ Function: TypeAlias = Callable[..., object]
 class Recorder(Protocol):
     """What the fallback mode wants to know of calls of replaced functions that are in no other one."""
 
-    def function_call(
-        self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
-    ) -> None: ...
+    def function_call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
 
 
 class _Patch:
@@ -70,7 +70,7 @@ _lock: Final = threading.Lock()
 
 
 class FunctionalPatcher:
-    """Replaces the functions of `PATCHED` from `install` to `uninstall`.
+    """Replaces the functions of `PATCHED` from `install` to `uninstall`. Compiled functions run eagerly in between (see `compiled`).
 
     stack: open function labels of the calling thread. left: functions that another library has replaced over ours, so that ours had to
     stay below as one that only passes on. recorder: told of each outermost call; None in the usual mode.
@@ -89,9 +89,10 @@ class FunctionalPatcher:
     def install(self) -> None:
         """Replaces the functions; a second call does nothing."""
         with _lock:
-            if self.installed:
+            if self.installed or not possible():
                 return
             self.installed = True
+            hold_eager(self)
             for title in PATCHED:
                 patch = self._patches.get(title)
                 if patch is None:
@@ -99,7 +100,7 @@ class FunctionalPatcher:
                     patch.replacement = self._replacement(patch)
                 patch.original = _bottom(getattr(patch.holder, patch.name))
                 patch.live = True
-                _tell_script(patch)
+                scripting.know(patch.replacement, patch.original)
                 setattr(patch.holder, patch.name, patch.replacement)
 
     def uninstall(self) -> None:
@@ -108,13 +109,14 @@ class FunctionalPatcher:
             if not self.installed:
                 return
             self.installed = False
+            release_eager(self)
             for title, patch in tuple(self._patches.items()):
                 patch.live = False
                 if not _take_out(patch):
                     self.left[title] += 1
                     del self._patches[title]  # theirs calls ours: never install it again, or the two would call each other
                     continue
-                _untell_script(patch)
+                scripting.forget(patch.replacement)
 
     def end_step(self) -> None:
         """Empties the calling thread's stack."""
@@ -201,31 +203,6 @@ def _overridden(original: Function, *args: object, **kwargs: object) -> object:
     return handle_torch_function(
         original, relevant, *(values[name] for name in required), **{name: values[name] for name in values if name not in required}
     )
-
-
-def _builtins() -> dict[int, str] | None:
-    """TorchScript's names of torch functions by identity; None where this torch keeps them otherwise. Made at first use, of originals."""
-    try:
-        from torch.jit import _builtins
-
-        table = _builtins._get_builtin_table()
-    except (ImportError, AttributeError):
-        return None
-    return table if isinstance(table, dict) else None
-
-
-def _tell_script(patch: _Patch) -> None:
-    """Lets TorchScript know a replacement under the name of what it replaces."""
-    table = _builtins()
-    known = None if table is None else table.get(id(patch.original))
-    if table is not None and known is not None:
-        table[id(patch.replacement)] = known
-
-
-def _untell_script(patch: _Patch) -> None:
-    table = _builtins()
-    if table is not None:
-        table.pop(id(patch.replacement), None)
 
 
 def captured_functional_ops(records: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:

@@ -1,6 +1,7 @@
 """Hooks that say which module is at work: they push and pop labels and note times of calls, and never count work.
 
-They are on a model only while a step is sampled. `remove` leaves every module as it was found.
+They are on a model only while a step is sampled. `remove` leaves every module as it was found. While they are on, compiled functions
+run eagerly (see `compiled`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import torch
 from torch.compiler import is_compiling
 
+from tb_sol_plugin.capture import scripting
 from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.compiled import hold_eager, possible, release_eager
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.module_names import SUPPORTED, Layer, Place, layer_of, places
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
@@ -89,10 +92,15 @@ class LayerSOLHooks:
 
     def attach(self, model: object) -> int:
         """Puts hooks on the modules of a model (see `module_names.places`) that have none of ours; returns on how many."""
+        if not possible():
+            self.lost["compiled code cannot be watched by this torch (before 2.6)"] += 1
+            return 0
+        hold_eager(self)
         before = len(self._handles)
         for place in places(model):
             if id(place.module) not in self._sites:
                 self._hook(place)
+        scripting.hide_hooks(self, _Hook)
         return (len(self._handles) - before) // 2
 
     def remove(self) -> None:
@@ -101,6 +109,8 @@ class LayerSOLHooks:
             handle.remove()
         self._handles.clear()
         self._sites.clear()
+        scripting.show_hooks(self)
+        release_eager(self)
 
     @property
     def attached(self) -> bool:
@@ -121,6 +131,11 @@ class LayerSOLHooks:
         self.calls.clear()
         self.lost.clear()
 
+    def layer_type(self, label: int) -> str | None:
+        """The layer type of a module's label, None where it is no supported layer."""
+        layer = self.supported.get(label)
+        return None if layer is None else layer[0]
+
     def records(self, ledger: Iterable[OpRecord]) -> list[CapturedOp]:
         """The ledger's records, summed up by supported layer, phase and direction."""
         return captured_ops(ledger)
@@ -130,13 +145,14 @@ class LayerSOLHooks:
         if isinstance(module, torch.jit.ScriptModule):
             self.lost["scripted module: takes no hooks"] += 1
             return
+        handles = []
         try:
-            handles = [
-                module.register_forward_pre_hook(_Enter(self, site), prepend=True),
-                module.register_forward_hook(_Exit(self, site), always_call=True, with_kwargs=True),
-            ]
+            handles.append(module.register_forward_pre_hook(_Enter(self, site), prepend=True))
+            handles.append(module.register_forward_hook(_Exit(self, site), always_call=True, with_kwargs=True))
         except Exception as problem:  # a module class may forbid hooks in its own way; its work is then its parent's
             self.lost[f"module takes no hooks: {type(problem).__name__}"] += 1
+            for handle in handles:
+                handle.remove()
             return
         self._handles += handles
         self._sites[id(module)] = site
