@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tb_sol_plugin.capture.tracker import SOLTracker
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.tracker import Sizes
+    from tb_sol_plugin.capture.tracker import Mode, Sizes
 
 
 def capture(
@@ -18,8 +18,11 @@ def capture(
     profile: bool = False,
     phases: bool = True,
     device: str = "auto",
-    mode: Literal["auto", "dispatch", "hooks"] = "auto",
+    mode: Mode = "auto",
     report_interval: int | None = None,
+    assume_sparsity: bool = False,
+    time_layers: bool = True,
+    traces: int = 3,
     tensorboard: object = True,
     wandb: bool = True,
     console: bool = True,
@@ -27,7 +30,39 @@ def capture(
     batch: Sizes = None,
     tokens: Sizes = None,
     first_iteration: int = 0,
-    **options: object,
 ) -> SOLTracker:
-    """A tracker that is running, to be used in a `with`."""
-    raise NotImplementedError
+    """A tracker that runs from here on; leaving its `with` ends it.
+
+    logdir: folder of the capture file, a run of TensorBoard; None writes none. model: one or several (list, dict), None for work
+    outside of modules. every_n_steps: iterations 0, 1 and every n-th are sampled. profile: trace the iteration after a sampled one,
+    at most `traces` times. phases: False makes `tracker.phase` do nothing. report_interval: default every_n_steps. The others are
+    those of `SOLTracker`.
+
+    >>> with capture("runs/first", model=model) as tracker:
+    ...     for batch in loader:
+    ...         with tracker.phase("forward"):
+    ...             loss = model(batch).mean()
+    ...         loss.backward()
+    ...         tracker.step()
+    """
+    tracker = SOLTracker(
+        device,
+        mode,
+        logdir=logdir,
+        every_n_steps=every_n_steps,
+        report_interval=report_interval or max(1, every_n_steps),
+        assume_sparsity=assume_sparsity,
+        time_layers=time_layers,
+        profile="after_sampled" if profile else "off",
+        traces=traces,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        console=console,
+        rank=rank,
+        batch=batch,
+        tokens=tokens,
+        first_iteration=first_iteration,
+    )
+    tracker.phases.on = phases
+    tracker.initialize(model)
+    return tracker

@@ -1,33 +1,82 @@
-"""The SOL tracker: counts the work of sampled iterations, times phases always, and writes and logs what it finds."""
+"""The SOL tracker: counts the work of sampled iterations, times the phases of all, and has what it finds written and logged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import atexit
+import os
+import socket
+import threading
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from time import perf_counter_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from tb_sol_plugin.capture.arguments import REPORT_INTERVAL, Options, read_arguments
+from tb_sol_plugin.capture.boundary import Boundary, bounded, log
+from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
+from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.nvtx import nvtx_usable
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
+from tb_sol_plugin.capture.output import Finished, Output, Places, Rows
+from tb_sol_plugin.capture.phases import PhaseStack
+from tb_sol_plugin.capture.schedule import Alike, Schedule
+from tb_sol_plugin.capture.step import StepRecord
+from tb_sol_plugin.capture.timing import EventPool, Pair, event_pool
+from tb_sol_plugin.format import SUFFIX, file_name
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.analysis import Analysis
+    from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+    from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
+    from tb_sol_plugin.capture.ledger import Ledger
+    from tb_sol_plugin.capture.profiling import DrivenProfiler
+    from tb_sol_plugin.capture.watch import Watch
 
-Sizes: TypeAlias = "int | Callable[[], int] | None"
+Mode: TypeAlias = Literal["auto", "dispatch", "hooks"]
+Profile: TypeAlias = Literal["off", "after_sampled"]
+Sizes: TypeAlias = "int | Callable[[], int | None] | None"
+"""Samples or tokens of an iteration on this rank: a number, a function asked at its end, None unknown."""
+
+WAITING: Final = 2
+"""Finished iterations that may wait for the device to pass their events; if there are more, the oldest is written without."""
+
+_trackers: weakref.WeakSet[SOLTracker] = weakref.WeakSet()
+_sampling: weakref.WeakSet[SOLTracker] = weakref.WeakSet()
+"""All trackers of the process; those that are in a sampled step, one at most."""
 
 
 class SOLTracker:
-    """Counts the work of sampled iterations, and times the phases of all."""
+    """Counts the work of sampled iterations, and times the phases of all.
+
+    An iteration begins at `initialize`, at `clear` or `start_step`, and where the one before ended; it ends at `log_analysis` or `step`. In
+    a sampled one (see `Schedule`) label hooks are on the model, functions carry labels and a dispatch mode counts; all of it is gone when
+    the iteration ends. Outside of them only the phases and the iterations are timed. Nothing raises into training: what fails is counted,
+    noted in the file and, if it goes on failing, switched off.
+
+    device: whose limits to judge by, see `find_device`. mode: dispatch, hooks (the fallback), or auto. logdir: folder of the capture file;
+    None: none is written. every_n_steps: 0 samples nothing; default: report_interval, which is 100. time_layers: in sampled iterations
+    on a GPU, a pair of events per lowest module. profile: `after_sampled` traces the iteration after a sampled one, `traces` times at
+    most. tensorboard: True (a writer in logdir), False or a summary writer. rank: default that of the process. batch, tokens: see `Sizes`.
+
+    hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
+    """
 
     def __init__(
         self,
         device: str = "auto",
-        mode: Literal["auto", "dispatch", "hooks"] = "auto",
+        mode: Mode = "auto",
         *,
         logdir: str | None = None,
         every_n_steps: int | None = None,
-        report_interval: int = 100,
+        report_interval: int | None = None,
         assume_sparsity: bool = False,
         time_layers: bool = True,
-        profile: Literal["off", "after_sampled"] = "off",
+        profile: Profile = "off",
         traces: int = 3,
         tensorboard: object = True,
         wandb: bool = True,
@@ -37,58 +86,481 @@ class SOLTracker:
         tokens: Sizes = None,
         first_iteration: int = 0,
     ) -> None:
-        raise NotImplementedError
+        if mode not in ("auto", "dispatch", "hooks"):
+            raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
+        if profile not in ("off", "after_sampled"):
+            raise ValueError(f"profile is off or after_sampled, not {profile!r}")
+        from tb_sol_plugin.capture.watch import Watch
 
-    analysis: Analysis | None
+        self.device, self.mode, self.assume_sparsity, self.time_layers = device, mode, assume_sparsity, time_layers
+        self._rank, self._batch, self._tokens, self._wanted_profile = rank, batch, tokens, profile
+        self._given_every, self._given_report = every_n_steps, report_interval
+        me = weakref.proxy(self)  # the parts do not keep the tracker alive
+        note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
+        self.off = False
+        self.models: list[object] = []
+        self.labels, self.clock = Labels(), Clock()
+        self.boundary = Boundary(note, lambda reason: me._give_up(reason))
+        self.phases = PhaseStack(self.labels, self.clock, note=note)
+        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note)
+        self.output = Output(
+            Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
+            self.boundary,
+            self.labels,
+            first_rank=lambda: me._ranks()[0] == 0,
+            header=lambda: me._header(),
+            spec=lambda: me._limits(),
+        )
+        self._schedule = Schedule(0, report=REPORT_INTERVAL)
+        self._traces = traces
+        self._alike = Alike()
+        self._profiler: DrivenProfiler | None = None
+        self._events: EventPool | None = None
+        self._kind = ""
+        self._found: tuple[DeviceSpec | None, str] | None = None
+        self._pid = os.getpid()
+        self._busy = threading.Lock()
+        self._running = False
+        self._compiled = False
+        self._next, self._stride = first_iteration, 1
+        self._last: int | None = None
+        self._start_ns = self._own_before = 0
+        self._whole: Pair | None = None
+        self._waiting: deque[Finished] = deque()
+        self._kept: list[OpRecord] = []
+        _trackers.add(self)
 
+    # --- The parts, by their wished names ---
+
+    @property
+    def hooks(self) -> LayerSOLHooks:
+        return self.watch.hooks
+
+    @property
+    def patcher(self) -> FunctionalPatcher:
+        return self.watch.patcher
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.watch.ledger
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
+        return self.output.analysis
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the work of the iteration that runs now is counted."""
+        return self.watch.on
+
+    @property
+    def logdir(self) -> str | None:
+        return self.output.places.logdir
+
+    # --- Start ---
+
+    @bounded
     def initialize(self, model: object, args: object = None) -> None:
-        raise NotImplementedError
+        """Track a model (or several, in a list or dict; None for work outside of modules) from now on.
 
-    def push_phase(self, name: object) -> None:
-        raise NotImplementedError
+        With the same models again this does nothing; with others, those are tracked in place of the ones before. args: parsed arguments
+        of the script, see `add_sol_arguments`; what the constructor was told has precedence.
+        """
+        models = list(_modules_in(model))
+        if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
+            return
+        with self._alone() as alone:
+            if not alone:
+                return
+            if not self._running:
+                self._configure(read_arguments(args))
+            else:
+                self._abandon()
+                self._note("model", "another model is tracked from here on; the file's header tells of the first one")
+            self.models = models
+            self._compiled = compiled(models)
+            self._find_events()
+            self._running = True
+            self._prepare()
+            self._own_before = self.clock.own_ns
+            self._start()
 
-    def pop_phase(self) -> None:
-        raise NotImplementedError
+    def _configure(self, said: Options) -> None:
+        interval = self._given_report or said.report_interval or REPORT_INTERVAL
+        every = interval if self._given_every is None else self._given_every
+        traces = self._traces if self._wanted_profile == "after_sampled" else 0
+        self._schedule = Schedule(every, report=interval, traces=traces)
+        places = self.output.places
+        if places.logdir is None:
+            places.logdir = said.logdir
+        if self.device == "auto" and said.device:
+            self.device = said.device
+        if self._rank is None:
+            self._rank = said.rank
+        if traces and every == 1:
+            self._note("profiler", "every iteration is sampled, so that none is left to trace")
 
-    @contextmanager
-    def phase(self, name: object) -> Iterator[None]:
-        raise NotImplementedError
-        yield
+    def _find_events(self) -> None:
+        kind = device_kind(self.models)
+        if kind != self._kind:
+            self._kind, self._found = kind, None
+            self._events = event_pool(kind)
+        self.phases.events = self._events
+        self.phases.nvtx = nvtx_usable()
 
-    def start_step(self) -> None:
-        """Begin the iteration now: what happened since the end of the last one belongs to none."""
-        raise NotImplementedError
+    # --- Iterations ---
+
+    @bounded
+    def start_step(self, iteration: int | None = None) -> None:
+        """Begin the iteration now: what happened since the end of the last one belongs to none. iteration: its number, if known."""
+        if iteration is not None:
+            self._next = iteration
+        self._restart()
+
+    @bounded
+    def clear(self) -> None:
+        """Drop what was captured of the current iteration, which begins anew. Hooks stay as they are."""
+        self._restart()
+
+    def _restart(self) -> None:
+        with self._alone() as alone:
+            if not alone:
+                return
+            self._kept = []
+            if not self._running:
+                return
+            self.watch.clear()
+            if self._profiler is not None and self._profiler.running:
+                self._profiler.restart()
+            self.phases.end_step(self.clock.now())
+            self._start()
 
     def step(self, loss: object = None, *, batch: int | None = None, tokens: int | None = None) -> None:
-        """End of an iteration: `log_analysis` with the next number."""
-        raise NotImplementedError
+        """The iteration ends: `log_analysis` with the next number.
+
+        loss: may be passed as to other loggers; it is left alone, since reading it would wait for the device. batch, tokens: samples
+        and tokens of this iteration on this rank.
+        """
+        self._end_of_iteration(None, True, batch, tokens)
 
     def log_analysis(self, iteration: int, clear: bool = True) -> None:
-        raise NotImplementedError
+        """The iteration ends: analyse, write and log it under that number. The next one begins.
 
-    def clear(self) -> None:
-        raise NotImplementedError
+        clear: forget its operations; otherwise `records` keeps them until the next iteration ends.
+        """
+        self._end_of_iteration(iteration, clear, None, None)
+
+    @bounded
+    def _end_of_iteration(self, iteration: int | None, clear: bool, batch: int | None, tokens: int | None) -> None:
+        with self._alone() as alone:
+            if not alone or not self._running:
+                return
+            began, own = perf_counter_ns(), self.clock.own_ns
+            end = began - self.clock.monotonic_ns - own
+            if self._whole is not None:
+                self._whole.stop()
+            number = self._next if iteration is None else int(iteration)
+            finished = self._end(number, end, batch, tokens)
+            if self._last is not None and number > self._last:
+                self._stride = number - self._last
+            self._last, self._next = number, number + self._stride
+            self._kept = [] if clear else finished.records
+            self._waiting.append(finished)
+            self._write_finished()
+            self._prepare()
+            self.clock.own_ns = own + perf_counter_ns() - began  # so that the next iteration begins where this one ended
+            self._start()
+
+    def _end(self, number: int, end: int, batch: int | None, tokens: int | None) -> Finished:
+        """Take everything off, and collect what the iteration left."""
+        watch, schedule = self.watch, self._schedule
+        sampled = watch.on
+        overhead = self.clock.own_ns - self._own_before
+        self._own_before = self.clock.own_ns
+        if sampled:
+            _sampling.discard(self)
+            watch.leave()
+        pending = self.phases.end_step(end)
+        if self._profiler is not None and self._profiler.running:
+            self.boundary.attempt("profiler", lambda: self._stop_profiler(number), None)
+        given = (
+            batch if batch is not None else self._ask(self._batch),
+            tokens if tokens is not None else self._ask(self._tokens),
+        )
+        step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=overhead)
+        rows, records, calls = Rows(self.ledger.signatures, {}, Counter()), [], []
+        if sampled:
+            step.compiled = self._compiled = self._compiled or compiled(self.models)
+            seen = watch.collect(compiled=step.compiled)
+            rows, calls, records = seen.rows, seen.calls, seen.records
+            step.lost = dict(seen.lost)
+            sizes = (given[0] or watch.sizes.samples, given[1] or watch.sizes.tokens)
+            step.signature, step.batch, step.tokens = seen.signature, *sizes
+            self._alike.saw(seen.signature, given=given, sizes=sizes)
+        else:
+            step.signature, step.batch, step.tokens = self._alike.guess(given)
+        report = schedule.reported(number, sampled=sampled)
+        schedule.ended(sampled=sampled)
+        return Finished(step, pending, calls, self._whole, self._events, rows, records, report)
+
+    def _write_finished(self, *, all_of_them: bool = False) -> None:
+        waiting = self._waiting
+        while waiting and (all_of_them or len(waiting) > WAITING or waiting[0].done()):
+            self.output.finish(waiting.popleft())
+
+    def _prepare(self) -> None:
+        """Put in place what the next iteration needs."""
+        schedule, watch = self._schedule, self.watch
+        due = schedule.samples()
+        schedule.owed = due
+        if due:
+            self._find_events()
+            if len(_sampling):
+                self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
+            elif self.boundary.attempt("watch", lambda: watch.enter(self.models, self._events, layers=self.time_layers), False):
+                _sampling.add(self)
+                schedule.owed = False
+        elif schedule.traced():
+            self.boundary.attempt("profiler", self._start_profiler, None)
+
+    def _start(self) -> None:
+        self._whole = self._events.started() if self._events is not None else None
+        self._start_ns = self.clock.now()
+        self.phases.begin_step(self._start_ns)
+
+    def _unwound(self, kind: type[BaseException]) -> None:
+        """An exception left the outermost phase: whoever catches it finds nothing of ours on the model. The next iteration is sampled."""
+        if self.watch.on and self.watch.here():
+            self._abandon()
+            self._note("interrupted", f"a sampled iteration was given up after {kind.__name__}")
+
+    def _abandon(self) -> None:
+        """Take everything off in the middle of an iteration, which then counts as not sampled. Safe in any state."""
+        self._schedule.owed |= self.watch.on
+        try:
+            self.watch.leave()
+        finally:
+            _sampling.discard(self)
+
+    def _ask(self, sizes: Sizes) -> int | None:
+        found = self.boundary.attempt("sizes", sizes, None) if callable(sizes) else sizes
+        return None if found is None else int(found)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Keeps a second thread out. False if another thread, or this one in a signal handler, is at it already: nobody ever waits."""
+        if not self._busy.acquire(blocking=False):
+            self._note("threads", "two threads, or a signal, were about to end an iteration at once; the second was passed over")
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._busy.release()
+
+    # --- Phases ---
+
+    def push_phase(self, name: object) -> None:
+        """Enter a phase; `/` in its name nests it on pages."""
+        try:
+            self.phases.push(name)
+        except Exception as error:
+            self.boundary.failed("push_phase", error, vital=True)
+
+    def pop_phase(self) -> None:
+        """Leave the innermost phase. With none open this is noted once."""
+        try:
+            self.phases.pop()
+        except Exception as error:
+            self.boundary.failed("pop_phase", error, vital=True)
+
+    def phase(self, name: object) -> PhaseRange:
+        """The phase of a `with` block, left also when an exception flies."""
+        return PhaseRange(self, name)
+
+    # --- What was captured ---
 
     @property
     def records(self) -> list[OpRecord]:
-        raise NotImplementedError
+        """The ledger of the iteration that runs, if it is sampled; else what the last one left, see `log_analysis`."""
+        if self.watch.on:
+            return self.boundary.attempt("records", self.watch.records, [])
+        return list(self._kept)
 
     @property
     def captured_ops(self) -> list[CapturedOp]:
-        raise NotImplementedError
+        """`records` summed up by supported layer."""
+        return self.boundary.attempt("records", lambda: self.hooks.records(self.records), [])
 
     @property
     def captured_functional_ops(self) -> list[CapturedFunctionalOp]:
-        raise NotImplementedError
+        """`records` summed up by patched function."""
+        return self.boundary.attempt("records", lambda: self.patcher.records(self.records), [])
+
+    # --- What the outputs ask ---
+
+    def _ranks(self) -> tuple[int, int]:
+        rank, world = rank_of()
+        return (rank, world) if self._rank is None else (self._rank, max(world, self._rank + 1))
+
+    def _header(self) -> dict[str, object]:
+        return header(
+            self.clock,
+            self.models,
+            mode=self.watch.mode if self._schedule.every else "off",
+            every_n_steps=self._schedule.every,
+            time_source="cpu" if self._events is None else "event",
+            kind=self._kind or "cpu",
+            spec=self._limits()[0],
+            ranks=self._ranks(),
+        )
+
+    def _limits(self) -> tuple[DeviceSpec | None, str]:
+        if self._found is None:
+            from tb_sol_plugin.capture.device_specs import find_device
+
+            found = find_device(self.device, assume_sparsity=self.assume_sparsity, logdir=self.logdir or "", where=self._kind)
+            for text in found.notes:
+                self._note("device", text)
+            self._found = found.spec, found.reason
+        return self._found
+
+    def _note(self, code: str, text: str, count: int = 1) -> None:
+        self.output.note(code, text, count)
+
+    # --- The driven profiler ---
+
+    def _start_profiler(self) -> None:
+        if self._profiler is None:
+            if self.logdir is None:
+                self._schedule.traces = 0
+                self._note("profiler", "there is no folder for traces; none is recorded")
+                return
+            from tb_sol_plugin.capture.profiling import DrivenProfiler
+
+            me = weakref.proxy(self)
+            self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), lambda code, text: me._note(code, text))
+        if self._profiler.start(self._next, self._kind):
+            self._schedule.traces -= 1
+
+    def _stop_profiler(self, number: int | None) -> None:
+        if self._profiler is not None:
+            self._profiler.stop(number)
+
+    def _worker(self) -> str:
+        """`<host>_rank<rank>`, as the capture file is called."""
+        return file_name(socket.gethostname(), self._ranks()[0], 0, 0).removesuffix(f"_0_0{SUFFIX}")
+
+    # --- The end ---
 
     def detach(self) -> None:
-        raise NotImplementedError
+        """Take everything off the model and torch, and stop tracking; the iteration that runs is dropped. `initialize` starts again."""
+        self._abandon()
+        self._running = False
+        self.models = []
+        self._find_nothing()
+
+    def _find_nothing(self) -> None:
+        if self._profiler is not None and self._profiler.running:
+            self.boundary.attempt("profiler", lambda: self._stop_profiler(None), None)
 
     def close(self) -> None:
-        raise NotImplementedError
+        """Detach, write what waits, close the file. Never raises; a second call does nothing."""
+        if self.off:
+            return
+        self.off = True
+        self.phases.on = False
+        try:
+            self.detach()
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            self.output.close(waiting)
+        except Exception as error:
+            self.boundary.failed("close", error, vital=False)
+
+    def _give_up(self, reason: str) -> None:
+        self._note("off", f"tracking was switched off: {reason}")
+        self.close()
+
+    def _forked(self) -> None:
+        """This process is a copy of the one that is tracked: nothing here is recorded or written."""
+        self.off = True
+        self.phases.on = False
+        self.phases.events = None
+        self._abandon()
 
     def __enter__(self) -> SOLTracker:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None and not self.off:
+            self._note("interrupted", f"training ended with {kind.__name__}")
         self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "off", True):
+            self.close()
+
+    def __deepcopy__(self, memo: object) -> SOLTracker:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(None), ()
+
+
+class PhaseRange:
+    """A phase of a tracker as a context manager. If an exception leaves the outermost phase, a sampled iteration is given up."""
+
+    __slots__ = ("_depth", "_name", "_tracker")
+
+    def __init__(self, tracker: SOLTracker, name: object) -> None:
+        self._tracker, self._name, self._depth = tracker, name, 0
+
+    def __enter__(self) -> None:
+        tracker = self._tracker
+        try:
+            self._depth = tracker.phases.push(self._name, scoped=True)
+        except Exception as error:
+            self._depth = -1
+            tracker.boundary.failed("push_phase", error, vital=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        tracker = self._tracker
+        try:
+            if self._depth >= 0:
+                tracker.phases.pop_to(self._depth)
+            if kind is not None and self._depth <= 0 and not issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
+                tracker._unwound(kind)
+        except Exception as problem:
+            tracker.boundary.failed("pop_phase", problem, vital=True)
+
+
+def _modules_in(model: object) -> Iterator[object]:
+    """The models in nested lists and dicts; nothing for None."""
+    if isinstance(model, Mapping):
+        for one in model.values():
+            yield from _modules_in(one)
+    elif isinstance(model, (list, tuple)):
+        for one in model:
+            yield from _modules_in(one)
+    elif model is not None:
+        yield model
+
+
+def _close_all() -> None:
+    for tracker in list(_trackers):
+        tracker.close()
+
+
+def _in_child() -> None:
+    for tracker in list(_trackers):
+        try:
+            tracker._forked()
+        except Exception:
+            log.debug("SOL capture: detaching in a forked process failed", exc_info=True)
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

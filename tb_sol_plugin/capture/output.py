@@ -1,0 +1,251 @@
+"""Where finished iterations go: the capture file, TensorBoard, Weights & Biases, the console. A place that fails is left alone."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Final
+
+from tb_sol_plugin.capture.boundary import Boundary, log
+from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.phases import PendingTimes
+from tb_sol_plugin.capture.step import StepRecord, TimeRow
+from tb_sol_plugin.capture.timing import EventPool, Pair
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.analysis import Analysis
+    from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.ledger import Row, RowKey, Signature
+    from tb_sol_plugin.capture.log_tensorboard import Writer
+    from tb_sol_plugin.capture.writer import CaptureWriter
+
+PATIENCE: Final = 2.0
+"""Seconds that closing waits for the device to pass the last events."""
+
+
+@dataclass
+class Rows:
+    """The ledger of one finished iteration, as the file's writer reads it."""
+
+    signatures: list[Signature]
+    rows: Mapping[RowKey, Row]
+    lost: Counter[str]
+
+
+@dataclass
+class Finished:
+    """An iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole."""
+
+    step: StepRecord
+    phases: PendingTimes
+    calls: list[tuple[int, int, int, Pair | None]]
+    whole: Pair | None
+    pool: EventPool | None
+    ledger: Rows
+    records: list[OpRecord]
+    report: bool
+
+    def done(self) -> bool:
+        """True if the device has passed all events of the iteration."""
+        pool = self.pool
+        if pool is None:
+            return True
+        return pool.done(self.whole) and self.phases.done() and all(pool.done(call[3]) for call in reversed(self.calls))
+
+    def settle(self) -> None:
+        """Read the events that the device has passed; the others' times stay unknown."""
+        pool, step = self.pool, self.step
+        step.phase_times = self.phases.rows()
+        rows: list[TimeRow] = []
+        for label, start, duration, events in self.calls:
+            rows.append((label, start, duration, None if pool is None else pool.resolve(events), 1))
+        step.module_times = rows
+        if pool is not None:
+            step.device_ns = pool.resolve(self.whole)
+            for reason, count in pool.lost.items():
+                step.lost[reason] = step.lost.get(reason, 0) + count
+            pool.lost.clear()
+        self.calls, self.whole = [], None
+
+
+@dataclass
+class Places:
+    """Where to write and log. tensorboard: True (a writer of its own in logdir), False, or a summary writer."""
+
+    logdir: str | None = None
+    tensorboard: object = True
+    wandb: bool = True
+    console: bool = True
+
+
+class Output:
+    """Writes and logs finished iterations in their order. Belongs to the process that made it: a forked one writes nothing.
+
+    header: makes the file's header, asked when the first iteration is written, when ranks and devices are known.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        boundary: Boundary,
+        labels: Labels,
+        *,
+        first_rank: Callable[[], bool],
+        header: Callable[[], dict[str, object]],
+        spec: Callable[[], tuple[DeviceSpec | None, str]],
+    ) -> None:
+        self.places, self.boundary, self.labels = places, boundary, labels
+        self._first_rank, self._header, self._spec = first_rank, header, spec
+        self._pid = os.getpid()
+        self._writer: CaptureWriter | None = None
+        self._board: Writer | None = None
+        self._own_board = False
+        self._notes: list[tuple[str, str, int]] = []
+        self._closed = False
+        self.analysis: Analysis | None = None
+        """The last analysis, of a sampled iteration or carried over."""
+        self._sample: tuple[str, Analysis] | None = None
+        self.iterations = 0
+
+    # --- Finished iterations ---
+
+    def finish(self, done: Finished) -> None:
+        """Write and log one iteration."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        attempt = self.boundary.attempt
+        attempt("times", done.settle, None)
+        analysis = attempt("analysis", lambda: self._analyse(done), None)
+        self.iterations += 1
+        attempt("file", lambda: self._write(done), None)
+        if analysis is None:
+            return
+        self.analysis = analysis
+        if not self._first_rank():
+            return
+        iteration = done.step.iteration
+        attempt("tensorboard", lambda: self._log_board(analysis, iteration, done.report), None)
+        if self.places.wandb:
+            attempt("wandb", lambda: _log_wandb(analysis, iteration, done.report), None)
+        if self.places.console and done.report:
+            attempt("console", lambda: _print(analysis), None)
+
+    def _analyse(self, done: Finished) -> Analysis | None:
+        from tb_sol_plugin.capture import analysis as work
+
+        step = done.step
+        phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
+        if step.sampled:
+            spec, reason = self._spec()
+            layers = None
+            if not step.compiled and done.pool is not None:
+                names = {one.layer_name for one in done.records if one.layer_type}
+                layers = work.times_of_layers(step.module_times, self.labels, names)
+            found = work.analyse(
+                done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason
+            )
+            self._sample = (step.signature, found)
+            step.totals = totals_of(found)
+            return found
+        if self._sample is None or not step.signature or step.signature != self._sample[0]:
+            return None
+        return work.carry(self._sample[1], step, phase_times=phases)
+
+    # --- The file ---
+
+    def _write(self, done: Finished) -> None:
+        writer = self._file()
+        if writer is not None:
+            writer.step(done.step, done.ledger, self.labels)
+
+    def _file(self) -> CaptureWriter | None:
+        if self._writer is None and self.places.logdir is not None:
+            from tb_sol_plugin.capture.writer import CaptureWriter
+
+            self._writer = CaptureWriter(self.places.logdir, self._header())
+            for note in self._notes:
+                self._writer.note(*note)
+            self._notes.clear()
+        return self._writer
+
+    def note(self, code: str, text: str, count: int = 1) -> None:
+        """A remark for the file; before it is open it is kept until then."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        log.info("SOL capture: %s", text)
+        if self._writer is not None:
+            self._writer.note(code, text, count)
+        elif len(self._notes) < 100:
+            self._notes.append((code, text, count))
+
+    # --- Metrics ---
+
+    def _log_board(self, analysis: Analysis, iteration: int, tables: bool) -> None:
+        board = self._find_board()
+        if board is not None:
+            from tb_sol_plugin.capture.log_tensorboard import log_tensorboard
+
+            log_tensorboard(analysis, iteration, board, tables)
+
+    def _find_board(self) -> Writer | None:
+        wanted = self.places.tensorboard
+        if self._board is None and wanted:
+            if wanted is not True:
+                self._board = wanted  # type: ignore[assignment]
+            elif self.places.logdir is not None:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._board = SummaryWriter(self.places.logdir)
+                self._own_board = True
+        return self._board
+
+    def close(self, waiting: list[Finished]) -> None:
+        """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        until = perf_counter() + PATIENCE
+        for done in waiting:
+            while not done.done() and perf_counter() < until:
+                sleep(0.005)
+            self.finish(done)
+        for reason, count in self.boundary.reasons.items():
+            if count > 1:
+                self.note("failures", reason, count)
+        if self._writer is not None:
+            writer = self._writer
+            self.boundary.attempt("close", lambda: writer.close(self.iterations), None)
+        if self._own_board and self._board is not None:
+            self.boundary.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
+        self._closed = True
+
+
+def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
+    """Sums over all counted calls, as the file names them. sol_ns: the least time at the limits in use, None without limits."""
+    total = analysis.total
+    return {
+        "ops": total.count,
+        "flop": total.flops,
+        "flop_vector": total.flops_vector,
+        "bytes": total.bytes,
+        "sol_ns": None if total.estimated_us is None else round(total.estimated_us * 1e3, 3),
+        "unknown": total.unknown,
+    }
+
+
+def _log_wandb(analysis: Analysis, iteration: int, tables: bool) -> None:
+    import sys
+
+    if "wandb" in sys.modules:
+        from tb_sol_plugin.capture.log_wandb import log_wandb
+
+        log_wandb(analysis, iteration, tables)
+
+
+def _print(analysis: Analysis) -> None:
+    from tb_sol_plugin.capture.report_console import console_report
+
+    print(console_report(analysis), flush=True)

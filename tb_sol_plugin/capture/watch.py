@@ -1,0 +1,258 @@
+"""What a sampled step puts on the model and on torch, and takes back: label hooks, function labels, the dispatch mode."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import torch
+from torch.utils import _python_dispatch
+
+from tb_sol_plugin.capture import ledger as counting
+from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.compiled import CompiledEagerly
+from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks
+from tb_sol_plugin.capture.ledger import Ledger, LedgerMode, Row, RowKey
+from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.output import Rows
+from tb_sol_plugin.capture.phases import PhaseStack
+from tb_sol_plugin.format import COMPILED
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+    from tb_sol_plugin.capture.timing import EventPool
+
+DEPTH: Final = 3
+"""How deep tensors are looked for in a model's inputs."""
+
+
+@dataclass
+class Seen:
+    """What a sampled step left. signature: of the sizes of the models' inputs; of the work where no model was called; "" for nothing."""
+
+    rows: Rows
+    records: list[OpRecord]
+    calls: list[Call]
+    lost: Counter[str]
+    signature: str
+
+
+class InputSizes:
+    """A hook on the outermost modules that notes the sizes of what they are called with. Keeps no tensors.
+
+    samples, tokens: of calls that train on a batch of token ids, [samples, length] integers; None where there is no such call.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.samples: int | None = None
+        self.tokens: int | None = None
+
+    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialised) is left out
+            tensors = list(tensors_in([args, kwargs], DEPTH))
+            self.calls.append(tuple((tuple(map(int, t.shape)), str(t.dtype)) for t in tensors))
+            if tensors and torch.is_grad_enabled() and getattr(module, "training", False):
+                ids = tensors[0]
+                if ids.ndim == 2 and ids.dtype in (torch.int64, torch.int32):
+                    self.samples = (self.samples or 0) + int(ids.shape[0])
+                    self.tokens = (self.tokens or 0) + int(ids.numel())
+
+    @property
+    def signature(self) -> str:
+        return short_hash(self.calls) if self.calls else ""
+
+    def __deepcopy__(self, memo: object) -> Callable[..., object]:
+        return _NOTHING
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (contextlib.nullcontext, "__exit__")
+
+
+_NOTHING: Final[Callable[..., object]] = contextlib.nullcontext.__exit__
+"""Takes any arguments and does nothing: what becomes of our hook in a copy of a model. It is in every Python, so pickles can name it."""
+
+
+def tensors_in(value: object, depth: int) -> Iterable[torch.Tensor]:
+    """The tensors in nested lists, tuples and mappings, down to `depth` levels below the outermost."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth >= 0 and isinstance(value, Mapping):
+        for one in value.values():
+            yield from tensors_in(one, depth - 1)
+    elif depth >= 0 and isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_in(one, depth - 1)
+
+
+def short_hash(value: object) -> str:
+    """Twelve hexadecimal digits that stand for a value's text."""
+    return hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def modes_on_stack() -> list[object]:
+    """Dispatch modes that are entered on this thread, outermost first."""
+    look = getattr(_python_dispatch, "_get_current_dispatch_mode_stack", None)
+    return list(look()) if look is not None else []
+
+
+def dispatch_possible() -> bool:
+    """Whether this torch lets work be counted by a dispatch mode. The names are private, so they are looked for."""
+    return counting.available() and all(hasattr(_python_dispatch, name) for name in ("TorchDispatchMode", "_pop_mode", "_push_mode"))
+
+
+class Watch:
+    """Hooks, function labels and the counting mode: on in a sampled step, off outside.
+
+    mode: dispatch or hooks, as it is in use. A watch is entered and left on one thread; `leave` puts things back in any state, as often
+    as it is called.
+    """
+
+    def __init__(
+        self, labels: Labels, clock: Clock, phases: PhaseStack, mode: Literal["auto", "dispatch", "hooks"], note: Callable[[str, str], None]
+    ) -> None:
+        self.labels, self.clock, self.phases, self._note = labels, clock, phases, note
+        self.mode = "hooks" if mode == "hooks" else "dispatch"
+        if self.mode == "dispatch" and not dispatch_possible():
+            self.mode = "hooks"
+            note("mode", "this torch has no usable dispatch mode; work is estimated from hooks instead")
+        self.hooks = LayerSOLHooks(labels, clock)
+        self.patcher = FunctionalPatcher(labels)
+        self.ledger = Ledger(labels)
+        self.sizes = InputSizes()
+        self.on = False
+        self._open = contextlib.ExitStack()
+        self._thread = 0
+        self.replays = 0
+
+    def here(self) -> bool:
+        """Whether the calling thread is the one that entered."""
+        return threading.get_ident() == self._thread
+
+    def enter(self, models: list[object], events: EventPool | None, *, layers: bool) -> bool:
+        """Put everything in place for one step; False, with nothing in place, where that cannot be now."""
+        if self.mode == "dispatch" and modes_on_stack():
+            self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
+            return False
+        if not CompiledEagerly.possible():
+            self._note("compiled", "this torch cannot run compiled code eagerly for a step (2.6 and later can); nothing is counted")
+            return False
+        self._thread = threading.get_ident()
+        self.clear()
+        self.hooks.events = events if layers else None
+        self.on = True
+        try:
+            self._open.enter_context(CompiledEagerly())
+            self._open.callback(self.hooks.remove)
+            for model in models:
+                self.hooks.attach(model)
+                self._see_sizes(model)
+            self._open.callback(self.patcher.uninstall)
+            self.patcher.install()
+            self._count_replays()
+            self._count(timed=events is None)
+        except BaseException:
+            self.leave()
+            raise
+        return True
+
+    def _see_sizes(self, model: object) -> None:
+        register = getattr(model, "register_forward_pre_hook", None)
+        if register is not None and not isinstance(model, torch.jit.ScriptModule):
+            handle: RemovableHandle = register(self.sizes, with_kwargs=True)
+            self._open.callback(handle.remove)
+
+    def _count(self, *, timed: bool) -> None:
+        if self.mode == "hooks":
+            raise NotImplementedError
+        mode = LedgerMode(
+            self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
+        )  # fmt: skip
+        mode.__enter__()
+        self._open.callback(self._take_off, mode)
+
+    def _take_off(self, mode: LedgerMode) -> None:
+        """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
+        stack = modes_on_stack()
+        if not any(one is mode for one in stack):
+            self.ledger.lost["the counting mode was taken off by somebody else"] += 1
+            return
+        above = []
+        while stack[-1] is not mode:
+            above.append(stack.pop())
+            _python_dispatch._pop_mode()
+        mode.__exit__(None, None, None)
+        for one in reversed(above):
+            _python_dispatch._push_mode(one)
+
+    def _count_replays(self) -> None:
+        """A replayed CUDA graph runs kernels of which nobody here learns; that it was replayed is all that can be counted."""
+        graph = getattr(torch.cuda, "CUDAGraph", None)
+        replay = vars(graph).get("replay") if graph is not None else None
+        if replay is None:
+            return
+
+        def counted(graph: torch.cuda.CUDAGraph) -> None:
+            self.replays += 1
+            replay(graph)
+
+        torch.cuda.CUDAGraph.replay = counted
+
+        def restore() -> None:
+            if vars(torch.cuda.CUDAGraph).get("replay") is counted:
+                torch.cuda.CUDAGraph.replay = replay
+
+        self._open.callback(restore)
+
+    def leave(self) -> None:
+        """Take everything back. What was recorded stays until the next `enter`."""
+        if self.on:
+            try:
+                self._open.close()  # each part is taken back even if another one fails
+            finally:
+                self.on = False
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.ledger.clear()
+        self.hooks.clear()
+        self.sizes.calls.clear()
+        self.sizes.samples = self.sizes.tokens = None
+        self.replays = 0
+
+    def records(self) -> list[OpRecord]:
+        """The ledger as records."""
+        layers = {label: layer for label, (layer, _) in self.hooks.supported.items()}
+        return self.ledger.records(layers.get)
+
+    def collect(self, *, compiled: bool) -> Seen:
+        """What the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
+        self.hooks.end_step()
+        self.patcher.end_step()
+        lost = self.ledger.lost + self.hooks.lost
+        if self.replays:
+            lost["replays of CUDA graphs, whose work is unknown"] = self.replays
+        rows = {key: list(value) for key, value in self.ledger.rows.items()}
+        records = self.records()
+        if compiled:
+            rows = _as_compiled(rows)
+            for one in records:
+                one.measured_time_us = None
+        signature = self.sizes.signature
+        if not signature and rows:
+            signature = short_hash(sorted((key[0], value[0]) for key, value in rows.items()))
+        return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature)
+
+
+def _as_compiled(rows: dict[RowKey, Row]) -> dict[RowKey, Row]:
+    """Rows without times. Where no row is known to be of a compiled module, all are taken to be."""
+    all_of_them = 0 if any(key[5] & COMPILED for key in rows) else COMPILED
+    return {(*key[:5], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}
