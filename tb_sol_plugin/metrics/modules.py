@@ -379,9 +379,14 @@ def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
+def class_rows(frame: pd.DataFrame) -> list[MergedRow]:
+    """A row per class of `module_times`, in order of first appearance."""
+    return [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
+
+
 def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
     """Sums per class over all nodes; a class nested in itself counts twice. Columns: class_name, instances (distinct names), SUMS, WORK."""
-    rows = [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
+    rows = class_rows(frame)
     out = merged_sums(frame, rows)
     out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
     return out.drop(columns=["parent"]).assign(name=out["class_name"])

@@ -14,8 +14,11 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
-from tb_sol_plugin.metrics.modules import MergedRow, by_class, merge_siblings, merged_sums, module_times, unmerged, work_of
+from tb_sol_plugin.metrics import source
+from tb_sol_plugin.metrics.label_times import qualified_names
+from tb_sol_plugin.metrics.modules import OWN, MergedRow, by_class, class_rows, merge_siblings, merged_sums, module_times, unmerged, work_of
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model.capture import Capture
@@ -58,6 +61,7 @@ _NUMBERS = (
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
     ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
+    Column("backward_flop", "FLOP, backward", "FLOP", "The part of them in the backward pass.", rank=3, missing="no backward work"),
     ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
     SOL,
     ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
@@ -81,6 +85,15 @@ COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path of instances from the root.", "code", rank=3),
     Column("parent", "Parent", "", "Key of the module that called it.", "code", rank=3),
     Column("name", "Module", "", "Instance as numbered by the recorder; the class where equal siblings are merged.", "tree"),
+    Column(
+        "qualified_name",
+        "In the model",
+        "",
+        "Name in the model, of merged ones that of the first.",
+        "code",
+        rank=3,
+        missing="a profiler trace numbers the modules of a class",
+    ),
     Column("class_name", "Class", "", "Class of the module.", "code", rank=3),
     Column("instances", "Merged", "count", "Module instances that the row stands for.", rank=3),
     *_NUMBERS,
@@ -99,6 +112,7 @@ FACTS = {
     "device_ns": "Sum of the durations of all device events in the selection.",
     "in_modules_ns": "Device time launched inside some module call.",
     "backward_ns": "Device time of backward work credited to some module.",
+    "flop": "Matrix operations of all modelled operators of the selection, those outside every module included.",
     "recompute_ns": "Device time of forward work that runs again inside the backward pass.",
     "outside_ns": "Device time of neither kind: outside every module, before the window, or without a launch record.",
 }
@@ -137,16 +151,19 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     whole = int(device.sum())
     rows = merge_siblings(nodes) if query.merge == "on" else unmerged(nodes)
     table = _derived(merged_sums(nodes, rows), query, whole, bool(len(capture.device)))
+    if source.is_capture(capture):
+        table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
     keys = _keys(nodes, rows)
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
+    table["qualified_name"] = _qualified(capture, nodes, rows)
     facts = _facts(capture, part, nodes, query.device_limits)
-    report = Report(analysis="modules", title="Modules", headline=_headline(table, query, whole))
-    report.notices = _notices(capture, table, query, facts)
+    report = Report(analysis="modules", title="Modules", headline=_headline(capture, table, query, whole))
+    report.notices = source_notices(capture, part) or _notices(capture, table, query, facts)
     report.sections = [
         icicle(nodes, _time(nodes, query.direction), rows, keys, query.width, whole),
         _table(capture, part, nodes, table, rows, query, facts),
-        _classes(capture, nodes, query, facts),
+        _classes(capture, part, nodes, query, facts),
         _facts_section(facts),
     ]
     return report
@@ -201,16 +218,49 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
         "device_ns": whole,
         "in_modules_ns": inside,
         "backward_ns": backward,
-        "recompute_ns": round(float(calls_of(capture, part, limits).values["recompute_ns"].sum())),
+        "recompute_ns": round(float(np.nansum(calls_of(capture, part, limits).values["recompute_ns"]))),
         "outside_ns": max(whole - credited, 0),
     }
+    if source.is_capture(capture):
+        facts["flop"] = round(float(np.nansum(calls_of(capture, part, limits).values["flop"])))
     if not len(capture.device):
         facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "recompute_ns", "outside_ns"))
     return facts
 
 
-def _headline(table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
+def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str | None]:
+    """Names in the model, where a SOL capture knows them."""
+    names = qualified_names(capture) if source.is_capture(capture) else []
+    node = nodes["node"].tolist()
+    return [names[node[row.nodes[0]]] or None if names else None for row in rows]
+
+
+def _counted(table: pd.DataFrame, query: ModulesQuery) -> str:
+    """Of a SOL capture: the class whose own calls hold most matrix work (most host time where there is none), and its efficiency."""
+    if table.empty:
+        return "No module was called in this selection."
+    own = table.assign(work=np.nan_to_num(pd.to_numeric(table[f"{OWN}flop"])))
+    work = own.groupby("class_name", observed=True)["work"].sum()
+    roots = table[table["parent"].isna()]
+    if not work.max() > 0:
+        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
+        top = str(by_host.idxmax())
+        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own."
+    top = str(work.idxmax())
+    rows = own[own["class_name"] == top]
+    count = int(rows["instances"].sum())
+    least, measured = (float(pd.to_numeric(rows[f"{OWN}{n}"]).sum()) for n in ("timed_sol_ns", "measured_ns"))
+    efficiency = f" and runs at **{human(least / measured, 'ratio')}** of its limit" if measured > 0 and least > 0 else ""
+    where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
+    direction = f", {query.direction}," if query.direction != "both" else ""
+    whole = max(float(np.nansum(pd.to_numeric(roots["flop"]))), float(work[top]))
+    return f"Work in {where}{direction} is **{human(float(work[top]) / whole, 'ratio')}** of the matrix work of all modules{efficiency}."
+
+
+def _headline(capture: Capture, table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
     """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
+    if source.is_capture(capture):
+        return _counted(table, query)
     if table.empty:
         return "No module was called in this selection."
     if not whole:
@@ -278,7 +328,9 @@ def _table(
         sort=Sort("time_ns" if whole else "host_total_ns"),
         last=outside["id"].tolist() if len(outside) else [],
         filters=["name", "class_name"],
-        footer="A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
+        footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
+        if "flop" in facts
+        else "A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
     )
     _mark(section)
     return section
@@ -293,10 +345,14 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
         quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
     if facts["device_ns"] is None:
         quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
+    if "flop" in facts:
+        quiet -= {"flop"} | ({"sol_ns", "bound"} if table["sol_ns"].notna().any() else set())
+        quiet -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
     limited = table["efficiency"].notna().any()
     again = {"recompute_share"} if facts["recompute_ns"] else set()
     raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
-    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    counted = {"flop": 1, "backward_flop": 2, "qualified_name": 2} if "flop" in facts else {}
+    rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
     return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns]
 
 
@@ -307,9 +363,11 @@ def _mark(section: TableSection) -> None:
         section.marks["efficiency"] = marks
 
 
-def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
+    if source.is_capture(capture):
+        frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
     section = make_table(
         "classes",
         "Classes",
@@ -328,6 +386,7 @@ def _classes(capture: Capture, nodes: pd.DataFrame, query: ModulesQuery, facts: 
 
 def _facts_section(facts: dict[str, int | None]) -> FactsSection:
     labels = {
+        "flop": "Matrix work",
         "instances": "Instances",
         "calls": "Calls",
         "classes": "Classes",
@@ -338,5 +397,6 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
         "recompute_ns": "Forward run again",
         "outside_ns": "Of no module",
     }
-    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
-    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))
+    units = {k: "ns" if k.endswith("_ns") else "FLOP" if k == "flop" else "count" for k in facts}
+    said = {k: labels[k] for k in facts}
+    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=said, docs={k: FACTS[k] for k in facts})

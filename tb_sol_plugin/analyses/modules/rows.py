@@ -10,6 +10,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.label_times import module_device_ns
 from tb_sol_plugin.metrics.module_work import OUTSIDE as NO_NODE
 from tb_sol_plugin.metrics.module_work import Direction, ModuleWork
 from tb_sol_plugin.metrics.modules import OWN, MergedRow
@@ -31,6 +32,26 @@ def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     time = out["time_ns"].to_numpy(dtype=np.float64)
     out["modelled_share"] = ratio(np.nan_to_num(out["modelled_sum_ns"].to_numpy(dtype=np.float64)), time)
     return out.assign(**{n: pd.Series([round(v) if v == v else None for v in out[n].tolist()], dtype=object) for n in _WHOLE})
+
+
+def with_label_times(
+    capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame, direction: Direction
+) -> pd.DataFrame:
+    """Rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
+
+    Where no call has a time of its own, the forward pass also gets its efficiency from it.
+    """
+    each = module_device_ns(capture, part)[nodes["node"].to_numpy()]
+    time = np.array([each[list(row.nodes)].sum() for row in rows], np.float64)
+    if not np.isfinite(time).any():
+        return frame
+    shown = pd.Series([round(v) if v == v else None for v in time.tolist()], dtype=object, index=frame.index)
+    out = frame.assign(device_total_ns=shown)
+    if direction == "forward" and not frame["measured_ns"].notna().any():
+        sol = pd.to_numeric(frame["sol_ns"]).to_numpy(dtype=np.float64)
+        wasted = pd.Series([round(v) if v == v else None for v in (time - sol).tolist()], dtype=object, index=frame.index)
+        out = out.assign(time_ns=shown, efficiency=ratio(sol, time), wasted_ns=wasted)
+    return out
 
 
 def with_self_rows(
@@ -140,9 +161,13 @@ def _reason_of_calls(work: ModuleWork, reason: np.ndarray) -> np.ndarray:
 
 
 def _outside_host(work: ModuleWork) -> pd.DataFrame:
-    """In a recording without device work: the limits of operators outside every module, where there are limits."""
+    """In a recording without device work: the limits of operators outside every module, where there are limits.
+
+    Of a SOL capture their work too.
+    """
     values = sums(work.calls.values, np.where(work.node == NO_NODE, 0, -1), 1)
-    if not np.isfinite(values["sol_ns"].to_numpy(dtype=np.float64)).any():
+    known = ("sol_ns", "flop", "bytes", "owned_sum_ns") if work.calls.done.from_ledger else ("sol_ns",)
+    if not np.isfinite(values[list(known)].to_numpy(dtype=np.float64)).any():
         return pd.DataFrame()
     own = {"id": OUTSIDE, "parent": None, "name": OUTSIDE, "class_name": "", "time_ns": 0}
     return with_ratios(values.assign(**own)).assign(time_ns=None, modelled_share=None)

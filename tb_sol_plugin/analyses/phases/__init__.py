@@ -14,10 +14,13 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.phases import figure as chart
 from tb_sol_plugin.analyses.phases.rows import once, tree_rows
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import layers
+from tb_sol_plugin.metrics.label_times import phase_device_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, phase_work
-from tb_sol_plugin.metrics.phases import host_shares, phase_times, phase_tree
+from tb_sol_plugin.metrics.phases import STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture
@@ -25,6 +28,7 @@ from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
     Link,
+    Mark,
     Notice,
     Report,
     Sort,
@@ -96,6 +100,11 @@ ONCE_COLUMNS = (
     FLAGS,
 )
 
+BETWEEN_EVENTS = "over the time between two events on the device's stream: idle time in it counts"
+COUNTED_FOOTER = (
+    "Operators are those that the recorder counted. Backward work stands in the phase that ran it. A phase of the device is as long as "
+    "the time between its events."
+)
 FACTS = {
     "phases": "Distinct phases.",
     "ranges": "User ranges in the selection.",
@@ -133,7 +142,7 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
     part = scope(capture, query)
     frame = phase_times(capture, part)
     work = phase_work(capture, part, query.device_limits)
-    report = Report(analysis="phases", title="Phases", headline=_headline(capture, part, frame))
+    report = Report(analysis="phases", title="Phases", headline=_headline(capture, part, frame, work))
     report.notices = _notices(capture, part, frame, work)
     report.sections = [
         chart.average(capture, part, frame),
@@ -148,7 +157,7 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
 # -- numbers --------------------------------------------------------------------------------------------------
 
 
-def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
+def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork) -> str:
     shares = host_shares(frame, part.step_count)
     if not shares:
         return "No phase lies in this selection."
@@ -158,6 +167,8 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
     row = frame[frame["path"] == top.path].iloc[0]
     each = " per step" if part.rows else ""
     host = human(round(top.host_ns), "ns")
+    if source.is_capture(capture):
+        return _counted(capture, part, frame, work, top.path)
     if not len(capture.device):
         return f"**{top.name}** takes {host} of host time{each}; no device activity was recorded."
     idle_ns = int(chart.gpu_parts(capture, start, end)[3].sum())
@@ -168,8 +179,31 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame) -> str:
     )
 
 
+def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, top: str) -> str:
+    """Of a SOL capture: the longest phase, on the device where that was timed, and its part of the work.
+
+    A level that only names make gives way to the longest phase in it.
+    """
+    place = int(np.flatnonzero(frame["path"].to_numpy() == top)[0])
+    while frame["count"].iloc[place] == 0:
+        inside = np.flatnonzero(frame["parent"].to_numpy() == frame["node"].iloc[place])
+        if not len(inside):
+            break
+        place = int(inside[frame["host_ns"].to_numpy()[inside].argmax()])
+    node, name = int(frame["node"].iloc[place]), str(frame["path"].iloc[place]).removeprefix(f"{STEP}/")
+    each = "per step" if part.rows else "in all"
+    device = float(phase_device_ns(capture, part)[node]) / part.step_count
+    host = float(frame["host_ns"].iloc[place]) / part.step_count
+    time = f"{human(round(device), 'ns')} on the device" if device == device else f"{human(round(host), 'ns')} on the host"
+    flop, whole = float(work.inclusive["flop"].iloc[node]), float(np.nansum(work.calls.values["flop"]))
+    share = f" and {human(flop / whole, 'ratio')} of the matrix work" if whole and flop == flop else ""
+    return f"**{name}** takes {time} {each}{share}."
+
+
 def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork) -> list[Notice]:
-    out = []
+    out = source_notices(capture, part)
+    if out:
+        return out
     if not len(capture.device):
         out.append(Notice("No device activity was recorded: host times only.", "info"))
         return out
@@ -205,8 +239,14 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
 def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, query: PhasesQuery) -> TableSection:
     rows, outside = tree_rows(capture, part, frame, work, part.step_count if query.per == "step" else 1)
     rank: dict[str, int] = {}
+    if work.calls.done.from_ledger:
+        quiet = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
+        rank = dict.fromkeys(quiet, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
+        rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
     if not rows["efficiency"].notna().any():
-        rank = dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
+        rank |= dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
+        if not work.calls.done.timed and rows["sol_ns"].notna().any():
+            rank |= {"sol_ns": 1, "bound": 1}
     if float(work.calls.values["recompute_ns"].sum()) > 0:
         rank["recompute_share"] = 2
     columns = [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
@@ -215,15 +255,20 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
         "Phases",
         rows,
         columns,
-        subtitle=f"{_each(part, query)}; device time belongs to the phase that launched it",
+        subtitle=_each(part, query) + ("" if work.calls.done.from_ledger else "; device time belongs to the phase that launched it"),
         key="id",
         tree=TreeSpec(),
         sort=Sort("host_ns"),
         last=outside,
         filters=["name"],
-        footer="≈ efficiency of the modelled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
+        footer=COUNTED_FOOTER
+        if work.calls.done.from_ledger
+        else "≈ efficiency of the modelled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
     )
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"] if len(capture.device) else None)
+    if not work.calls.done.timed:
+        known = [i for i, v in enumerate(section.data["efficiency"]) if v is not None and str(i) not in marks]
+        marks |= {str(i): Mark("partial", BETWEEN_EVENTS) for i in known}
     if marks:
         section.marks["efficiency"] = marks
     return section
@@ -243,7 +288,7 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
         return []
     rows["ops"] = [v // divide if v % divide == 0 else v / divide for v in rows["ops"].tolist()]
     total = ratios(sums(work.calls.values, np.zeros(len(work.node), np.int8), 1)).iloc[0]
-    times = {n: round(float(total[n]) / divide) for n in ("sol_ns", "measured_ns", "wasted_ns")}
+    times = {n: round(float(total[n]) / divide) if total[n] == total[n] else None for n in ("sol_ns", "measured_ns", "wasted_ns")}
     section = make_table(
         "once",
         "Limit by phase",
@@ -258,7 +303,7 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
             **times,
             "share": 1.0,
             "ops": sum(rows["ops"].tolist()),
-            "efficiency": float(total["efficiency"]),
+            "efficiency": float(total["efficiency"]) if total["efficiency"] == total["efficiency"] else None,
         },
         filters=["phase"],
         footer="Rows add up: an operation counts at the innermost phase only, not at those around it.",

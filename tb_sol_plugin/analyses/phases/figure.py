@@ -8,6 +8,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.breakdown import layers
 from tb_sol_plugin.metrics.phases import Share, host_shares
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.source import is_capture
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.palette import light
@@ -77,7 +78,7 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     return FigureSection(
         id="average",
         title="Average step by phase",
-        subtitle=f"{mean}, {human(round(window), 'ns')}; both bars share one scale",
+        subtitle=f"{mean}, {human(round(window), 'ns')}" + ("" if is_capture(capture) else "; both bars share one scale"),
         figure=figure,
         summary=f"Per step on the host: {summary}.",
         table="phases",

@@ -9,7 +9,9 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
+from tb_sol_plugin.metrics.label_times import phase_device_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
 from tb_sol_plugin.metrics.phases import STEP, device_owners
 from tb_sol_plugin.metrics.scope import Scope
@@ -25,10 +27,15 @@ WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
     """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). Times and work over `divide`."""
+    if source.is_capture(capture):
+        frame = frame.assign(device_ns=phase_device_ns(capture, part)[frame["node"].to_numpy()])
     path = dict(zip(frame["node"].tolist(), frame["path"].tolist(), strict=True))
     inside = work.inclusive.drop(columns="ops").iloc[frame["node"].to_numpy()].reset_index(drop=True)
     out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
-    out = _with_ratios(out).assign(id=frame["path"], parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object))
+    out = _with_ratios(out)
+    if not work.calls.done.timed:
+        out = _over_device_time(out)
+    out = out.assign(id=frame["path"], parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object))
     outside = outside_rows(capture, part, work)
     if len(outside):
         out = pd.concat([out.astype(object), outside.reindex(columns=out.columns).astype(object)], ignore_index=True)
@@ -36,8 +43,15 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
     if not len(capture.device):
         for name in (*DEVICE, "device_events"):
-            out[name] = None
+            if name != "device_ns" or not source.is_capture(capture):
+                out[name] = None
     return out, outside["id"].tolist() if len(outside) else []
+
+
+def _over_device_time(frame: pd.DataFrame) -> pd.DataFrame:
+    """Efficiency over the time between the events around each phase, where single calls have none."""
+    sol, device = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "device_ns"))
+    return frame.assign(wasted_ns=device - sol, efficiency=ratio(sol, device))
 
 
 def _with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
