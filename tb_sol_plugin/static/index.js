@@ -2093,6 +2093,7 @@ function Tip() {
 var PATHS = {
 	overview: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 12l2.6-3.4 M4.6 12h6.8",
 	timeline: "M2.5 3.5h5 M5.5 8h6 M9 12.5h4.5",
+	iterations: "M2.5 2.5v11h11 M4.5 10.5l2.4-2 2 1 2.6-4 M11.5 5.5h.01 M4.5 5.5h.01 M8 4.5h.01",
 	steps: "M2.5 13.5h3v-4h4v-3.5h4",
 	gpu_breakdown: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5H8z M10.5 2.5a5.5 5.5 0 0 1 3 3h-3z",
 	operators: "M2.5 2.5h4v4h-4z M9.5 2.5h4v4h-4z M2.5 9.5h4v4h-4z M11.5 9.5v4 M9.5 11.5h4",
@@ -3495,7 +3496,7 @@ function onColour(hex) {
 	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
 }
 /** `part` of `over` mixed into `under`, both `#rrggbb`. */
-function mixed(over, under, part) {
+function mixed$1(over, under, part) {
 	const channel = (hex, i) => Number.parseInt(hex.slice(i, i + 2), 16);
 	return "#" + [
 		1,
@@ -3574,7 +3575,7 @@ function ownColours(trace, full, none) {
 	const own = ownParts(trace);
 	if (!own) return null;
 	const most = Math.max(...own, 0);
-	return own.map((v) => mixed(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
+	return own.map((v) => mixed$1(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
 }
 /** Paints one trace of boxes in place; hatched where nothing is known (the colour `idle`) or the colour speaks for a part alone. */
 function paintBoxes(trace, paint, token, partial) {
@@ -10649,6 +10650,34 @@ function Export() {
 		})
 	});
 }
+// src/pages/kind.tsx
+/** Of the other kind there is one in the address `companion`. */
+function kindOf(span) {
+	if (span.kind === "sol_capture") return {
+		badge: "SOL capture",
+		note: "SOL capture",
+		tip: `A SOL capture: every iteration is timed, and the work of the sampled ones is counted. It holds no device events${span.companion ? "; the profiler trace of this worker does" : ""}.`
+	};
+	if (span.companion) return {
+		badge: "trace + SOL capture",
+		note: "trace + SOL capture",
+		tip: "A profiler trace, read together with the SOL capture of the same worker: times are the trace's, iterations and what it cannot name are the capture's."
+	};
+	return {
+		badge: "",
+		note: "trace",
+		tip: "A trace of the PyTorch profiler."
+	};
+}
+/** Does a run hold more than plain traces? Then each recording says what it is. */
+var mixed = (run) => run.workers.some((w) => w.spans.some((s) => kindOf(s).badge !== ""));
+var KindBadge = ({ span }) => {
+	const { badge } = kindOf(span);
+	return badge ? /* @__PURE__ */ a("span", {
+		class: "badge kind",
+		children: badge
+	}) : null;
+};
 // src/state/limits.ts
 /** The parts of an expression. What is not understood stays in the key: the server says what is wrong with it. */
 function splitLimits(text) {
@@ -10666,7 +10695,7 @@ function splitLimits(text) {
 /** The expression of the parts; a clock that is no number is left for the server to refuse. */
 var joinLimits = ({ key, clock, sparse }) => key + (clock ? `@${clock}${/[a-z]$/i.test(clock) ? "" : "MHz"}` : "") + (sparse ? "+sparse" : "");
 // src/pages/pick.tsx
-var Pick = ({ label, value, unsure, tip, disabled, class: cls, children }) => /* @__PURE__ */ a(Popover, {
+var Pick = ({ label, value, unsure, tip, disabled, class: cls, badge, children }) => /* @__PURE__ */ a(Popover, {
 	class: `pick ${cls ?? ""}`,
 	label: `${label}: ${value}`,
 	wide: true,
@@ -10686,6 +10715,7 @@ var Pick = ({ label, value, unsure, tip, disabled, class: cls, children }) => /*
 				class: "unsure",
 				children: "?"
 			}),
+			badge,
 			/* @__PURE__ */ a(Icon, {
 				name: "down",
 				size: 12
@@ -10905,6 +10935,7 @@ var LETTERS = {
 	k: "kernels",
 	a: "operators",
 	s: "steps",
+	i: "iterations",
 	b: "gpu_breakdown",
 	n: "communication",
 	y: "memory",
@@ -10923,7 +10954,7 @@ var KEYS = [
 	["c", "copy the row"],
 	["Esc", "go back: close, clear the selection"]
 ];
-var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, b GPU breakdown, n communication, y memory, w what if, h health";
+var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, w what if, h health";
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
@@ -11162,7 +11193,7 @@ function Bar() {
 							options: c.run.workers.map((w) => ({
 								value: w.name,
 								text: w.name,
-								note: w.rank !== null && w.rank !== void 0 ? `rank ${w.rank}` : ""
+								note: workerNote(w, mixed(c.run))
 							})),
 							onPick: (worker) => {
 								change({
@@ -11177,13 +11208,19 @@ function Bar() {
 					!slim.value && /* @__PURE__ */ a(Pick, {
 						label: "Span",
 						value: `${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`,
+						badge: /* @__PURE__ */ a(KindBadge, { span: c.span }),
+						tip: kindOf(c.span).tip,
 						children: (close) => /* @__PURE__ */ a(List, {
+							foot: /* @__PURE__ */ a(Other, {
+								span: c.span,
+								onGo: close
+							}),
 							label: "Spans",
 							value: c.span.name,
 							options: c.worker.spans.map((s, i) => ({
 								value: s.name,
 								text: s.label || s.file || s.name || String(i + 1),
-								note: s.size ? human(s.size, "B") : ""
+								note: [mixed(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ")
 							})),
 							onPick: (span) => {
 								change({
@@ -11246,6 +11283,31 @@ function Bar() {
 function workerLabel(name, rank, count) {
 	const text = rank !== null && rank !== void 0 ? `rank ${rank}` : name;
 	return count > 1 ? `${text} of ${count}` : text;
+}
+function workerNote(w, kinds) {
+	return [w.rank !== null && w.rank !== void 0 ? `rank ${w.rank}` : "", kinds ? [...new Set(w.spans.map((s) => kindOf(s).note))].join(", ") : ""].filter(Boolean).join(" · ");
+}
+/** From a SOL capture to the trace of the same worker, and back. */
+function Other({ span, onGo }) {
+	const other = span.companion;
+	if (!other) return null;
+	const text = span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
+	return /* @__PURE__ */ a("div", {
+		class: "none",
+		children: /* @__PURE__ */ a(To, {
+			view: {
+				...view.value,
+				worker: other.worker,
+				span: other.span,
+				step: "",
+				tables: {},
+				figures: {}
+			},
+			class: "link",
+			onGo,
+			children: text
+		})
+	});
 }
 /** `550–554 · 5 of 5`, `6 · 1 of 5`. */
 function stepsLabel(steps, text) {
@@ -11593,12 +11655,23 @@ with tp.profile(
         prof.step()`
 	};
 };
+/** The whole job instead of a few steps: every iteration timed, the work of the sampled ones counted. */
+var captureSnippet = (logdir, mark = `sol.capture(${JSON.stringify(logdir)}, model=model)`) => ({
+	mark,
+	code: `import tb_sol_plugin as sol
+
+with ${mark} as tracker:
+    for batch in loader:
+        train_step(batch)
+        tracker.step()`
+});
 var CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     on_trace_ready=tensorboard_trace_handler(logdir),
 ) as prof: ...`;
 /** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
 function argumentSnippet(argument) {
+	if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
 	if (CALL.includes(argument)) return {
 		code: CALL,
 		mark: argument
@@ -11630,13 +11703,14 @@ function After({ delay = 150, children }) {
 var KINDS = [
 	["*.pt.trace.json, .gz", "PyTorch profiler"],
 	["any .json with traceEvents", "found by content"],
-	["SOL capture files", "from the capture library"],
+	["*.sol.jsonl, .gz", "SOL capture"],
 	["memory snapshots", "beside a trace"]
 ];
 function Empty({ runs }) {
 	const { scan, rejected = [] } = runs;
 	const roots = scan.roots ?? [];
-	const { code, mark } = recordSnippet(roots[0] ?? "runs/my-run");
+	const trace = recordSnippet(roots[0] ?? "runs/my-run");
+	const capture = captureSnippet(roots[0] ?? "runs/my-run");
 	const scanning = scan.state === "scanning";
 	const lines = rejected.map((r) => [
 		r.file,
@@ -11668,10 +11742,29 @@ function Empty({ runs }) {
 						level: "error",
 						text: typeof e === "string" ? e : [e.message, e.hint].filter(Boolean).join(" ")
 					} })),
-					/* @__PURE__ */ a("h2", { children: "Record a few steps" }),
-					/* @__PURE__ */ a(Snippet, {
-						code,
-						mark
+					/* @__PURE__ */ a("div", {
+						class: "ways",
+						children: [/* @__PURE__ */ a("div", { children: [
+							/* @__PURE__ */ a("h2", { children: "Record a few steps with the profiler" }),
+							/* @__PURE__ */ a("p", {
+								class: "form-note",
+								children: "Every operator and kernel of a few steps, with its time."
+							}),
+							/* @__PURE__ */ a(Snippet, {
+								code: trace.code,
+								mark: trace.mark
+							})
+						] }), /* @__PURE__ */ a("div", { children: [
+							/* @__PURE__ */ a("h2", { children: "Or watch the whole job with a SOL capture" }),
+							/* @__PURE__ */ a("p", {
+								class: "form-note",
+								children: "The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; both can stand side by side."
+							}),
+							/* @__PURE__ */ a(Snippet, {
+								code: capture.code,
+								mark: capture.mark
+							})
+						] })]
 					})
 				]
 			}), /* @__PURE__ */ a("div", {

@@ -56,7 +56,7 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
 
 def _span(store: Store, recording: Recording, label: str, facts: bool) -> wire.Span:
     state, error = store.loader.state(recording)
-    span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state)
+    span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state, recording.kind)
     if error is not None:
         span.error = body_of(error)
     if facts and state == "ready":

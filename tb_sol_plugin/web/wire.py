@@ -61,8 +61,20 @@ class RecordingFacts(msgspec.Struct):
     truncated: bool
 
 
+class Companion(msgspec.Struct):
+    """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
+
+    worker: str
+    span: str
+    file: str
+
+
 class Span(msgspec.Struct):
-    """One file. name is its id in requests, label what a person calls it; mtime in seconds since the epoch."""
+    """One file. name is its id in requests, label what a person calls it; mtime in seconds since the epoch.
+
+    kind: kineto (a profiler trace) or sol_capture. companion: the other recording of the same worker; a trace is shown with what its
+    SOL capture counted.
+    """
 
     name: str
     label: str
@@ -70,6 +82,8 @@ class Span(msgspec.Struct):
     size: int
     mtime: float
     state: str
+    kind: str = "kineto"
+    companion: Companion | None = None
     error: ErrorBody | None = None
     facts: RecordingFacts | None = None
 

@@ -160,8 +160,18 @@ export interface Progress {
   queue_position?: number | null;
 }
 
+export interface Companion {
+  worker: string;
+  span: string;
+  file?: string;
+}
+
 export interface Span {
   name: string;
+  /** a profiler trace ("kineto") or a SOL capture ("sol_capture") */
+  kind?: string;
+  /** the other recording of the same worker */
+  companion?: Companion | null;
   label?: string;
   file?: string;
   size?: number;

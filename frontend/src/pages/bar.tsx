@@ -1,6 +1,6 @@
 // The selection bar: what is looked at, one button each; then the link of this view and its export.
 import type { JSX } from "preact";
-import type { Step } from "../api/types";
+import type { Span, Step, Worker } from "../api/types";
 import { chosen, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
 import { hosted } from "../state/host";
@@ -9,10 +9,12 @@ import { change, go, here, view } from "../state/view";
 import { human } from "../units";
 import { Copy } from "../ui/copy";
 import { Icon } from "../ui/icons";
+import { To } from "../ui/link";
 import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { Export } from "./export";
+import { kindOf, KindBadge, mixed } from "./kind";
 import { Limits } from "./limits";
 import { menuOpen } from "./nav";
 import { Pick } from "./pick";
@@ -31,12 +33,12 @@ export function Bar(): JSX.Element {
           </Pick>
           {!slim.value && (
             <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.length)} class="divided">
-              {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: w.rank !== null && w.rank !== undefined ? `rank ${w.rank}` : "" }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
+              {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: workerNote(w, mixed(c.run)) }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
             </Pick>
           )}
           {!slim.value && (
-            <Pick label="Span" value={`${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`}>
-              {(close) => <List label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: s.size ? human(s.size, "B") : "" }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
+            <Pick label="Span" value={`${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`} badge={<KindBadge span={c.span} />} tip={kindOf(c.span).tip}>
+              {(close) => <List foot={<Other span={c.span} onGo={close} />} label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: [mixed(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ") }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
             </Pick>
           )}
           <Steps steps={analyses?.steps ?? []} loading={!analyses} />
@@ -63,6 +65,19 @@ export function Bar(): JSX.Element {
 function workerLabel(name: string, rank: number | null | undefined, count: number): string {
   const text = rank !== null && rank !== undefined ? `rank ${rank}` : name;
   return count > 1 ? `${text} of ${count}` : text;
+}
+
+function workerNote(w: Worker, kinds: boolean): string {
+  const rank = w.rank !== null && w.rank !== undefined ? `rank ${w.rank}` : "";
+  return [rank, kinds ? [...new Set(w.spans.map((s) => kindOf(s).note))].join(", ") : ""].filter(Boolean).join(" · ");
+}
+
+/** From a SOL capture to the trace of the same worker, and back. */
+function Other({ span, onGo }: { span: Span; onGo: () => void }): JSX.Element | null {
+  const other = span.companion;
+  if (!other) return null;
+  const text = span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
+  return <div class="none"><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", tables: {}, figures: {} }} class="link" onGo={onGo}>{text}</To></div>;
 }
 
 /** `550–554 · 5 of 5`, `6 · 1 of 5`. */

@@ -1,4 +1,4 @@
-// A snippet with one part in accent, and the two recordings' worth of code that the states show.
+// A snippet with one part in accent, and the code that the states show: how to record.
 import type { JSX } from "preact";
 import { Copy } from "../ui/copy";
 
@@ -44,6 +44,17 @@ with tp.profile(
   };
 };
 
+/** The whole job instead of a few steps: every iteration timed, the work of the sampled ones counted. */
+export const captureSnippet = (logdir: string, mark = `sol.capture(${JSON.stringify(logdir)}, model=model)`): { code: string; mark: string } => ({
+  mark,
+  code: `import tb_sol_plugin as sol
+
+with ${mark} as tracker:
+    for batch in loader:
+        train_step(batch)
+        tracker.step()`,
+});
+
 const CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     on_trace_ready=tensorboard_trace_handler(logdir),
@@ -51,6 +62,7 @@ const CALL = `with torch.profiler.profile(
 
 /** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
 export function argumentSnippet(argument: string): { code: string; mark: string } | null {
+  if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
   if (CALL.includes(argument)) return { code: CALL, mark: argument };
   const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
   if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;

@@ -11,13 +11,14 @@ interface PickProps {
   tip?: string;
   disabled?: boolean;
   class?: string;
+  badge?: ComponentChildren;
   children: (close: () => void) => ComponentChildren;
 }
 
-export const Pick = ({ label, value, unsure, tip, disabled, class: cls, children }: PickProps): JSX.Element => (
+export const Pick = ({ label, value, unsure, tip, disabled, class: cls, badge, children }: PickProps): JSX.Element => (
   <Popover
     class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide {...(tip && { tip })} {...(disabled && { disabled })}
-    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class={`ellipsis ${unsure ? "marked unverified" : ""}`}>{value}</span>{unsure && <sup class="unsure">?</sup>}<Icon name="down" size={12} /></span></>}
+    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class={`ellipsis ${unsure ? "marked unverified" : ""}`}>{value}</span>{unsure && <sup class="unsure">?</sup>}{badge}<Icon name="down" size={12} /></span></>}
   >
     {children}
   </Popover>

@@ -13,7 +13,7 @@ import { Notice, Skeleton } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { To } from "../ui/link";
 import { Middle, Text } from "../ui/text";
-import { argumentSnippet, recordSnippet, Snippet } from "./code";
+import { argumentSnippet, captureSnippet, recordSnippet, Snippet } from "./code";
 
 const sentence = (text: string): string => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 const ms = (value: number | undefined): string => human((value ?? 0) * 1e6, "ns");
@@ -29,12 +29,13 @@ export function After({ delay = 150, children }: { delay?: number; children: Com
   return on ? <>{children}</> : null;
 }
 
-const KINDS: [string, string][] = [["*.pt.trace.json, .gz", "PyTorch profiler"], ["any .json with traceEvents", "found by content"], ["SOL capture files", "from the capture library"], ["memory snapshots", "beside a trace"]];
+const KINDS: [string, string][] = [["*.pt.trace.json, .gz", "PyTorch profiler"], ["any .json with traceEvents", "found by content"], ["*.sol.jsonl, .gz", "SOL capture"], ["memory snapshots", "beside a trace"]];
 
 export function Empty({ runs }: { runs: Runs }): JSX.Element {
   const { scan, rejected = [] } = runs;
   const roots = scan.roots ?? [];
-  const { code, mark } = recordSnippet(roots[0] ?? "runs/my-run");
+  const trace = recordSnippet(roots[0] ?? "runs/my-run");
+  const capture = captureSnippet(roots[0] ?? "runs/my-run");
   const scanning = scan.state === "scanning";
   const lines = rejected.map((r) => [r.file, r.size ? human(r.size, "B") : "", r.what ?? "", r.note ?? ""].join("\t")).join("\n");
   return (
@@ -50,8 +51,18 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
           {(runs.notes ?? []).map((text) => <Notice notice={{ level: "info", text }} />)}
           {scan.stopped && <Notice notice={{ level: "warn", text: `The scan stopped early: ${scan.stopped}` }} />}
           {(scan.errors ?? []).map((e) => <Notice notice={{ level: "error", text: typeof e === "string" ? e : [e.message, e.hint].filter(Boolean).join(" ") }} />)}
-          <h2>Record a few steps</h2>
-          <Snippet code={code} mark={mark} />
+          <div class="ways">
+            <div>
+              <h2>Record a few steps with the profiler</h2>
+              <p class="form-note">Every operator and kernel of a few steps, with its time.</p>
+              <Snippet code={trace.code} mark={trace.mark} />
+            </div>
+            <div>
+              <h2>Or watch the whole job with a SOL capture</h2>
+              <p class="form-note">The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; both can stand side by side.</p>
+              <Snippet code={capture.code} mark={capture.mark} />
+            </div>
+          </div>
         </div>
         <div class="split-side">
           <h2>What counts as a recording</h2>
