@@ -104,6 +104,7 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
     bandwidth = _figure(given, "memory_bandwidth_bytes_per_sec")
     if not matrix and not vector and bandwidth is None:
         return None
+    sparse = _rates(given, "peak_flops_sparse", MATRIX_COLUMNS) if given.get("assume_sparsity") is True else {}
     origins = device.get("provenance")
     key = _text(device.get("key")) or "capture"
     memory, units, l2 = (_figure(given, name) for name in ("memory_bytes", "num_units", "l2_bytes"))
@@ -111,7 +112,7 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
         key=redact.text(key)[:80],
         name=redact.text(_text(device.get("name")) or key)[:200],
         vendor=vendor(header) or "cpu",
-        matrix=matrix,
+        matrix=matrix | sparse,
         vector=vector,
         achievable_rates=achievable,
         memory_bandwidth=bandwidth,
@@ -120,6 +121,7 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
         l2_bytes=None if l2 is None else int(l2),
         link_bytes_per_s=_figure(given, "link_bytes_per_sec"),
         pcie_bytes_per_s=_figure(given, "pcie_bytes_per_sec"),
+        sparse=bool(sparse),
         provenance={str(k)[:80]: redact.text(_text(v))[:80] for k, v in origins.items()} if isinstance(origins, dict) else {},
         method="capture",
         source="capture",

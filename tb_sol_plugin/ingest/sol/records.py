@@ -93,6 +93,7 @@ class Step(msgspec.Struct, tag_field="kind", tag="step"):
     overhead_ns: Number = None
     totals: Totals | None = None
     lost: dict[str, Number] | None = None
+    compiled: bool | None = False
 
 
 class Note(msgspec.Struct, tag_field="kind", tag="note"):

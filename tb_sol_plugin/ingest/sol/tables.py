@@ -271,7 +271,7 @@ def _ledger(c: Collected, shown: Shown, rows: Floats, first: dict[tuple[int, int
             "direction": ((flags & F.BACKWARD) > 0).astype(np.int8),
             "recompute": (flags & F.RECOMPUTE) > 0,
             "estimated": ((flags & F.ESTIMATED) > 0) | (_amount(np.array(c.sigs.estimated, np.float64), sig) > 0),
-            "compiled": (flags & F.COMPILED) > 0,
+            "compiled": ((flags & F.COMPILED) > 0) | np.array(c.iterations.compiled, bool)[instance],
             "count": rows[:, 7].astype(np.int64),
             "time_ns": rows[:, 8],
             "module": module.astype(np.int32),

@@ -1,0 +1,300 @@
+"""Writes one SOL capture file (see `tb_sol_plugin.format`): one group of records per iteration, each by a single write. Never raises.
+
+A process that is killed loses at most the group it was writing. A failure to write ends the file: one warning, then silence; `problem`
+says why. A forked process writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tb_sol_plugin import format as F
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.labels import Labels
+    from tb_sol_plugin.capture.step import StepRecord, TimeRow
+
+SYNC_SECONDS: Final = 10.0
+"""A sampled iteration is brought to the disk at once, but no more often than this."""
+MOST_PARTS: Final = 999
+MOST_NOTES: Final = 200
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class _Signature(Protocol):
+    """What the writer reads of a signature; costs are None where unknown."""
+
+    id: int
+    op: str
+    shapes: str
+    types: str
+    strides: str
+    concrete: str
+    out_shapes: str
+    out_types: str
+
+    @property
+    def flop(self) -> float | None: ...
+    @property
+    def flop_vector(self) -> float | None: ...
+    @property
+    def bytes(self) -> float | None: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+    @property
+    def estimated(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class _Ledger(Protocol):
+    """The ledger of one finished iteration: all signatures by id, and rows as `format.LEDGER_ROW` orders them."""
+
+    @property
+    def signatures(self) -> Sequence[_Signature]: ...
+    @property
+    def rows(self) -> Mapping[tuple[int, ...], Sequence[int]]: ...
+
+
+class CaptureWriter:
+    """One file per process, in `folder`; it is made at once, so that a reader sees the header. header: without kind, format, version, part.
+
+    path: of the part being written, "" where there is none. problem: why nothing is written any more, "" while all is well.
+    """
+
+    def __init__(self, folder: str, header: Mapping[str, object], *, cap_bytes: int = F.CAP_BYTES) -> None:
+        self.problem = ""
+        self.path = ""
+        self.size = 0
+        self.part = 0
+        self._cap = cap_bytes
+        self._header = dict(header)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._labels = 0
+        self._sigs: set[int] = set()
+        self._notes: dict[tuple[str, str], int] = {}
+        self._synced = 0.0
+        self._empty = 0
+        self._dirty = False  # a write was interrupted, perhaps within a line
+        self._guarded(lambda: self._open(os.fspath(folder)))
+
+    # -- what is written --------------------------------------------------------------------------------------
+
+    def step(self, step: StepRecord, ledger: _Ledger, labels: Labels) -> None:
+        """The records of one finished iteration, with the definitions that they are the first to use."""
+        self._guarded(lambda: self._step(step, ledger, labels))
+
+    def note(self, code: str, text: str, count: int = 1) -> None:
+        """A remark; it is written with the next iteration, and counted up where it comes again before."""
+        if not self.problem and os.getpid() == self._pid and (len(self._notes) < MOST_NOTES or (code, text) in self._notes):
+            self._notes[code, text] = self._notes.get((code, text), 0) + count
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        self._guarded(self._sync)
+
+    def close(self, iterations: int) -> None:
+        """The last record; nothing is written afterwards."""
+        record = {"kind": "close", "wall_ns": time.time_ns(), "iterations": iterations}
+
+        def finish() -> None:
+            self._append([*self._take_notes(), _line(record)])
+            self._sync()
+            self._end()
+            self.problem = "closed"
+
+        self._guarded(finish)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """The boundary: nothing gets out of here into training code."""
+        if self.problem or os.getpid() != self._pid:
+            return
+        with self._lock:
+            if self.problem:
+                return
+            try:
+                work()
+            except OSError as error:
+                self._fail(error.strerror or type(error).__name__)
+            except Exception as error:
+                self._fail(f"{type(error).__name__}: {error}"[:200])
+
+    def _fail(self, reason: str) -> None:
+        self.problem = reason
+        with contextlib.suppress(OSError):
+            self._end()
+            if self.path and not self.size:
+                os.unlink(self.path)
+        with contextlib.suppress(Exception):  # a filter may turn warnings into errors
+            warnings.warn(f"SOL capture: nothing is written any more: {reason}", RuntimeWarning, stacklevel=5)
+
+    def _open(self, folder: str) -> None:
+        if "://" in folder:
+            raise OSError(errno.ENOTSUP, "captures are written to local folders; copy them from there")
+        os.makedirs(folder, exist_ok=True)
+        start = _whole(self._header.get("wall_ns")) or time.time_ns()
+        host, rank, pid = str(self._header.get("host") or "host"), _whole(self._header.get("rank")), _whole(self._header.get("pid"))
+        for later in range(100):  # another tracker of this process may have begun in the same nanosecond
+            name = F.file_name(host[:120], rank, pid or self._pid, start + later)
+            self.path = os.path.join(folder, name)
+            try:
+                self._fd = os.open(self.path, _FLAGS, 0o644)
+                break
+            except FileExistsError:
+                continue
+        else:
+            raise FileExistsError(errno.EEXIST, "the file is there already")
+        self._write(self._head())
+
+    def _head(self) -> bytes:
+        own = {"kind": "header", "format": F.FORMAT, "version": list(F.VERSION), "part": self.part}
+        return _line({**own, **{k: v for k, v in self._header.items() if k not in own}})
+
+    def _step(self, step: StepRecord, ledger: _Ledger, labels: Labels) -> None:
+        work = ledger.rows if step.sampled else {}
+        rows = [(*key, value[0], None if value[1] < 0 else value[1]) for key, value in work.items()]
+        count = len(labels.known)  # other threads may add labels meanwhile
+        fresh = sorted({key[0] for key in work} - self._sigs)
+        group = [*_labels(labels, self._labels, count), *_signatures(ledger, fresh)]
+        records = [*self._take_notes(), *_records(step, rows)]
+        if self.size + sum(map(len, group)) + sum(map(len, records)) > self._cap and self.size > self._empty:
+            self._next_part()
+            group = [*_labels(labels, 0, count), *_signatures(ledger, sorted(self._sigs.union(fresh)))]
+        self._append([*group, *records])
+        self._labels = count
+        self._sigs.update(fresh)
+        if step.sampled and time.monotonic() - self._synced > SYNC_SECONDS:
+            self._sync()
+
+    def _next_part(self) -> None:
+        if self.part >= MOST_PARTS:
+            raise OSError(errno.EFBIG, f"more than {MOST_PARTS} parts")
+        note = {"kind": "note", "code": "continued", "text": f"continued in part {self.part + 1}", "count": 1}
+        self._append([_line(note)])
+        self._sync()
+        self._end()
+        self.part += 1
+        stem = self.path.removesuffix(F.SUFFIX).removesuffix(f".part{self.part - 1}")
+        self.path = f"{stem}.part{self.part}{F.SUFFIX}"
+        self._fd = os.open(self.path, _FLAGS, 0o644)
+        self.size = 0
+        self._write(self._head())
+
+    def _write(self, header: bytes) -> None:
+        self._append([header])
+        self._empty = self.size
+
+    def _append(self, lines: Sequence[bytes]) -> None:
+        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays."""
+        text = memoryview(b"".join((b"\n" * self._dirty, *lines)))
+        done, self._dirty = 0, True
+        try:
+            while done < len(text):
+                done += os.write(self._fd, text[done:])
+        except OSError:
+            if done:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, self.size)
+            raise
+        self.size += done
+        self._dirty = False
+
+    def _take_notes(self) -> list[bytes]:
+        notes, self._notes = self._notes, {}
+        return [_line({"kind": "note", "code": code, "text": text, "count": count}) for (code, text), count in notes.items()]
+
+    def _sync(self) -> None:
+        self._synced = time.monotonic()
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # not every file system can
+                raise
+
+    def _end(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def _labels(labels: Labels, start: int, stop: int) -> Iterable[bytes]:
+    for number in range(start, stop):
+        what, parent, name, class_name = labels.known[number]
+        record: dict[str, object] = {"kind": "label", "id": number, "what": what, "parent": parent, "name": name}
+        yield _line({**record, "class": class_name} if class_name else record)
+
+
+def _signatures(ledger: _Ledger, ids: Iterable[int]) -> Iterable[bytes]:
+    for number in ids:
+        sig = ledger.signatures[number]
+        texts = {
+            "in": sig.shapes, "types": sig.types, "strides": sig.strides, "concrete": sig.concrete, "out": sig.out_shapes,
+            "out_types": sig.out_types, "dtype": sig.dtype, "class": sig.kind, "direction": sig.direction, "reason": sig.reason,
+        }  # fmt: skip
+        amounts = {"flop": sig.flop, "flop_vector": sig.flop_vector, "bytes": sig.bytes}
+        record = {"kind": "sig", "id": number, "op": sig.op, **{k: v for k, v in texts.items() if v}, **amounts}
+        yield _line({**record, "estimated": True} if sig.estimated else record)
+
+
+def _records(step: StepRecord, rows: Sequence[tuple[object, ...]]) -> Iterable[bytes]:
+    always: dict[str, object] = {
+        "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
+    }  # fmt: skip
+    known = {
+        "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
+        "overhead_ns": step.overhead_ns, "totals": step.totals or None, "lost": step.lost or None, "compiled": step.compiled or None,
+    }  # fmt: skip
+    yield _line({**always, **{k: v for k, v in known.items() if v is not None}})
+    if step.sampled:
+        yield _line({"kind": "ledger", "iteration": step.iteration, "rows": rows})
+    times: tuple[tuple[str, Sequence[TimeRow]], ...] = (("phase_time", step.phase_times), ("module_time", step.module_times))
+    for kind, ranges in times:
+        if ranges:
+            yield _line({"kind": kind, "iteration": step.iteration, "rows": ranges})
+
+
+def _line(record: Mapping[str, object]) -> bytes:
+    """One line; what JSON cannot hold is null, or the text of it."""
+    try:
+        return F.encode(dict(record))
+    except (ValueError, TypeError):
+        return F.encode({str(key): _plain(value) for key, value in record.items()})
+
+
+def _plain(value: object, depth: int = 0) -> object:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if depth < 8 and isinstance(value, Mapping):
+        return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+    if depth < 8 and isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner, depth + 1) for inner in value]
+    return str(value)[:400]
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, Integral) else 0
