@@ -26,6 +26,7 @@ __all__ = [
     "known_keys", "match", "overridden", "table", "why_no_limits",
 ]  # fmt: skip
 
+SOL_CAPTURE: Final = "sol_capture"
 TO_GIVE: Final = "Choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
 _HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz)?$")
 
@@ -46,7 +47,7 @@ def _default(capture: Capture) -> DeviceSpec | None:
     if not expression:
         return _recorded(capture)
     wanted = parse(expression)
-    on_cpu = not len(capture.device)
+    on_cpu = not devices_in_use(capture) and not len(capture.device)
     if wanted.base:
         spec = overridden(wanted.base, capture.devices)
         return apply(spec, wanted) if (spec.vendor == "cpu") == on_cpu else _recorded(capture)
@@ -61,14 +62,15 @@ def _chosen(capture: Capture, override: str) -> DeviceSpec | None:
 
 
 def _recorded(capture: Capture) -> DeviceSpec | None:
-    if not len(capture.device):
-        return _measured(capture)
+    """By what is known here of the device; of a SOL capture else the limits that were in use while recording."""
     used = devices_in_use(capture)
+    if not len(capture.device) and not used:
+        return _measured(capture) or capture.facts.limits
     for props in used or [DeviceProps(0)] * bool(capture.devices.layers):
         spec = match(props, vendor=capture.facts.vendor, book=capture.devices)
         if spec is not None:
             return spec
-    return None
+    return capture.facts.limits
 
 
 def _measured(capture: Capture) -> DeviceSpec | None:
@@ -124,9 +126,9 @@ def choices(book: DeviceBook = EMPTY) -> tuple[str, ...]:
 
 
 def devices_in_use(capture: Capture) -> list[DeviceProps]:
-    """Recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet."""
+    """Recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet, and of a SOL capture."""
     if not len(capture.device):
-        return []
+        return list(capture.facts.devices) if capture.facts.source == SOL_CAPTURE else []
     ids, place = np.unique(capture.device["device"].to_numpy(), return_inverse=True)
     busy = np.bincount(place, weights=capture.device["duration_ns"].to_numpy().clip(min=0).astype(np.float64))
     order = [int(ids[i]) for i in np.argsort(-busy, kind="stable")]
@@ -137,7 +139,7 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
 
 def why_no_limits(capture: Capture) -> str:
     """One sentence that says why `device_for` answers None, and how to get limits."""
-    if not len(capture.device):
+    if not len(capture.device) and not devices_in_use(capture):
         if capture.facts.devices:
             names = _names(capture.facts.devices)
             return f"the recording lists {names} but holds no device activity: which work ran on the CPU is not known"
