@@ -59,6 +59,7 @@ WORDS = {
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",
+    "work": "Work (FLOP and bytes)",
     "iterations": "Iterations of the training loop",
 }
 MOST_NOTES = 8

@@ -13,6 +13,9 @@ import pandas as pd
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 from tb_sol_plugin.model.devices.spec import DeviceSpec
+from tb_sol_plugin.model.needs import NEEDS, lack_of
+
+__all__ = ["NEEDS", "Capture", "DeviceProps", "Facts"]
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
@@ -69,7 +72,8 @@ class Capture:
     """Facts and tables of one worker's one span. Tables are not to be changed; derive new frames.
 
     `run`, `worker` and `span` are the names the store gave it ("" when opened directly from a file). `devices` are the rows
-    that device files add to the table of devices, as the store found them when it handed the capture out.
+    that device files add to the table of devices, as the store found them when it handed the capture out. `beside` tells the store
+    which SOL capture stands in a trace's tables ("" none).
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Capture:
         worker: str = "",
         span: str = "",
         devices: DeviceBook = EMPTY,
+        beside: str = "",
     ) -> None:
         self.facts = facts
         self.tables = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
@@ -88,12 +93,28 @@ class Capture:
         self.worker = worker
         self.span = span
         self.devices = devices
+        self.beside = beside
         self.memo: dict[object, object] = {}
         """For `metrics`: results derived from the tables, by a key of the deriving function (see `metrics.memo`)."""
 
     def with_devices(self, devices: DeviceBook) -> Capture:
         """The same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
-        return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices)
+        return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, beside=self.beside)
+
+    def with_ledger(self, other: Capture | None, *, beside: str = "", warning: str = "") -> Capture:
+        """This trace with the labels, the ledger, the iterations and the label times of a SOL capture in place of its own; None: without.
+
+        Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
+        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file. warning: is added to the facts.
+        """
+        metadata = {k: v for k, v in self.facts.metadata.items() if k != "sol_capture"}
+        tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
+        if other is not None:
+            metadata["sol_capture"] = other.facts.file
+            tables |= _as_seen_from(self, other)
+        said = (*self.facts.warnings, *([warning] if warning and warning not in self.facts.warnings else []))
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=said)
+        return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -123,10 +144,9 @@ class Capture:
         """None if the recording has what `need` names; else (because, record it with, the argument to add).
 
         Needs: device_events, host_events, operators, shapes, modules, annotations, steps, memory, collectives, backward, copies,
-        iterations.
+        work, iterations.
         """
-        test, because, hint, argument = NEEDS[need]
-        return None if test(self) else (because, hint, argument)
+        return lack_of(self, need)
 
     # -- analyses ---------------------------------------------------------------------------------------------
 
@@ -137,56 +157,19 @@ class Capture:
         return run_analysis(name, self, {k: str(v) for k, v in query.items()})
 
 
-def _has(table: str):  # type: ignore[no-untyped-def]
-    return lambda c: len(c.tables[table]) > 0
+_OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name)
 
 
-def _has_kind(kind: int):  # type: ignore[no-untyped-def]
-    return lambda c: bool((c.host["kind"].to_numpy() == kind).any())
-
-
-def _has_shapes(c: Capture) -> bool:
-    categories = c.tables["operators"]["shapes"].cat.categories
-    return any(text not in ("", "[]") and any(ch.isdigit() for ch in text) for text in categories)
-
-
-_CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-NEEDS = {
-    "device_events": (_has("device"), "no device activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
-    "host_events": (_has("host"), "no host activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
-    "operators": (_has_kind(S.OPERATOR), "no operators in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
-    "shapes": (_has_shapes, "recorded without record_shapes", "record with profile(record_shapes=True)", "record_shapes=True"),
-    "modules": (_has_kind(S.MODULE), "recorded without with_stack", "record with profile(with_stack=True)", "with_stack=True"),
-    "annotations": (
-        lambda c: bool((c.host["kind"].to_numpy() == S.ANNOTATION).any()),
-        "no user annotation in this recording",
-        'name parts of the step with torch.profiler.record_function("forward"), and call prof.step()',
-        'record_function("forward")',
-    ),
-    "steps": (
-        lambda c: not c.facts.pseudo_step,
-        "no ProfilerStep in this recording",
-        "call prof.step() after every iteration",
-        "prof.step()",
-    ),
-    "memory": (_has("memory"), "recorded without profile_memory", "record with profile(profile_memory=True)", "profile_memory=True"),
-    "collectives": (
-        lambda c: bool(c.device["communication"].to_numpy().any()),
-        "no collective in this recording",
-        "record a job with more than one rank",
-        "",
-    ),
-    "backward": (_has("backward"), "no backward pass in this recording", "record a training step", ""),
-    "copies": (
-        lambda c: bool(((c.device["kind"].to_numpy() != S.KERNEL) | c.device["copy_kernel"].to_numpy()).any()),
-        "no copy in this recording",
-        f"record with {_CUDA}",
-        "ProfilerActivity.CUDA",
-    ),
-    "iterations": (
-        _has("iterations"),
-        "no SOL capture of this worker",
-        "run the training loop inside sol.capture(logdir, model=model) and call tracker.step() after every iteration",
-        "sol.capture(logdir, model=model)",
-    ),
-}
+def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
+    """The four tables of a SOL capture, with the times and the steps of a trace."""
+    tables = {name: other.tables[name] for name in _OF_A_LEDGER}
+    shift = other.facts.origin_ns - trace.facts.origin_ns if trace.facts.absolute and other.facts.absolute else 0
+    for name in (S.ITERATIONS.name, S.LABEL_TIMES.name):
+        tables[name] = tables[name].assign(start_ns=tables[name]["start_ns"].to_numpy() + shift)
+    ledger = tables[S.LEDGER.name]
+    numbers = trace.steps["number"].to_numpy()
+    rows = {int(number): row for row, number in enumerate(numbers) if number >= 0}
+    steps = np.fromiter((rows.get(n, -1) for n in ledger["iteration"].tolist()), np.int32, len(ledger))
+    none = np.full(len(ledger), -1, np.int32)
+    tables[S.LEDGER.name] = ledger.assign(step=steps, module_host=none, phase_host=none)
+    return tables

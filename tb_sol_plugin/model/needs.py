@@ -1,0 +1,115 @@
+"""What a recording must hold for an analysis, and the words where it does not: why, and how to record it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from tb_sol_plugin.model import schemas as S
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
+Lack: TypeAlias = tuple[str, str, str]
+
+
+def lack_of(capture: Capture, need: str) -> Lack | None:
+    """None if the recording has what `need` names; else (because, record it with, the argument to add)."""
+    test, *words = NEEDS[need]
+    if test(capture):
+        return None
+    because, hint, argument = OF_A_SOL_CAPTURE.get(need, words) if capture.facts.source == "sol_capture" else words
+    return because, hint, argument
+
+
+def _has(table: str) -> Callable[[Capture], bool]:
+    return lambda c: len(c.tables[table]) > 0
+
+
+def _has_kind(kind: int) -> Callable[[Capture], bool]:
+    return lambda c: bool((c.host["kind"].to_numpy() == kind).any())
+
+
+def _has_shapes(c: Capture) -> bool:
+    categories = c.tables["operators"]["shapes"].cat.categories
+    return any(text not in ("", "[]") and any(ch.isdigit() for ch in text) for text in categories)
+
+
+_CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
+    "device_events": (_has("device"), "no device activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
+    "host_events": (_has("host"), "no host activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
+    "operators": (_has_kind(S.OPERATOR), "no operators in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
+    "shapes": (_has_shapes, "recorded without record_shapes", "record with profile(record_shapes=True)", "record_shapes=True"),
+    "modules": (_has_kind(S.MODULE), "recorded without with_stack", "record with profile(with_stack=True)", "with_stack=True"),
+    "annotations": (
+        lambda c: bool((c.host["kind"].to_numpy() == S.ANNOTATION).any()),
+        "no user annotation in this recording",
+        'name parts of the step with torch.profiler.record_function("forward"), and call prof.step()',
+        'record_function("forward")',
+    ),
+    "steps": (
+        lambda c: not c.facts.pseudo_step,
+        "no ProfilerStep in this recording",
+        "call prof.step() after every iteration",
+        "prof.step()",
+    ),
+    "memory": (_has("memory"), "recorded without profile_memory", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "collectives": (
+        lambda c: bool(c.device["communication"].to_numpy().any()),
+        "no collective in this recording",
+        "record a job with more than one rank",
+        "",
+    ),
+    "backward": (_has("backward"), "no backward pass in this recording", "record a training step", ""),
+    "copies": (
+        lambda c: bool(((c.device["kind"].to_numpy() != S.KERNEL) | c.device["copy_kernel"].to_numpy()).any()),
+        "no copy in this recording",
+        f"record with {_CUDA}",
+        "ProfilerActivity.CUDA",
+    ),
+    "work": (
+        lambda c: _has_shapes(c) or len(c.tables["ledger"]) > 0,
+        "recorded without record_shapes, and there is no SOL capture of this worker",
+        "record with profile(record_shapes=True), or track the loop with sol.capture(logdir, model=model)",
+        "record_shapes=True",
+    ),
+    "iterations": (
+        _has("iterations"),
+        "no SOL capture of this worker",
+        "run the training loop inside sol.capture(logdir, model=model) and call tracker.step() after every iteration",
+        "sol.capture(logdir, model=model)",
+    ),
+}
+
+_TRACE = "store a profiler trace beside it: sol.capture(logdir, model=model, profile=True)"
+
+
+def _counted(what: str) -> Lack:
+    return f"a SOL capture counts work by operator, module and phase; it holds {what}", _TRACE, "profile=True"
+
+
+OF_A_SOL_CAPTURE: dict[str, Lack] = {
+    "device_events": _counted("no kernels and no copies"),
+    "operators": _counted("no single operator calls"),
+    "shapes": _counted("no single operator calls"),
+    "collectives": _counted("no kernels"),
+    "backward": _counted("no single operator calls"),
+    "copies": _counted("no copies"),
+    "memory": (
+        "a SOL capture holds no memory events",
+        "record a profiler trace beside it, with profile(profile_memory=True)",
+        "profile_memory=True",
+    ),
+    "host_events": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
+    "annotations": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
+    "steps": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
+    "iterations": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
+    "work": (
+        "the work of no iteration was counted yet",
+        "the first two iterations are counted, then every n-th: sol.capture(logdir, model=model, every_n_steps=100)",
+        "every_n_steps",
+    ),
+    "modules": ("no call of a module was timed", "give the model: sol.capture(logdir, model=model)", "model=model"),
+}
+"""Words for SOL captures, where those for traces would mislead."""
