@@ -124,6 +124,7 @@ class TableSection(Section, tag="table"):
 
     key: the column whose value names a row in links and in figures. total: a first row over all rows.
     last: row keys of rows that stand outside the sum (launched before the window …): always last, in quiet ink.
+    apart: row keys of rows whose values set no scale (a first iteration with one-time costs): units and bars are those of the others.
     marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
     footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
     """
@@ -135,6 +136,7 @@ class TableSection(Section, tag="table"):
     sort: Sort | None = None
     total: dict[str, Scalar] | None = None
     last: list[str] = []
+    apart: list[str] = []
     marks: dict[str, dict[str, Mark]] = {}
     cell_links: dict[str, dict[str, Link]] = {}
     row_links: dict[str, Link] = {}

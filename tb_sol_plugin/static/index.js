@@ -4076,7 +4076,8 @@ function legendOf(s) {
 			name,
 			color,
 			symbol: symbol.replace(/-open$/, ""),
-			hatched: isPlain(marker["pattern"])
+			hatched: isPlain(marker["pattern"]),
+			opacity: typeof marker["opacity"] === "number" ? marker["opacity"] : 1
 		});
 	}
 	return [...seen.values()];
@@ -7141,26 +7142,34 @@ function laid(s) {
 	const known = cache.get(s);
 	if (known) return known;
 	const widest = {};
+	const apart = apartRows(s);
 	for (const c of s.columns) {
 		if (c.unit !== "ns" && c.unit !== "B") continue;
-		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v) => typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
+		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v, i) => !apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
 		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
 	}
-	const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
+	const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""], apart)]));
 	cache.set(s, out);
 	return out;
 }
-function lay(s, c, beside) {
+/** Rows that set no scale. */
+function apartRows(s) {
+	const keys = new Set(s.apart ?? []);
+	if (!keys.size || !s.key) return /* @__PURE__ */ new Set();
+	return new Set((s.data[s.key] ?? []).flatMap((k, i) => keys.has(String(k)) ? [i] : []));
+}
+function lay(s, c, beside, apart) {
 	const values = s.data[c.name] ?? [];
 	const show = c.show ?? "number";
 	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
-	const numbers = values.filter((v) => typeof v === "number");
+	const numbers = values.filter((v, i) => typeof v === "number" && !apart.has(i));
 	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
 	const total = s.total?.[c.name];
 	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
 	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
+		if (apart.has(i)) continue;
 		const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
 		if (sum > full) full = sum;
 	}
@@ -10050,7 +10059,10 @@ function Figure({ s, table, twins, main }) {
 					color: themed(item.color)
 				}) : /* @__PURE__ */ a("span", {
 					class: `swatch ${item.hatched ? "idle" : ""}`,
-					style: item.hatched ? void 0 : { background: themed(item.color) }
+					style: item.hatched ? void 0 : {
+						background: themed(item.color),
+						opacity: item.opacity
+					}
 				}), item.name]
 			}))
 		}),

@@ -63,6 +63,8 @@ export interface TableSection extends SectionBase {
   sort?: { column: string; descending?: boolean } | null;
   total?: Record<string, Scalar> | null;
   last?: string[];
+  /** rows whose values set no scale */
+  apart?: string[];
   marks?: Record<string, Record<string, Mark>>;
   cell_links?: Record<string, Record<string, Link>>;
   row_links?: Record<string, Link>;

@@ -70,14 +70,15 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
         )
         raise Unavailable(f"no {chart.METRICS[query.metric][2].lower()} in this recording", hint=hint)
     at = np.union1d(thinned(frame[column].to_numpy(dtype=np.float64), chart.POINTS), np.flatnonzero(frame["sampled"])[: chart.MARKS])
-    sections: list[AnySection] = [*facts(told, frame, every), chart.over_time(frame, at.astype(np.int64), told.course, query.metric)]
+    tiles, numbers = facts(told)
+    sections: list[AnySection] = [tiles, chart.over_time(frame, at.astype(np.int64), told.course, query.metric)]
     stacked = by_phase(frame, phase_times(capture, frame))
-    sections += [stacked] if stacked is not None else []
+    sections += [stacked, numbers] if stacked is not None else [numbers]
     rows = chosen_rows(frame, query.most)
     about = _about(frame, query)
     part = frame.iloc[rows].reset_index(drop=True)
     sections.append(table(part, len(frame), totals(told, frame), quiet=_quiet(frame), about=about))
-    report = Report(analysis="iterations", title="Iterations", headline=headline(told, frame, every), sections=sections)
+    report = Report(analysis="iterations", title="Iterations", headline=headline(told, frame), sections=sections)
     report.notices = _notices(capture, query, frame, every, fits=fits)
     return report
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.iterations import Course, Iterations, counted
+from tb_sol_plugin.metrics.iterations import Course, counted
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.units import human
 
@@ -133,8 +133,8 @@ LABELS: Final = {
 TILES: Final = ("median_ns", "p95_ns", "sol_ratio", "mfu", "trend_ns", "sampled", "overhead_share")
 
 
-def facts(told: Told, frame: pd.DataFrame, every: Iterations) -> list[FactsSection]:
-    """Tiles at the top, the rest in a list beside the phases."""
+def facts(told: Told) -> tuple[FactsSection, FactsSection]:
+    """(tiles at the top, the rest in a list beside the phases)."""
     values = told.values
     guess = Mark("estimated", "work of the last sampled iteration with inputs of the same size") if told.estimated else None
     marks = {
@@ -164,21 +164,21 @@ def facts(told: Told, frame: pd.DataFrame, every: Iterations) -> list[FactsSecti
         )
 
     top = [n for n in TILES if values[n] is not None]
-    return [
-        section("answer", "Iterations", top, style="tiles", notes={n: t for n, t in _notes(told, frame).items() if n in top}),
-        section("facts", "Numbers", rest, span=4, hidden=hidden),
-    ]
+    return (
+        section("answer", "The whole job", top, style="tiles", notes={n: t for n, t in _notes(told).items() if n in top}),
+        section("facts", "More numbers", rest, span=4, hidden=hidden),
+    )
 
 
-def _notes(told: Told, frame: pd.DataFrame) -> dict[str, str]:
+def _notes(told: Told) -> dict[str, str]:
     values, slope = told.values, told.course.slope
-    count = int(counted(frame).sum())
-    notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": f"of {human(len(frame), 'count')} iterations"}
+    count, every = len(told.course.rows), int(told.values["iterations"] or 0)
+    notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": f"of {human(every, 'count')} iterations"}
     if values["sol_ns"] is not None:
         notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
     if slope is not None:
         ends = f"{_signed(slope.low * 100)} to {_signed(slope.high * 100)}"
-        notes["trend_ns"] = f"95 %: {ends}" if slope.sure else f"no trend: {ends}"
+        notes["trend_ns"] = f"95 %: {ends}" if slope.sure else f"within chance: {ends}"
     if values["overhead_sampled_share"] is not None:
         notes["overhead_share"] = f"{human(values['overhead_sampled_share'], 'ratio')} of a sampled one"  # type: ignore[arg-type]
     return notes
@@ -200,7 +200,7 @@ def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
     return pd.Series(first, dtype=object)
 
 
-def headline(told: Told, frame: pd.DataFrame, every: Iterations) -> str:
+def headline(told: Told, frame: pd.DataFrame) -> str:
     """`4 000 iterations, 41 sampled: a step takes 12.3 ms (median), at 43 % of the speed of light; it takes 8 % longer since …`."""
     values = told.values
     count = f"{human(len(frame), 'count')} iteration{'' if len(frame) == 1 else 's'}, {human(int(frame['sampled'].sum()), 'count')} sampled"
@@ -227,5 +227,5 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
         share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
         return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
     if found.slope is not None:
-        return "; it stays as it is"
+        return "; it is steady"
     return ""

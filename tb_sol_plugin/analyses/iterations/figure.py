@@ -215,5 +215,5 @@ def _fit(frame: pd.DataFrame, found: Course, factor: float) -> tuple[list[F.Plai
             "yanchor": "bottom",
             "yshift": 4,
         }
-        notes.append(note | {"font": {"size": 11.5, "color": F.light("ink-2")}})
+        notes.append(note | {"font": {"size": 11.5, "color": F.light("ink-2")}, "bgcolor": F.light("surface"), "opacity": 0.85})
     return lines, notes

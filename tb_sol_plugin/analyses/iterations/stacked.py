@@ -49,7 +49,7 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
         if not values.any():
             continue
         last = name == NO_PHASE
-        marker: F.Plain = F.fill("line-strong" if last else "bar-ink" if i >= len(STRENGTH) else "accent")
+        marker: F.Plain = F.fill("line-strong" if last else "host" if i >= len(STRENGTH) else "accent")
         marker["line"] = {"width": 0}
         if not last and i < len(STRENGTH):
             marker["opacity"] = STRENGTH[i]

@@ -22,7 +22,13 @@ MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("id", "Key", "", "Key of the row: the number, with a count where a restart brings it again.", "code", rank=3),
     Column("iteration", "Iteration", "", "Number that the training loop gave it.", "code"),
-    Column("sampled", "Sampled", "", "Whether its work was counted.", "badge"),
+    Column(
+        "work",
+        "Work",
+        "",
+        "sampled: counted here; repeated: that of the last sampled iteration with inputs of the same size; unknown: there is none.",
+        "text",
+    ),
     Column("start_ns", "Start", "ns", "Since the start of the recording, without the recorder's own work.", rank=2),
     Column(
         "time_ns",
@@ -79,9 +85,7 @@ FOOTER: Final = (
     "≈ work of the last sampled iteration with inputs of the same size. "
     "The first row: medians, and ratios of sums, of the iterations between."
 )
-LEFT_OUT: Final = (
-    " {} more are left out: here are the ends, sampled ones, restarts, and the shortest and longest of each stretch; most=0 gives all."
-)
+LEFT_OUT: Final = " Shown are the ends, sampled ones, restarts, and the shortest and longest of each stretch; most=0 gives all."
 WORKED: Final = ("flop", "sol_ns", "sol_ratio", "mfu")
 """Columns whose values rest on the work of another iteration where the row was not sampled, as far as they carry a mark."""
 
@@ -108,7 +112,7 @@ def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: t
     """The section. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
     shown = frame.assign(
         iteration=frame["number"],
-        sampled=np.where(frame["sampled"], "sampled", ""),
+        work=np.select([frame["sampled"], frame["age"] >= 0], ["sampled", "repeated"], "unknown"),
         age=_age(frame),
         flags=_flags(frame),
         signature=frame["signature"].astype(object),
@@ -126,8 +130,9 @@ def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: t
         total=None if total is None else {k: (None if v != v else v) for k, v in total.items()},
         sort=Sort("start_ns", False),
         truncated=left,
-        filters=["sampled", "flags"],
-        footer=FOOTER + (LEFT_OUT.format(human(left, "count")) if left else ""),
+        filters=["work"],
+        apart=frame.loc[frame["first"], "id"].tolist() if not frame["first"].all() else [],
+        footer=FOOTER + (LEFT_OUT if left else ""),
     )
     section.marks = _marks(shown, section)
     return section

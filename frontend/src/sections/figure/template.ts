@@ -267,10 +267,18 @@ function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
   }
 }
 
+export interface LegendItem {
+  name: string;
+  color: string;
+  symbol: string;
+  hatched: boolean;
+  opacity: number;
+}
+
 /** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
-export function legendOf(s: FigureSection): { name: string; color: string; symbol: string; hatched: boolean }[] {
+export function legendOf(s: FigureSection): LegendItem[] {
   if (s.figure.layout?.["showlegend"] !== true) return [];
-  const seen = new Map<string, { name: string; color: string; symbol: string; hatched: boolean }>();
+  const seen = new Map<string, LegendItem>();
   for (const trace of s.figure.data ?? []) {
     const name = trace["name"];
     if (typeof name !== "string" || !name || trace["showlegend"] === false || seen.has(name)) continue;
@@ -278,7 +286,7 @@ export function legendOf(s: FigureSection): { name: string; color: string; symbo
     const line = (trace["line"] ?? {}) as Plain;
     const color = [marker["color"], line["color"], trace["fillcolor"]].find((c) => typeof c === "string") as string | undefined;
     const symbol = typeof marker["symbol"] === "string" ? marker["symbol"] : "";
-    if (color) seen.set(name, { name, color, symbol: symbol.replace(/-open$/, ""), hatched: isPlain(marker["pattern"]) });
+    if (color) seen.set(name, { name, color, symbol: symbol.replace(/-open$/, ""), hatched: isPlain(marker["pattern"]), opacity: typeof marker["opacity"] === "number" ? marker["opacity"] : 1 });
   }
   return [...seen.values()];
 }

@@ -53,21 +53,29 @@ export function laid(s: TableSection): Map<string, Laid> {
   const known = cache.get(s);
   if (known) return known;
   const widest: Record<string, Scale> = {};
+  const apart = apartRows(s);
   for (const c of s.columns) {
     if (c.unit !== "ns" && c.unit !== "B") continue;
-    const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v) => (typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
+    const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v, i) => (!apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
     if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
   }
-  const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""])]));
+  const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""], apart)]));
   cache.set(s, out);
   return out;
 }
 
-function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
+/** Rows that set no scale. */
+function apartRows(s: TableSection): ReadonlySet<number> {
+  const keys = new Set(s.apart ?? []);
+  if (!keys.size || !s.key) return new Set();
+  return new Set((s.data[s.key] ?? []).flatMap((k, i) => (keys.has(String(k)) ? [i] : [])));
+}
+
+function lay(s: TableSection, c: Column, beside: Scale | undefined, apart: ReadonlySet<number>): Laid {
   const values = s.data[c.name] ?? [];
   const show = c.show ?? "number";
   const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
-  const numbers = values.filter((v): v is number => typeof v === "number");
+  const numbers = values.filter((v, i): v is number => typeof v === "number" && !apart.has(i));
   const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
   const total = s.total?.[c.name];
   const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
@@ -75,6 +83,7 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined): Laid {
   for (const v of numbers) if (v > full) full = v;
   if (show === "stack" && c.parts?.length) {
     for (let i = 0; i < rowCount(s); i++) {
+      if (apart.has(i)) continue;
       const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
       if (sum > full) full = sum;
     }
