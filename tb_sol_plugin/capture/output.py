@@ -145,9 +145,7 @@ class Output:
             if not step.compiled and done.pool is not None:
                 names = {one.layer_name for one in done.records if one.layer_type}
                 layers = work.times_of_layers(step.module_times, self.labels, names)
-            found = work.analyse(
-                done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason
-            )
+            found = work.analyse(done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason)
             self._sample = (step.signature, found)
             step.totals = totals_of(found)
             return found
@@ -204,7 +202,7 @@ class Output:
         return self._board
 
     def close(self, waiting: list[Finished]) -> None:
-        """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most."""
+        """Write what waits, then close the file, if tracking ever began. Waits for the device for PATIENCE seconds at most."""
         if self._closed or os.getpid() != self._pid:
             return
         until = perf_counter() + PATIENCE
@@ -212,6 +210,7 @@ class Output:
             while not done.done() and perf_counter() < until:
                 sleep(0.005)
             self.finish(done)
+        self.boundary.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
         for reason, count in self.boundary.reasons.items():
             if count > 1:
                 self.note("failures", reason, count)

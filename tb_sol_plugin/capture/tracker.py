@@ -120,7 +120,7 @@ class SOLTracker:
         self._found: tuple[DeviceSpec | None, str] | None = None
         self._pid = os.getpid()
         self._busy = threading.Lock()
-        self._running = False
+        self._running = self._began = False
         self._compiled = False
         self._next, self._stride = first_iteration, 1
         self._last: int | None = None
@@ -181,7 +181,7 @@ class SOLTracker:
             self.models = models
             self._compiled = compiled(models)
             self._find_events()
-            self._running = True
+            self._running = self._began = True
             self._prepare()
             self._own_before = self.clock.own_ns
             self._start()
@@ -384,7 +384,7 @@ class SOLTracker:
     @property
     def records(self) -> list[OpRecord]:
         """The ledger of the iteration that runs, if it is sampled; else what the last one left, see `log_analysis`."""
-        if self.watch.on:
+        if self.watch.on and self.ledger.rows:
             return self.boundary.attempt("records", self.watch.records, [])
         return list(self._kept)
 
@@ -454,14 +454,14 @@ class SOLTracker:
 
     # --- The end ---
 
+    @bounded
     def detach(self) -> None:
         """Take everything off the model and torch, and stop tracking; the iteration that runs is dropped. `initialize` starts again."""
-        self._abandon()
-        self._running = False
-        self.models = []
-        self._find_nothing()
+        self._stop()
 
-    def _find_nothing(self) -> None:
+    def _stop(self) -> None:
+        self._running = False
+        self._abandon()
         if self._profiler is not None and self._profiler.running:
             self.boundary.attempt("profiler", lambda: self._stop_profiler(None), None)
 
@@ -472,10 +472,12 @@ class SOLTracker:
         self.off = True
         self.phases.on = False
         try:
-            self.detach()
+            self._stop()
             waiting = list(self._waiting)
             self._waiting.clear()
-            self.output.close(waiting)
+            if self._began:
+                self.output.close(waiting)
+            self.models = []
         except Exception as error:
             self.boundary.failed("close", error, vital=False)
 

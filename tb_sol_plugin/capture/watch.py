@@ -131,6 +131,7 @@ class Watch:
         self.on = False
         self._open = contextlib.ExitStack()
         self._thread = 0
+        self._left_behind: list[tuple[int, LedgerMode]] = []
         self.replays = 0
 
     def here(self) -> bool:
@@ -139,6 +140,7 @@ class Watch:
 
     def enter(self, models: list[object], events: EventPool | None, *, layers: bool) -> bool:
         """Put everything in place for one step; False, with nothing in place, where that cannot be now."""
+        self._fetch()
         if self.mode == "dispatch" and modes_on_stack():
             self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
             return False
@@ -181,6 +183,11 @@ class Watch:
 
     def _take_off(self, mode: LedgerMode) -> None:
         """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
+        if not self.here():
+            mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
+            self._left_behind.append((self._thread, mode))
+            self._note("threads", "a sampled step ended on another thread than it began on, where its work was counted")
+            return
         stack = modes_on_stack()
         if not any(one is mode for one in stack):
             self.ledger.lost["the counting mode was taken off by somebody else"] += 1
@@ -192,6 +199,13 @@ class Watch:
         mode.__exit__(None, None, None)
         for one in reversed(above):
             _python_dispatch._push_mode(one)
+
+    def _fetch(self) -> None:
+        """Take off the modes that were left behind on this thread."""
+        for entry in [entry for entry in self._left_behind if entry[0] == threading.get_ident()]:
+            self._left_behind.remove(entry)
+            self._thread = entry[0]
+            self._take_off(entry[1])
 
     def _count_replays(self) -> None:
         """A replayed CUDA graph runs kernels of which nobody here learns; that it was replayed is all that can be counted."""
@@ -214,6 +228,10 @@ class Watch:
 
     def leave(self) -> None:
         """Take everything back. What was recorded stays until the next `enter`."""
+        if self._left_behind:
+            thread = self._thread
+            self._fetch()
+            self._thread = thread
         if self.on:
             try:
                 self._open.close()  # each part is taken back even if another one fails
