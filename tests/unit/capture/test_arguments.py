@@ -1,0 +1,43 @@
+"""The command-line options, and what is read from parsed arguments."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+import pytest
+
+from tb_sol_plugin.capture.arguments import Options, add_sol_arguments, read_arguments
+
+
+def test_defaults() -> None:
+    parsed = add_sol_arguments(ArgumentParser()).parse_args([])
+    assert (parsed.rl_sol_report_interval, parsed.rl_sol_device, parsed.sol_logdir, parsed.timing_log_level) == (100, "auto", None, 2)
+
+
+def test_options_given() -> None:
+    line = ["--rl-sol-report-interval", "7", "--rl-sol-device", "H100_SXM", "--sol-logdir", "runs/a", "--timing-log-level", "0"]
+    parsed = add_sol_arguments(ArgumentParser()).parse_args(line)
+    assert read_arguments(parsed) == Options(7, "H100_SXM", "runs/a", 0, None)
+
+
+def test_an_option_that_the_parser_has_stays_as_it_is() -> None:
+    # GIVEN a parser with a level of its own (Megatron's default is 0) WHEN ours are added, twice THEN its own stays
+    parser = ArgumentParser()
+    parser.add_argument("--timing-log-level", type=int, default=0, choices=range(3))
+    add_sol_arguments(add_sol_arguments(parser))
+    assert parser.parse_args([]).timing_log_level == 0
+
+
+def test_the_tensorboard_directory_is_the_logdir_where_none_is_given() -> None:
+    assert read_arguments(Namespace(tensorboard_dir="tb", rank=3)) == Options(logdir="tb", rank=3)
+    assert read_arguments({"tensorboard_dir": "tb", "sol_logdir": "own"}).logdir == "own"
+
+
+@pytest.mark.parametrize("args", [None, Namespace(), {}, object(), 7])
+def test_arguments_that_say_nothing(args: object) -> None:
+    assert read_arguments(args) == Options()
+
+
+def test_values_of_no_use_are_left_out() -> None:
+    odd = Namespace(rl_sol_report_interval="often", rl_sol_device="", sol_logdir=None, timing_log_level=True, rank=float("inf"))
+    assert read_arguments(odd) == Options()
