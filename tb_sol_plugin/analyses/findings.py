@@ -11,14 +11,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
-from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.levers import LEAST, Lever, combined_ns, finding, levers
+from tb_sol_plugin.metrics.levers import LEAST, NEEDS_TIMES, Lever, combined_ns, finding, levers
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Notice, Report, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -41,6 +42,7 @@ PLACE_COLUMNS = (
     Column("saving_ns", "Saving", "ns", "Their part of the saving, per step.", "bar", color="compute"),
     Column("share", "Of the finding", "ratio", "Their part of what the finding takes from operators.", "share", rank=2),
 )
+FEW_RULES = "Only rules that look at sizes, types and times of operators apply to a SOL capture; a profiler trace allows all of them."
 FACTS = {
     "findings": "Findings that save at least 0.5 % of the step.",
     "combined_ns": "What all of them could save together per step, at most: no nanosecond stands in two of them.",
@@ -73,6 +75,9 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     """Every finding, and a table of the modules and phases in which its time is spent."""
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
+    if not fall.work.timed:
+        message, _, hint = NEEDS_TIMES.partition(": ")
+        raise Unavailable(message, hint=hint.rstrip("."))
     found = levers(capture, part, fall)
     places = _places(capture, fall, found)
     wanted = [n for n in ("layer", "phase") if getattr(query, n)]
@@ -88,6 +93,9 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         shown = [(f, f.saving_ns) for f in found]
     shown.sort(key=lambda pair: -pair[1])
     report = Report(analysis="findings", title="What to fix", headline=_headline(fall, shown, found, bool(wanted)))
+    report.notices = source_notices(capture, part)
+    if fall.work.from_ledger and fall.work.timed and shown:
+        report.notices.append(Notice(FEW_RULES, "info"))
     report.sections = [_facts(fall, shown), _cards(fall, shown), _table(fall, shown, places), _place_table(places)]
     return report
 

@@ -62,5 +62,3 @@ def by_length(found: pd.DataFrame, threshold_ns: int) -> tuple[int, int]:
     duration = found["duration_ns"].to_numpy()
     short = duration < threshold_ns
     return int(duration[short].sum()), int(duration[~short].sum())
-
-

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.figures import ORIGINS
 from tb_sol_plugin.model.devices.limits import DeviceSpec, devices_in_use
@@ -18,6 +19,7 @@ HOW_FOUND = {
     "memory": "device table by name and memory",
     "file": "device file",
     "measured": "measured",
+    "capture": "the SOL capture, as in use while recording",
 }
 """How the limits of a device were found, for a reader; by name where nothing else is said."""
 FLAG_WORDS = {
@@ -76,16 +78,24 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     out.add("framework", "PyTorch", torch)
     if facts.rank is not None or facts.world_size:
         out.add("rank", "Rank", _rank(facts.rank, facts.world_size), note=facts.backend)
+    _model(out, facts.metadata)
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
     out.add("recorded", "Recorded", ", ".join(recorded))
     low, high = facts.extent_ns
     out.add("window_ns", "Time recorded", high - low, "ns")
-    out.add("events", "Events", facts.total_events, "count")
+    out.add("events", "Records" if source.is_capture(capture) else "Events", facts.total_events, "count")
     if len(capture.device):
         out.add("device_events", "Device events", len(capture.device), "count")
     odd = len(capture.tables["issues"])
     out.add("oddities", "Health", odd, "count", "nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
     return out
+
+
+def _model(out: Found, metadata: dict[str, str]) -> None:
+    """What a SOL capture says of the model."""
+    out.add("model", "Model", metadata.get("model.class"), note="compiled" if metadata.get("model.compiled") == "true" else "")
+    count = metadata.get("model.parameters", "")
+    out.add("parameters", "Parameters", int(count) if count.isdigit() else None, "count")
 
 
 def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> None:

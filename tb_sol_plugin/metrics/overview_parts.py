@@ -66,7 +66,9 @@ def parts_of(capture: Capture, fall: Waterfall) -> Parts:
     """The waterfall's bars, per step; parts without time are left out."""
     each = fall.steps
     start = Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink", "The measured time.")
-    waiting = _host_parts(fall) if fall.work.by_host_time else _waits(capture, fall)
+    if not fall.work.timed:
+        return _unsplit(fall, start)
+    waiting = _counted_parts(fall) if fall.work.from_ledger else _host_parts(fall) if fall.work.by_host_time else _waits(capture, fall)
     work = _above_limit(fall, start.ns) if fall.has_limits else _by_kind(capture, fall, start.ns)
     losses = [p for p in (*waiting, *work) if p.ns != 0]
     return Parts(start, losses, _stays(fall) if fall.has_limits else [])
@@ -98,6 +100,27 @@ def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
         else (f"{unit} waits for the host", "Nothing runs and no batch is fetched.")
     )
     return [*(Part(n, ns / each, "idle", m) for n, ns, m in seen), Part(name, rest / each, "idle", meaning)]
+
+
+def _unsplit(fall: Waterfall, start: Part) -> Parts:
+    """Of a step whose calls have no times: the limits, and all the rest."""
+    stays = _stays(fall) if fall.has_limits else []
+    rest = start.ns - sum(p.ns for p in stays)
+    meaning = "Time above the limits, waits and communication: single calls were not timed. A profiler trace tells them apart."
+    return Parts(start, [Part("Above limit or waiting" if stays else "Step", rest, "idle", meaning)], stays)
+
+
+def _counted_parts(fall: Waterfall) -> list[Part]:
+    """Of a SOL capture of a CPU: what is in no operator, and communication."""
+    each, rest = fall.steps, fall.outside_ns
+    name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
+    if rest < 0:
+        name, meaning = (
+            "Operators side by side",
+            "Operators of several threads ran at the same time: their times add up to more than the step.",
+        )
+    communication = Part("Communication", fall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
+    return [Part(name, rest / each, "idle", meaning), communication]
 
 
 def _host_parts(fall: Waterfall) -> list[Part]:

@@ -9,6 +9,7 @@ from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.levers import Lever
 from tb_sol_plugin.metrics.overview_parts import KINDS, LEAST, PLAIN, kernel_time, shown_ratio
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.source import source_of
 from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec, why_no_limits
@@ -65,7 +66,7 @@ def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
         return f"this work ran on a CPU, and {spec.name} are the limits of another kind of device"
     if spec.memory_bandwidth is None:
         return f"the memory bandwidth of {a_device(spec)} is not known"
-    if capture.missing("shapes") is not None:
+    if capture.missing("shapes") is not None and source_of(capture) == "trace":
         return "recorded without shapes"
     if not fall.has_limits:
         return "no operator carries the shapes that a cost model needs"
@@ -85,6 +86,8 @@ def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
     if shown_ratio(fall) is None or spec is None:
         if fall.work.by_host_time:
             return f"{name} takes **{step}** on the host."
+        if not fall.work.timed:
+            return f"{name} takes **{step}**."
         busy = human(fall.busy_ns / fall.total_ns, "ratio")
         return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
     step, least = same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
@@ -118,6 +121,8 @@ GROUPS: Final = {
 
 def _limited(capture: Capture, fall: Waterfall, found: list[Lever]) -> str:
     """The largest group of parts, and what the first fix saves at most."""
+    if not fall.work.timed:
+        return ""
     group, words, time = _largest(capture, fall)
     if not found:
         return f"{words}."

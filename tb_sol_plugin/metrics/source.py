@@ -112,6 +112,4 @@ def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
         on_device.append(float(np.median(device[known])) if known.any() else np.nan)
         own.append(float(duration[here[-1]]))
         own_device.append(float(device[here[-1]]))
-    return StepTime(
-        float(np.mean(median)), float(np.mean(on_device)), int(used.sum()), float(np.mean(own)), float(np.mean(own_device))
-    )
+    return StepTime(float(np.mean(median)), float(np.mean(on_device)), int(used.sum()), float(np.mean(own)), float(np.mean(own_device)))

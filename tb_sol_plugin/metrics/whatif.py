@@ -66,12 +66,20 @@ class Selected:
 
 
 def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
-    """The calls that a limit can be stated for: with a cost model, a measured time, and matrix work or bytes that are known."""
+    """The calls that a limit can be stated for: with a cost model, a measured time, and matrix work or bytes that are known.
+
+    A call whose time is not known (a SOL capture of a GPU) is among them, its time is in no sum.
+    """
     calls = calls_of(capture, part, limits)
     windows, rows = windows_of(capture, part)
     inside = calls.ops["step"].isin(rows).to_numpy() if rows else np.ones(len(calls.ops), bool)
     flop, data = (calls.ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes"))
-    good = inside & calls.ops["modelled"].to_numpy() & (calls.ops["measured_ns"].to_numpy() > 0) & ((flop > 0) | np.isfinite(data))
+    good = (
+        inside
+        & calls.ops["modelled"].to_numpy()
+        & ~(calls.ops["measured_ns"].to_numpy(dtype=np.float64) <= 0)
+        & ((flop > 0) | np.isfinite(data))
+    )
     use = np.flatnonzero(good)
     ops = calls.ops.iloc[use].reset_index(drop=True)
     phase = _phases(capture, calls)[use]
@@ -83,7 +91,7 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
         ops=ops,
         steps=max(len(rows), 1),
         window_ns=iv.length(windows),
-        spent_ns=round(float(calls.values["owned_sum_ns"][inside].sum())) + _alone(capture, calls, part, rows),
+        spent_ns=round(float(np.nansum(calls.values["owned_sum_ns"][inside]))) + _alone(capture, calls, part, rows),
         phase=_passes(ops) if by_pass else phase,
         by_pass=by_pass,
     )
@@ -91,7 +99,7 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
 
 def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:
     """Device time in the selection that no operator owns."""
-    if calls.done.by_host_time:
+    if calls.done.by_host_time or calls.done.from_ledger:
         return 0
     mine = part.device & (calls.done.owner < 0)
     if rows:
@@ -156,7 +164,7 @@ def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
 def rows(
     keys: npt.NDArray[np.object_], ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
 ) -> pd.DataFrame:
-    """One row per key, longest measured first; per step.
+    """One row per key, longest measured first (largest limit where nothing is measured); per step.
 
     Columns: name, calls, measured_ns, sol_ns, sol_then_ns, ratio (now over then), headroom (measured over then), bound, bound_then,
     lacking (types that the other device has no rate for, "" none), share (of the measured time of all rows). None is unknown.
@@ -165,11 +173,13 @@ def rows(
     codes, names = pd.factorize(keys)
     size = len(names)
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
+    timed = np.isfinite(measured)
+    spent = np.bincount(codes[timed], measured[timed], minlength=size) / steps
     frame = pd.DataFrame(
         {
             "name": np.asarray(names, object),
             "calls": np.bincount(codes, minlength=size) / steps,
-            "measured_ns": np.bincount(codes, measured, minlength=size) / steps,
+            "measured_ns": np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan),
         }
     )
     for label, found in (("", now), ("_then", then)):
@@ -179,8 +189,9 @@ def rows(
     frame["lacking"] = _lacking(codes, size, then)
     sol, after, time = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
     after = np.where(after >= LEAST_NS, after, np.nan)
-    frame = frame.assign(ratio=ratio(sol, after), headroom=ratio(time, after), share=ratio(time, np.full(size, time.sum())))
-    frame = frame.sort_values("measured_ns", ascending=False, kind="stable", ignore_index=True)
+    frame = frame.assign(ratio=ratio(sol, after), headroom=ratio(time, after), share=ratio(time, np.full(size, np.nansum(time))))
+    order = "measured_ns" if timed.any() else "sol_ns" if np.isfinite(sol).any() else "sol_then_ns"
+    frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
     return frame.head(most) if most else frame
 
 

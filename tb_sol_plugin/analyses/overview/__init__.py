@@ -12,15 +12,17 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.analyses.overview import answer
+from tb_sol_plugin.analyses.overview.counted import PHASE_COLUMNS, counted_tiles, phase_table
 from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.levers import Lever, finding, levers
+from tb_sol_plugin.metrics.levers import NEEDS_TIMES, Lever, finding, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.step_split import CATEGORIES
 from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
@@ -74,6 +76,8 @@ FACTS = {
     "runtime": "Versions of the device's runtime and driver.",
     "window_ns": "First start to last end in the file.",
     "rank": "Rank of this worker in the job.",
+    "model": "Class of the model that a SOL capture was given.",
+    "parameters": "Parameters of that model.",
     "oddities": "Kinds of oddities met while reading.",
     "matrix_peak": "Dense matrix rate in the type that most matrix work uses.",
     "achievable_peak": "Matrix rate that products reach in practice.",
@@ -89,7 +93,7 @@ FACTS = {
     group="",
     order=0,
     query=Query,
-    tables={"operators": OPERATOR_COLUMNS, "parts": PART_COLUMNS},
+    tables={"operators": OPERATOR_COLUMNS, "parts": PART_COLUMNS, "phases": PHASE_COLUMNS},
     facts=FACTS,
 )
 def overview(capture: Capture, query: Query) -> Report:
@@ -99,16 +103,20 @@ def overview(capture: Capture, query: Query) -> Report:
     found = levers(capture, part, fall)
     said = sentence(capture, part, fall, found)
     parts = parts_of(capture, fall)
-    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, fall))
+    report = Report(analysis="overview", title="Overview", headline=said, notices=source_notices(capture, part) + _notices(capture, fall))
     on_host = fall.work.by_host_time
-    first = answer.host_tiles(capture, part, fall) if on_host and not fall.has_limits else answer.equation(capture, fall)
+    counted = fall.work.from_ledger
+    if counted and not fall.has_limits:
+        first = counted_tiles(capture, part, fall)
+    else:
+        first = answer.host_tiles(capture, part, fall) if on_host and not fall.has_limits else answer.equation(capture, part, fall)
     report.sections = [
         first,
         waterfall_figure(parts, per_step=fall.stepped, shown=shown_ratio(fall) is not None),
         _findings(found, fall),
-        _split(capture, part),
+        phase_table(capture, part, query.device_limits) if counted else _split(capture, part),
     ]
-    if not on_host:
+    if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
     report.sections += [_device(capture, fall, query), _operators(fall), part_table(parts)]
     return report
@@ -119,7 +127,7 @@ def overview(capture: Capture, query: Query) -> Report:
 
 def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
     out = []
-    if not len(capture.device) and not fall.has_limits:
+    if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
     if caution(fall.work.spec):
@@ -128,11 +136,11 @@ def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
     if faults:
         more = f" {len(faults) - 1} more on the page Trace health." if len(faults) > 1 else ""
         out.append(Notice(f"Device file: {faults[0]}.{more}", "warn", Link("health")))
-    lack = capture.missing("shapes")
+    lack = capture.missing("shapes") if not fall.work.from_ledger else None
     if lack is not None and (fall.work.spec is not None or not len(capture.device)):
         out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))
     share = fall.modelled_kernel_share
-    if lack is None and fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN:
+    if lack is None and fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN and fall.work.timed:
         most = _most_without_model(capture, fall)
         out.append(Notice(f"{human(1 - share, 'ratio')} of the {_worker(capture)} work has no limit{most}.", "warn", Link("roofline")))
     return out
@@ -180,6 +188,8 @@ def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSec
 
 def _nothing_found(fall: Waterfall) -> str:
     """What stands in the place of the findings where there is none."""
+    if not fall.work.timed:
+        return NEEDS_TIMES
     none = "Nothing was found that saves more than 0.5 % of the step."
     return none if fall.has_limits else f"{none} Most findings need limits, which are not known here."
 
@@ -260,27 +270,34 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
     by_limit = fall.has_limits
     use = ops[fall.counted] if by_limit else ops
     frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
-    frame = frame.sort_values("wasted_ns" if by_limit else "measured_ns", ascending=False, kind="stable")
+    order = ("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "flop"
+    frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
     every = len(frame)
     frame = frame.head(most)
     frame = frame.assign(shapes=pd.Series([s or None for s in frame["shapes"].astype(str)], dtype=object, index=frame.index))
     for name in ("measured_ns", "sol_ns", "wasted_ns"):
         frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
-    where = Link("operators", label="Operators") if not by_limit else Link("roofline", label="Open roofline")
+    where = Link("operators", label="Operators") if not by_limit and not fall.work.from_ledger else Link("roofline", label="Open roofline")
     kind_of_time = "host" if fall.work.by_host_time else "device"
     limited = ("sol_ns", "wasted_ns", "efficiency", "bound")
     table = make_table(
         "operators",
-        "Operators with the most time above their limit" if by_limit else f"Operators with the most {kind_of_time} time",
+        _operators_title(fall, kind_of_time),
         frame,
         OPERATOR_COLUMNS if by_limit else [_quiet(c) if c.name in limited else c for c in OPERATOR_COLUMNS],
         subtitle=f"by operator and shape, first {len(frame)} of {every}",
-        sort=Sort("wasted_ns" if by_limit else "measured_ns"),
+        sort=Sort(("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "calls"),
         links=[where] if where.analysis in registry() else [],
         empty="No operator was recorded.",
     )
     _mark(table, frame, where)
     return table
+
+
+def _operators_title(fall: Waterfall, kind_of_time: str) -> str:
+    if not fall.work.timed:
+        return "Operators with the largest limits" if fall.has_limits else "Operators with the most work"
+    return "Operators with the most time above their limit" if fall.has_limits else f"Operators with the most {kind_of_time} time"
 
 
 def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:

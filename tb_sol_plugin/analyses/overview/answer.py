@@ -12,6 +12,7 @@ from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.overview_parts import PLAIN, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, a_device, why_no_ratio
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.source import step_time
 from tb_sol_plugin.metrics.step_split import average, split_steps, split_windows
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
@@ -39,12 +40,16 @@ FACTS = {
     "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
     "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
     "operator_calls": "Operator calls in the selection.",
+    "matrix_flop": "Matrix operations that a SOL capture counted, per step.",
+    "vector_flop": "Vector operations that a SOL capture counted, per step.",
+    "matrix_flop_per_s": "Matrix operations over the step.",
+    "operator_share": "Part of the sampled steps in operators that the recorder timed.",
 }
 """Facts of the headline, one sentence each."""
 
 
 @dataclass
-class _Tiles:
+class Tiles:
     """Values in order with what stands beside them."""
 
     values: dict[str, Scalar] = field(default_factory=dict)
@@ -68,14 +73,17 @@ class _Tiles:
             self.marks[name] = mark
 
 
+NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
+BY_CALLS = "Of the counted calls: single calls were not timed."
 UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
+UNITS |= {"matrix_flop": "FLOP", "vector_flop": "FLOP", "matrix_flop_per_s": "FLOP/s"}
 
 
-def equation(capture: Capture, fall: Waterfall) -> FactsSection:
+def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     """Ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
-    tiles = _Tiles()
+    tiles = Tiles()
     _ratio(tiles, capture, fall)
-    _utilisations(tiles, fall)
+    _utilisations(tiles, capture, fall, part)
     share = fall.modelled_kernel_share
     each = fall.steps
     on_host = fall.work.by_host_time
@@ -83,16 +91,16 @@ def equation(capture: Capture, fall: Waterfall) -> FactsSection:
     tiles.add(
         "modelled_share",
         share,
-        "Operator time modelled" if on_host else "Kernel time modelled",
-        note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share else "",
-        more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without.",
+        "Operator time modelled" if on_host else "Kernel time modelled" if fall.work.timed else "Calls modelled",
+        note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share and fall.work.timed else "",
+        more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without." if fall.work.timed else BY_CALLS,
     )
     tiles.add("step_ns", round(fall.total_ns / each))
     tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None)
     tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None)
     tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None)
     tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each))
-    if not on_host:
+    if not on_host and not fall.work.from_ledger:
         tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each))
         tiles.add("blocked_ns", round(fall.blocked_ns / each))
     return FactsSection(
@@ -115,7 +123,7 @@ def _per(fall: Waterfall) -> str:
     return "per step" if fall.stepped else "in the recording"
 
 
-def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
+def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
     each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
     step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
     unit = "Host" if fall.work.by_host_time else device_word(capture)
@@ -134,14 +142,21 @@ def _ratio(tiles: _Tiles, capture: Capture, fall: Waterfall) -> None:
     if ratio is not None and ratio > TOLERATED:
         mark = Mark("flagged", WRONG)
     tiles.add("speed_of_light", ratio, "of the speed of light", more=more, mark=mark)
-    tiles.add("gpu_busy", fall.busy_ns / fall.total_ns if fall.total_ns else None, f"{unit} busy", more=f"{busy} / {step}.")
-    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns else None
+    timed = fall.work.timed
+    tiles.add(
+        "gpu_busy",
+        fall.busy_ns / fall.total_ns if fall.total_ns and timed else None,
+        f"{unit} busy",
+        more=f"{busy} / {step}." if timed else "",
+        mark=None if timed else Mark("unknown", NOT_TIMED),
+    )
+    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns and timed else None
     tiles.add(
         "efficiency_while_busy",
         efficiency,
         "Efficiency while busy",
         more=f"{least} / {busy}." if efficiency is not None else "",
-        mark=_mark(capture, fall, ratio),
+        mark=_mark(capture, fall, ratio) if timed else Mark("unknown", NOT_TIMED),
     )
     tiles.add("speed_of_light_achievable", best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None)
 
@@ -163,11 +178,24 @@ def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None
     return None
 
 
-def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
+def usual_ns(capture: Capture, part: Scope, fall: Waterfall) -> tuple[float, str]:
+    """(length of the steps for utilisations, what it is in words): of a SOL capture that of the same work while nothing is counted."""
+    _, rows = windows_of(capture, part)
+    usual = step_time(capture, rows) if fall.work.from_ledger else None
+    if usual is None:
+        return float(fall.total_ns), ""
+    return (
+        usual.median_ns * fall.steps,
+        f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled.",
+    )
+
+
+def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
     spec, each = fall.work.spec, fall.steps
     inside = fall.work.ops[fall.inside]
-    use = utilisation(inside, spec, fall.total_ns, devices=fall.devices)
-    step = human(round(fall.total_ns / each), "ns")
+    time, which = usual_ns(capture, part, fall)
+    use = utilisation(inside, spec, round(time), devices=fall.devices)
+    step = human(round(time / each), "ns")
     share = fall.modelled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
     if partial is None and spec is not None and spec.method == "derived":
@@ -182,7 +210,7 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         use.mfu,
         f"MFU{dtype}",
         note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
-        more=_over_peaks(first, fall, step, many),
+        more=_joined(_over_peaks(first, fall, step, many), which),
         mark=why if use.mfu is None else partial,
     )
     tiles.add(
@@ -190,7 +218,7 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         use.hfu,
         "HFU" if again else "",
         note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
-        more=_over_peaks(inside, fall, step, many),
+        more=_joined(_over_peaks(inside, fall, step, many), which),
         mark=why if use.hfu is None else partial,
     )
     traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
@@ -201,10 +229,14 @@ def _utilisations(tiles: _Tiles, fall: Waterfall) -> None:
         use.bandwidth_utilisation if known else None,
         "Memory bandwidth",
         note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
-        more=f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many})." if known else "",
+        more=_joined(f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many}).", which) if known else "",
         mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
     )
     tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None)
+
+
+def _joined(formula: str, which: str) -> str:
+    return f"{formula} {which}".strip() if formula else ""
 
 
 def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str:
@@ -238,7 +270,7 @@ def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     """The answer of a recording without a device and without limits: tiles over the host."""
     split = mean_split(capture, part)
     whole = split["duration_ns"]
-    tiles = _Tiles()
+    tiles = Tiles()
     tiles.add("step_ns", round(fall.total_ns / fall.steps), "Step" if fall.stepped else "Recording")
     tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None, "Host busy")
     tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None, "Loading")

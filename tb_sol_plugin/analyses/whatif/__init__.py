@@ -15,7 +15,8 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.whatif import figure as chart
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import whatif as W
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec, device_for, known_keys, why_no_limits
@@ -137,7 +138,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     report = Report(
         analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, stepped=bool(part.rows), host=host_only)
     )
-    report.notices = _notices(capture, chosen, values, here, there, query)
+    report.notices = _notices(capture, part, chosen, values, here, there, query)
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
     each = "per step" if part.rows else "sums; no step was recorded"
     report.sections = [
@@ -187,23 +188,24 @@ def _values(
 ) -> dict[str, Scalar]:
     first, second = (W.total(x, chosen.steps) if x is not None else None for x in (now, then))
     sol, after = (x.sol_ns if x is not None else None for x in (first, second))
+    timed = chosen.calls.done.timed
     measured = float(frame["measured_ns"].sum())
-    time = chosen.ops["measured_ns"].to_numpy(dtype=np.float64)
-    spent = "measured_ns" if chosen.calls.done.by_host_time else "device_sum_ns"
-    covered = float(chosen.ops[spent].to_numpy(dtype=np.float64).sum())
-    changed = time[W.eligible(chosen.ops, query.dtype)].sum() / time.sum()
+    time = np.nan_to_num(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))
+    spent = "measured_ns" if chosen.calls.done.by_host_time or chosen.calls.done.from_ledger else "device_sum_ns"
+    covered = float(np.nansum(chosen.ops[spent].to_numpy(dtype=np.float64)))
+    changed = time[W.eligible(chosen.ops, query.dtype)].sum() / time.sum() if timed else 0.0
     return {
         "device": here.name if here is not None else None,
         "device_then": there.name if there is not None else None,
         "dtype": query.dtype,
         "step_ns": round(chosen.window_ns / chosen.steps),
-        "measured_ns": round(measured),
+        "measured_ns": round(measured) if timed else None,
         "sol_ns": None if sol is None else round(sol),
         "sol_then_ns": None if after is None else round(after),
         "ratio": sol / after if sol is not None and after else None,
         "modelled_share": covered / chosen.spent_ns if chosen.spent_ns else None,
-        "uncovered_ns": round(max(chosen.spent_ns - covered, 0) / chosen.steps),
-        "changed_share": None if query.dtype == "recorded" else float(changed),
+        "uncovered_ns": round(max(chosen.spent_ns - covered, 0) / chosen.steps) if timed else None,
+        "changed_share": None if query.dtype == "recorded" or not timed else float(changed),
     }
 
 
@@ -221,7 +223,7 @@ def _devices(
         if key in table and (key not in known or (there is not None and key == there.key and there.fingerprint != table[key].fingerprint)):
             listed.setdefault(table[key].fingerprint, table[key])
     before = W.total(now, chosen.steps).sol_ns if now is not None else None
-    measured = float(chosen.ops["measured_ns"].sum()) / chosen.steps
+    measured = float(np.nansum(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))) / chosen.steps
     records = []
     for spec in listed.values():
         found = W.limits(chosen.ops, spec, query.dtype)
@@ -246,7 +248,7 @@ def _devices(
                 "name": spec.name,
                 "sol_ns": None if limit is None else round(limit),
                 "ratio": before / limit if before is not None and limit else None,
-                "headroom": measured / limit if limit else None,
+                "headroom": measured / limit if limit and measured else None,
                 "compute_share": whole.compute_share if limit is not None else None,
                 "peak_flop_per_s": spec.matrix_peak(main) if main else None,
                 "bandwidth_bytes_per_s": spec.memory_bandwidth,
@@ -279,6 +281,8 @@ def _headline(
 ) -> str:
     whose = "of a step" if stepped else "recorded"
     first = f"The modelled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
+    if values["measured_ns"] is None:
+        first = f"The work {whose} was counted, its calls were not timed"
     sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
     best, least = _best(devices)
     if there is None or after is None:
@@ -307,6 +311,7 @@ def _best(devices: pd.DataFrame) -> tuple[str, float]:
 
 def _notices(
     capture: Capture,
+    part: Scope,
     chosen: W.Selected,
     values: dict[str, Scalar],
     here: DeviceSpec | None,
@@ -322,7 +327,8 @@ def _notices(
     if there is not None and there is not here and (there.unverified or there.method == "derived"):
         rest += f" Some limits of {there.name} are not confirmed."
     out.append(Notice(BOUND_ONLY + rest, "info", Link("roofline")))
-    if chosen.calls.done.by_host_time:
+    out += source_notices(capture, part)
+    if chosen.calls.done.by_host_time and not chosen.calls.done.from_ledger:
         out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
     if there is None:
         why = why_no_limits(capture)
@@ -330,10 +336,11 @@ def _notices(
     if query.dtype != "recorded":
         sources = ", ".join(W.STANDS_FOR[query.dtype])
         changed = human(number_of(values["changed_share"]), "ratio")
+        how_much = f", {changed} of the measured time" if values["changed_share"] is not None else ""
         size = "keep their size" if query.dtype == "tf32" else f"take {W.BYTES[query.dtype]} B an element"
         out.append(
             Notice(
-                f"Matrix products, convolutions and attention in {sources} change to {query.dtype}, {changed} of the measured time; their "
+                f"Matrix products, convolutions and attention in {sources} change to {query.dtype}{how_much}; their "
                 f"tensors {size}. All other work keeps its type.",
                 "info",
             )
@@ -369,12 +376,12 @@ def _table(
         ),
         subtitle=f"{each}; {BOUND_ONLY[0].lower()}{BOUND_ONLY[1:-1]}{more}",
         key="name",
-        sort=Sort("measured_ns"),
+        sort=Sort("measured_ns" if measured is not None else "sol_ns"),
         total={
             "name": "All modelled work",
             "calls": round(float(every["calls"].sum())),
             "measured_ns": values["measured_ns"],
-            "share": 1.0,
+            "share": 1.0 if measured is not None else None,
             "sol_ns": values["sol_ns"],
             "sol_then_ns": values["sol_then_ns"],
             "ratio": sol / after if sol is not None and after else None,

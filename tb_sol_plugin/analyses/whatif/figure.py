@@ -18,12 +18,13 @@ def bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection
     """Horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
     top = frame.head(MOST)
     names = top["name"].astype(str).tolist()
-    longest = float(top["measured_ns"].max()) if len(top) else 1.0
+    measured = pd.to_numeric(top["measured_ns"])
+    longest = float(measured.max()) if measured.notna().any() else 1.0
     for column in ("sol_ns", "sol_then_ns"):
         limits = pd.to_numeric(top[column])
         longest = max(longest, float(limits.max())) if limits.notna().any() else longest
     factor, unit = fig.time_scale(longest)
-    series: list[tuple[str, str, str, float]] = [("measured", "measured_ns", "bar-ink", 1.0)]
+    series: list[tuple[str, str, str, float]] = [("measured", "measured_ns", "bar-ink", 1.0)] if measured.notna().any() or top.empty else []
     if pd.to_numeric(top["sol_ns"]).notna().any():
         series.append((f"limit, {here}", "sol_ns", "accent", 0.45 if there else 1.0))
     if there:

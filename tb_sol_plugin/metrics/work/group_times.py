@@ -59,7 +59,9 @@ def with_group_times(frame: pd.DataFrame, times: dict[str, float]) -> pd.DataFra
     work = np.where(flop > 0, flop, np.where(vector > 0, vector, np.nan))
     efficiency = ratio(sol, time)
     short = time < LAUNCH_BOUND_NS * frame["calls"].to_numpy(dtype=np.float64)
-    flags = [", ".join(filter(None, (str(f), LAUNCH_BOUND if s else ""))) for f, s in zip(frame["flags"].tolist(), short.tolist(), strict=True)]
+    flags = [
+        ", ".join(filter(None, (str(f), LAUNCH_BOUND if s else ""))) for f, s in zip(frame["flags"].tolist(), short.tolist(), strict=True)
+    ]
     out = frame.assign(
         measured_ns=time,
         known_ns=time,

@@ -69,7 +69,9 @@ def _costs(capture: Capture) -> LedgerCosts:
     dtype, kind_word, reason = (texts.pick(table[c], np.arange(len(table))) for c in ("dtype", "kind", "reason"))
     kind = np.array([KINDS.index(k) if k in KINDS else -1 for k in kind_word.tolist()], np.int8)
     estimated = table["estimated"].to_numpy(dtype=bool).copy()
-    ask = np.flatnonzero(np.isnan(flop) | np.isnan(vector) | np.isnan(data) | (kind < 0) | (dtype == "") | (kind == KINDS.index("attention")))
+    ask = np.flatnonzero(
+        np.isnan(flop) | np.isnan(vector) | np.isnan(data) | (kind < 0) | (dtype == "") | (kind == KINDS.index("attention"))
+    )
     if len(ask):
         code, first = factorize([texts.codes(table[c])[ask] for c in SIGNATURE])
         found = [_model(capture, int(row)) for row in ask[first].tolist()]
@@ -161,7 +163,9 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
             "link_bytes": np.full(size, np.nan),
             "recompute": table["recompute"].to_numpy(dtype=bool)[at],
             "inferred": np.zeros(size, bool),
-            "layer": _words(texts.pick(labels["class_name"], table["module"].to_numpy()), at) if len(labels) else _words(np.full(len(table), "", object), at),
+            "layer": _words(texts.pick(labels["class_name"], table["module"].to_numpy()), at)
+            if len(labels)
+            else _words(np.full(len(table), "", object), at),
             "ledger": at.astype(np.int32),
         }
     )
