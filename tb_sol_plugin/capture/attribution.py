@@ -1,0 +1,237 @@
+"""To which module, phase and direction a call belongs, by the sequence numbers of autograd's nodes.
+
+A node of autograd gets the next number of its thread just before the forward operator runs, so the number tells in the backward pass which
+forward operator a node belongs to. That is the key which a profiler's arrows from forward to backward use as well.
+
+    no node at work           forward work of the innermost open module; nodes made since the last call are noted under its labels
+    a node at work            backward work, under the labels that were noted for its number
+    ... and modules opened since `backward()` began, or gradients enabled in a backward pass that makes no graph
+                              forward work that runs again (checkpointing), under the module that runs
+
+The names of torch that this needs are private. `available()` tests for them; without them `mode="hooks"` is the fallback.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import torch
+
+from tb_sol_plugin.capture.labels import NONE, Labels, Stack
+from tb_sol_plugin.capture.phases import PhaseStack
+from tb_sol_plugin.format import BACKWARD, RECOMPUTE
+
+Labelled: TypeAlias = "tuple[int, int, int]"
+"""Labels of a forward operator: module, phase, function."""
+Context: TypeAlias = "tuple[int, int, int, int, int]"
+"""Labels and flags of a call: module, phase, phase of the forward operator, function, flags."""
+RowKey: TypeAlias = "tuple[int, int, int, int, int, int]"
+"""Id of a signature, module, phase, forward phase, function, flags, as `format.LEDGER_ROW` names them."""
+Row: TypeAlias = "list[int]"
+"""[calls, summed time in ns; -1 not timed]"""
+
+UNLABELLED: Final[Labelled] = (NONE, NONE, NONE)
+UNNUMBERED: Final = 1 << 63
+"""Nodes that accumulate gradients have a number beyond this instead of one of their own."""
+GAP: Final = 4096
+"""Most nodes between two calls that are noted."""
+UNSEEN: Final = "backward of work that was not recorded"
+
+
+def available() -> bool:
+    """Whether this torch tells the node at work and the numbers of nodes."""
+    node = getattr(torch.autograd.graph, "Node", None)
+    return (
+        hasattr(torch._C, "_current_autograd_node")
+        and hasattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr")
+        and hasattr(node, "_sequence_nr")
+    )
+
+
+current_node: Callable[[], object] = getattr(torch._C, "_current_autograd_node", lambda: None)
+next_number: Callable[[], int] = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", lambda: 0)
+
+
+class Pass:
+    """A running `backward()`: on which thread it began, below how many open modules, in which phase, and whether it makes a graph."""
+
+    __slots__ = ("depth", "makes_graph", "phase", "thread")
+
+    def __init__(self, thread: ThreadState, makes_graph: bool) -> None:
+        self.thread, self.makes_graph = thread, makes_graph
+        self.depth = len(thread.modules)
+        self.phase = thread.phase()
+
+
+class ThreadState:
+    """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
+
+    __slots__ = ("attribution", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
+
+    def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
+        self.attribution = attribution
+        self.modules: list[int] = attribution.modules.open
+        self.functions: list[int] = attribution.functions.open
+        self.phases: list[int] = attribution.phases.open
+        self.number = next_number()
+        self.labelled: dict[int, Labelled] = {}
+        self.last: Labelled = UNLABELLED
+        self.passes: list[Pass] = []
+        self.worker = False
+        self.rows = rows
+
+    def phase(self) -> int:
+        """The phase of this thread; that of the backward pass on a thread of autograd."""
+        if self.phases:
+            return self.phases[-1]
+        running = self.attribution.running
+        if self.passes or not running:
+            return NONE if self.passes else self.attribution.phases.inheriting()
+        return running[-1].phase
+
+    def note(self, number: int, labels: Labelled) -> None:
+        """Nodes up to `number` (not included) were made under these labels."""
+        labelled = self.labelled
+        for at in range(max(self.number, number - GAP), number):
+            labelled[at] = labels
+        self.number = number
+
+    def view(self) -> None:
+        """A call without work may have made a node: note it."""
+        node = current_node()
+        context = self.forward() if node is None and not self.passes else self.inside(node)
+        self.note(next_number(), (context[0], context[2] if context[4] else context[1], context[3]))
+
+    def forward(self) -> Context:
+        """The labels of a call outside of any backward pass."""
+        functions = self.functions
+        return self.modules[-1] if self.modules else NONE, self.phase(), NONE, functions[0] if functions else NONE, 0
+
+    def inside(self, node: object) -> Context:
+        """The labels of a call during a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
+        attribution, modules = self.attribution, self.modules
+        passes = self.passes or attribution.running
+        here = passes[-1] if passes else None
+        depth = here.depth if here is not None and here.thread is self else 0
+        if node is None:
+            if self.worker or here is not None:
+                return modules[-1] if len(modules) > depth else NONE, self.phase(), NONE, NONE, BACKWARD
+            return self.forward()
+        self.worker = self.worker or here is None or here.thread is not self
+        forward = self._forward_of(node, here)
+        deeper = len(modules) > depth
+        if deeper or (torch.is_grad_enabled() and here is not None and not here.makes_graph):
+            module = attribution.place(modules, depth, forward[0]) if deeper else forward[0]
+            context = module, self.phase(), forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
+        else:
+            context = forward[0], self.phase(), forward[1], forward[2], BACKWARD
+        number = next_number()
+        if number != self.number:
+            self.note(number, (context[0], forward[1], context[3]))
+        return context
+
+    def _forward_of(self, node: object, here: Pass | None) -> Labelled:
+        number: int = node._sequence_nr()  # type: ignore[attr-defined]
+        if number >= UNNUMBERED:
+            return self.last  # a gradient is accumulated right after the node that made it
+        home = here.thread if here is not None else self
+        found = home.labelled.get(number)
+        if found is None:
+            found = self.attribution.elsewhere(number, home)
+        if found is None:
+            self.attribution.lost[UNSEEN] += 1
+            found = UNLABELLED
+        self.last = found
+        return found
+
+
+class Attribution:
+    """The threads of one sampled step, and the backward passes that run in it.
+
+    lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine while `watch` is on,
+    to know where a backward pass begins.
+    """
+
+    def __init__(self, labels: Labels, modules: Stack, phases: PhaseStack, functions: Stack, lost: Counter[str]) -> None:
+        self.labels, self.modules, self.phases, self.functions, self.lost = labels, modules, phases, functions, lost
+        self.local = threading.local()
+        self.threads: list[ThreadState] = []
+        self.running: list[Pass] = []
+        self._places: dict[tuple[int, int, int], int] = {}
+        self._lock = threading.Lock()
+        self._original: Callable[..., object] | None = None
+        self._mine: Callable[..., object] | None = None
+
+    def state(self, rows: dict[RowKey, Row]) -> ThreadState:
+        """A new state of the calling thread."""
+        made = self.local.state = ThreadState(self, rows)
+        with self._lock:
+            self.threads.append(made)
+        return made
+
+    def elsewhere(self, number: int, home: ThreadState) -> Labelled | None:
+        """Labels of a forward operator that ran on another thread than the one which called `backward()`."""
+        for thread in self.threads:
+            if thread is not home and number in thread.labelled:
+                return thread.labelled[number]
+        return None
+
+    def place(self, modules: Sequence[int], depth: int, forward: int) -> int:
+        """The label of a module that runs again: below the module that it ran in at first, whose labels are no longer open.
+
+        modules: the open ones. depth: how many of them were open when `backward()` began. forward: label of the node at work.
+        """
+        top, outermost = modules[-1], modules[depth]
+        key = (outermost, top, forward)
+        found = self._places.get(key)
+        if found is None:
+            known = self.labels.known
+            first = known[outermost]
+            parent = forward
+            while parent != NONE and (known[parent].name, known[parent].class_name) != (first.name, first.class_name):
+                parent = known[parent].parent
+            parent = forward if parent == NONE else known[parent].parent
+            chain = [top]
+            while chain[-1] != outermost and known[chain[-1]].parent != NONE:
+                chain.append(known[chain[-1]].parent)
+            for label in reversed(chain):
+                parent = self.labels.id_of("module", parent, known[label].name, known[label].class_name)
+            found = self._places[key] = parent
+        return found
+
+    def watch(self, state: Callable[[], ThreadState]) -> None:
+        """Be told of backward passes from now on. state: of the calling thread."""
+        original = getattr(torch.autograd, "_engine_run_backward", None)
+        if original is None or self._mine is not None:
+            return
+
+        def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> object:
+            if self._mine is None:
+                return original(outputs, *args, **kwargs)
+            own = state()
+            begun = Pass(own, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
+            own.passes.append(begun)
+            self.running.append(begun)
+            try:
+                return original(outputs, *args, **kwargs)
+            finally:
+                own.passes.remove(begun)
+                self.running.remove(begun)
+
+        self._original, self._mine = original, _engine_run_backward
+        torch.autograd._engine_run_backward = _engine_run_backward
+
+    def unwatch(self) -> None:
+        """Puts torch's own function back. One that somebody else has wrapped since stays in their wrapper, and passes calls on."""
+        if self._mine is not None and torch.autograd._engine_run_backward is self._mine:
+            torch.autograd._engine_run_backward = self._original
+        self._mine = None
+
+    def forget(self) -> None:
+        """Drops what was noted of the step."""
+        self.local = threading.local()
+        self.threads.clear()
+        self.running.clear()
