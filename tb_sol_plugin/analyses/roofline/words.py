@@ -53,7 +53,11 @@ def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     flop, vector = number_of(facts["total_flop"]), number_of(facts["total_vector_flop"])
     work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
     traffic = f" and {human(number_of(facts['total_bytes']), 'B')}" if facts["total_bytes"] else ""
-    first = f"{counted[0].upper()}{counted[1:]} hold **{work}**{traffic}" if counted[:1].isdigit() else f"The {counted} holds **{work}**{traffic}"
+    first = (
+        f"{counted[0].upper()}{counted[1:]} hold **{work}**{traffic}"
+        if counted[:1].isdigit()
+        else f"The {counted} holds **{work}**{traffic}"
+    )
     sol = number_of(facts["sol_ns"])
     if sol is None or spec is None:
         return f"{first}; the limits of {'this CPU' if by_host else 'the device'} are not known."
