@@ -36,7 +36,9 @@ Number = TypeVar("Number", int, float)
 class Recorder(Protocol):
     """What the fallback mode wants to know of calls of the lowest supported layers."""
 
-    def layer_call(self, site: Site, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
+    def layer_call(
+        self, site: Site, label: int, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
+    ) -> None: ...
 
 
 Call: TypeAlias = "tuple[int, int, int, Pair | None]"
@@ -130,6 +132,13 @@ class LayerSOLHooks:
         """Forgets the calls and losses of the step."""
         self.calls.clear()
         self.lost.clear()
+
+    def lowest_layer(self) -> str | None:
+        """The type of the lowest supported layer that the calling thread is in; None outside of all."""
+        for site, *_ in reversed(self._local.frames):
+            if site.place.lowest and site.place.layer is not None:
+                return site.place.layer[0]
+        return None
 
     def layer_type(self, label: int) -> str | None:
         """The layer type of a module's label, None where it is no supported layer."""
@@ -230,7 +239,7 @@ class _Exit(_Hook):
         if site.timed:
             owner.calls.append((label, start, duration, pair))
         if owner.recorder is not None and site.place.lowest:
-            owner.recorder.layer_call(site, args, kwargs, result, duration)
+            owner.recorder.layer_call(site, label, args, kwargs, result, duration)
         clock.own_ns += perf_counter_ns() - began
 
 
