@@ -67,7 +67,7 @@ class Analysis:
     layers and phases sum to the total, functions are a second view of the same work. step_us: wall time of the step. model_us: time of
     its matrix FLOP at the peaks of their types, without recomputed work; hardware_us with it. time_source: cpu (each operation by
     wall clock), event (between device events), "" none. reason: why there are no limits. age: iterations since its work was
-    counted, 0 in a sampled step.
+    counted, 0 in a sampled step. sample: of a step whose work was not counted, the sampled one that it has its work from.
     """
 
     iteration: int
@@ -84,6 +84,12 @@ class Analysis:
     reason: str = ""
     notes: tuple[str, ...] = ()
     age: int = 0
+    sample: Analysis | None = None
+
+    @property
+    def reported(self) -> Analysis:
+        """What reports and tables show: layers, functions and single operations are known of sampled steps only."""
+        return self.sample or self
 
     @property
     def mfu(self) -> float | None:
@@ -157,8 +163,9 @@ def analyse(
 def carry(last: Analysis, step: StepRecord, *, phase_times: Mapping[str, float | None] | None = None) -> Analysis:
     """A step whose work was not counted, with the work of `last` (same sizes of the model's inputs) and its own times.
 
-    Layers and functions, whose times were not measured, are left out.
+    Layers, functions and single operations, whose times were not measured, are left out.
     """
+    last = last.reported
     total, phases = untimed(last.total), {g.name: untimed(g) for g in last.phases}
     source = EVENT if step.device_ns is not None or phase_times else ""
     if step.device_ns is not None:
@@ -176,7 +183,8 @@ def carry(last: Analysis, step: StepRecord, *, phase_times: Mapping[str, float |
         step_us=step.duration_ns / 1e3,
         time_source=source,
         notes=(),
-        age=step.iteration - last.iteration + last.age,
+        age=step.iteration - last.iteration,
+        sample=last,
     )
 
 

@@ -48,7 +48,8 @@ def scalars(analysis: Analysis) -> dict[str, float]:
 
 
 def tables(analysis: Analysis) -> dict[str, tuple[tuple[str, ...], list[list[Cell]]]]:
-    """The four tables by name: columns and rows."""
+    """The four tables by name: columns and rows; of the last sampled step."""
+    analysis = analysis.reported
     return {
         "sol/by_layer_type": (GROUP_COLUMNS, _group_rows(analysis.layers)),
         "sol/by_function": (GROUP_COLUMNS, _group_rows(analysis.functions)),

@@ -19,16 +19,20 @@ UNKNOWN: Final = "—"
 
 
 def console_report(analysis: Analysis) -> str:
-    """The report as text, without a newline at its end. What is not known is a dash, or left out; notes at the end say why."""
+    """The report as text, without a newline at its end. What is not known is a dash, or left out; notes at the end say why.
+
+    Of a step whose work was not counted, the report of the last one whose work was.
+    """
+    age, analysis = analysis.age, analysis.reported
     thick, thin = "=" * WIDTH, "-" * WIDTH
     lines = [thick, f"{'':27}SOL (Speed of Light) Analysis", thick, _head(analysis)]
     sections = [("By Layer Type:", analysis.layers), ("By Function:", analysis.functions), ("By Phase:", analysis.phases)]
     for title, groups in sections:
         if groups:
             lines += [thin, title, *_rows(groups)]
-    notes = _notes(analysis)
+    notes = notes_of(analysis, age)
     if notes:
-        lines += [thin, *notes]
+        lines += [thin, *(line for note in notes for line in _wrapped(note))]
     return "\n".join([*lines, thick])
 
 
@@ -68,33 +72,31 @@ def shortened(name: str, width: int = NAME_WIDTH) -> str:
     return f"{name[:head]}...{name[len(name) - (width - 3 - head) :]}"
 
 
-def _notes(analysis: Analysis) -> list[str]:
-    """What a reader has to know of the figures above; nothing in the plain case."""
+def notes_of(analysis: Analysis, age: int = 0) -> list[str]:
+    """What a reader has to know of the figures, in sentences; nothing in the plain case. age: iterations since the analysed one."""
     total, notes = analysis.total, []
+    if age:
+        notes.append(f"Counted and timed in iteration {analysis.iteration}, {age} iteration{'s' if age > 1 else ''} ago.")
     if analysis.reason:
         notes.append(f"No limits: {analysis.reason}.")
-        notes.append(
-            f"Work: {_amount(total.flops, 'FLOP')} matrix, {_amount(total.flops_vector, 'FLOP')} vector, {_amount(total.bytes, 'B')}."
-        )
+        matrix, vector = amount(total.flops, "FLOP"), amount(total.flops_vector, "FLOP")
+        notes.append(f"Work: {matrix} matrix, {vector} vector, {amount(total.bytes, 'B')}.")
     elif total.unknown:
         notes.append(f"{total.unknown} of {total.count} ops have no estimate: their work is not known.")
     notes += [note[:1].upper() + note[1:] + "." for note in analysis.notes]
-    if analysis.age:
-        notes.append(f"The work was counted {analysis.age} iterations ago.")
     for flag in TOLD:
-        names = list(
-            dict.fromkeys(g.name for part in (analysis.layers, analysis.functions, analysis.phases) for g in part if flag in g.flags)
-        )
+        every = (*analysis.layers, *analysis.functions, *analysis.phases)
+        names = list(dict.fromkeys(group.name for group in every if flag in group.flags))
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             notes.append(f"{', '.join(shortened(n) for n in names[:3])}{more}: {FLAGS[flag]}.")
-    return [line for note in notes for line in _wrapped(note)]
+    return notes
 
 
-def _amount(value: int | None, unit: str) -> str:
+def amount(value: int | None, unit: str) -> str:
     """A decimal amount with three digits, as `0.753 GFLOP`."""
     if value is None:
-        return f"{UNKNOWN} {unit}"
+        return UNKNOWN
     steps = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
     factor, prefix = next(((f, p) for f, p in steps if value >= 0.1 * f), (1.0, ""))
     return f"{value / factor:.3g} {prefix}{unit}"

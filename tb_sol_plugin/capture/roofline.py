@@ -85,7 +85,7 @@ class RooflineResult:
 
 
 FLAGS: Final = {
-    "above_limit": "faster than its limit: a wrong type or peak, or data that stayed in cache",
+    "above_limit": "above the limit: data that stayed in cache, or a wrong type or peak",
     "no_model": "its work is not known",
     "no_peak": "the device has no peak for its type",
     "estimated": "a size, type or mask was assumed",
