@@ -86,7 +86,7 @@ _TRACE = "store a profiler trace beside it: sol.capture(logdir, model=model, pro
 
 
 def _counted(what: str) -> Lack:
-    return f"a SOL capture counts work by operator, module and phase; it holds {what}", _TRACE, "profile=True"
+    return f"a SOL capture holds {what}; it counts work by operator, module and phase", _TRACE, "profile=True"
 
 
 OF_A_SOL_CAPTURE: dict[str, Lack] = {
