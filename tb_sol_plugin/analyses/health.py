@@ -1,14 +1,20 @@
-"""Trace health: what the file held, what was odd in it, what was not recorded, and what that does to the numbers."""
+"""Trace health: what the file held, what was odd in it, what was not recorded, and what that does to the numbers.
+
+Of a SOL capture, alone or beside a trace, also how it was recorded: what was sampled, what was not counted, what the recorder itself cost.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
+from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -30,11 +36,13 @@ RECORDED_COLUMNS = (
     Column("record_it_with", "Record it with", "", "The call or argument that records it.", "code"),
 )
 LOG_COLUMNS = (
-    Column("level", "Level", "", "Who said it: the profiler's own errors and warnings, or this reader.", "badge"),
+    Column(
+        "level", "Level", "", "Who said it: the profiler's own errors and warnings, the recorder of a SOL capture, or this reader.", "badge"
+    ),
     Column("message", "Message", "", "The line, without secrets.", "text"),
 )
 FACTS = {
-    "total_events": "Length of traceEvents, all phases.",
+    "total_events": "Length of traceEvents, all phases; of a SOL capture its records.",
     "host_events": "Complete events of the host.",
     "device_events": "Complete kernels, copies and sets of memory.",
     "linked_device_events": "Device events whose launch was found.",
@@ -46,6 +54,18 @@ FACTS = {
     "truncated": "Whether the file ended early; the complete events before that are kept.",
     "size": "Size of the file as stored.",
     "extent_ns": "First start to last end over all complete events.",
+    "sol_capture": "The SOL capture of this worker that stands beside the trace.",
+    "capture_format": "Version of the format of the SOL capture.",
+    "mode": "How work was counted: at every operator (dispatch), or estimated from modules and functions (hooks).",
+    "iterations": "Iterations that the SOL capture timed.",
+    "sampled": "Those whose work was counted.",
+    "counted_calls": "Operator calls counted in the sampled iterations.",
+    "unknown_calls": "Those without a cost: their work is in no sum.",
+    "estimated_calls": "Those whose work is estimated, by the fallback mode or for want of sizes.",
+    "compiled_calls": "Calls of compiled code, counted by running it eagerly.",
+    "lost_calls": "Calls that the recorder met and could not count, by its own account.",
+    "overhead_share": "Measured work of the recorder over the time of the job.",
+    "overhead_sampled_share": "The same in the sampled iterations, the first left out.",
 }
 WORDS = {
     "device_events": "Device activity",
@@ -63,6 +83,8 @@ WORDS = {
     "iterations": "Iterations of the training loop",
 }
 MOST_NOTES = 8
+NOT_COUNTED = "work not counted"
+"""How the reader's lines begin that tell what the recorder lost."""
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""
 
@@ -81,7 +103,14 @@ def health(capture: Capture, query: Query) -> Report:
     """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
     facts = _facts(capture)
     report = Report(analysis="health", title="Trace health", headline=_headline(capture, facts), notices=_notices(capture, query))
-    report.sections = [_facts_section(capture, facts), _issues(capture), _recorded(capture), _categories(capture), _log(capture)]
+    report.sections = [
+        _facts_section(capture, facts),
+        *_recorder(capture),
+        _issues(capture),
+        _recorded(capture),
+        *([_categories(capture)] if len(capture.tables["categories"]) else []),
+        _log(capture),
+    ]
     return report
 
 
@@ -106,25 +135,26 @@ def _facts(capture: Capture) -> dict[str, int | bool]:
 
 
 def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
-    events = human(facts["total_events"], "count")
+    events, word = human(facts["total_events"], "count"), "records" if is_capture(capture) else "events"
     if facts["truncated"]:
-        return f"The file ends early: **{events} complete events** were kept."
+        return f"The file ends early: **{events} complete {word}** were kept."
     issues = capture.tables["issues"]
     loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
     if facts["unlinked_device_events"]:
         share = facts["unlinked_device_events"] / facts["device_events"]
         alone = "have no launch in this recording and stand in rows of their own"
-        return f"All {events} events were read; **{human(share, 'ratio')}** of the device events {alone}."
+        return f"All {events} {word} were read; **{human(share, 'ratio')}** of the device events {alone}."
     if loud:
         kinds = "one kind of oddity** was" if loud == 1 else f"{loud} kinds of oddity** were"
-        return f"All {events} events were read; **{kinds} met, listed below with the effect."
-    return f"All **{events} events** were read and nothing in them is odd."
+        return f"All {events} {word} were read; **{kinds} met, listed below with the effect."
+    return f"All **{events} {word}** were read and nothing in them is odd."
 
 
 def _notices(capture: Capture, query: Query) -> list[Notice]:
     out = []
     if capture.facts.truncated:
-        out.append(Notice("The file ends in the middle of an event. Copy it again if the job has finished.", "warn"))
+        of = "a record" if is_capture(capture) else "an event"
+        out.append(Notice(f"The file ends in the middle of {of}. Copy it again if the job has finished.", "warn"))
     if capture.facts.errors:
         count = len(capture.facts.errors)
         out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
@@ -153,6 +183,10 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
     recorded = [word for flag, word in FLAG_WORDS.items() if capture.facts.flags.get(flag)]
     notes = {"total_events": f"recorded with {', '.join(recorded)}"} if recorded else {}
     links = {"unlinked_device_events": Link("links", label="How events were linked")}
+    hidden = []
+    if is_capture(capture):
+        labels |= {"total_events": "Records", "host_events": "Ranges on the host"}
+        hidden = [n for n in facts if "device_" in n or n == "threads" or (n == "clipped_host_events" and not facts[n])]
     return FactsSection(
         id="facts",
         title="What the file held",
@@ -163,7 +197,63 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
         docs=dict(FACTS),
         notes=notes,
         value_links=links,
+        hidden=hidden,
+        span=6 if len(capture.tables["iterations"]) else 12,
     )
+
+
+def _recorder(capture: Capture) -> list[FactsSection]:
+    """How a SOL capture was made; nothing where there is none."""
+    table, ledger, issues = capture.tables["iterations"], capture.tables["ledger"], capture.tables["issues"]
+    if not len(table):
+        return []
+    sampled = table["sampled"].to_numpy()
+    later = sampled & (np.arange(len(table)) > 0) if sampled[1:].any() else sampled
+    time, own = table["duration_ns"].to_numpy(), table["overhead_ns"].to_numpy()
+    count = ledger["count"].to_numpy()
+    bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
+    reason = issues["reason"].astype(str)
+    metadata = capture.facts.metadata
+    values: dict[str, Scalar] = {
+        "sol_capture": metadata.get("sol_capture"),
+        "capture_format": capture.facts.versions.get("capture_format"),
+        "mode": metadata.get("mode"),
+        "iterations": len(table),
+        "sampled": int(sampled.sum()),
+        "counted_calls": int(count.sum()),
+        "unknown_calls": int(count[bare].sum()),
+        "estimated_calls": int(count[ledger["estimated"].to_numpy()].sum()),
+        "compiled_calls": int(count[ledger["compiled"].to_numpy()].sum()),
+        "lost_calls": int(issues.loc[reason.str.startswith(NOT_COUNTED), "count"].sum()),
+        "overhead_share": float(own.sum() / time.sum()) if time.sum() > 0 else None,
+        "overhead_sampled_share": float(own[later].sum() / time[later].sum()) if time[later].sum() > 0 else None,
+    }
+    labels = (
+        "SOL capture", "Format", "Counted by", "Iterations", "Sampled", "Calls counted", "Without a cost", "Estimated", "Of compiled code",
+        "Not counted", "Recorder", "Recorder, sampled",
+    )  # fmt: skip
+    every, clock = metadata.get("every_n_steps", ""), metadata.get("time_source", "")
+    notes = {
+        "sampled": f"the first two, then one in {every}" if every.isdigit() and int(every) > 1 else "",
+        "mode": {"cpu": "times of the host", "event": "times by device events"}.get(clock, ""),
+    }
+    return [
+        FactsSection(
+            id="recorder",
+            title="How it was recorded",
+            subtitle="without the recorder's own work in any time",
+            span=6,
+            values=values,
+            units={
+                n: "ratio" if n.endswith("share") else "" if n in ("sol_capture", "capture_format", "mode") else "count" for n in values
+            },
+            labels=dict(zip(values, labels, strict=True)),
+            docs={n: FACTS[n] for n in values},
+            notes={n: text for n, text in notes.items() if text},
+            hidden=[n for n, v in values.items() if v is None or (v == 0 and n in ("estimated_calls", "compiled_calls", "lost_calls"))],
+            value_links={"iterations": Link("iterations", label="Over iterations")},
+        )
+    ]
 
 
 def _recorded(capture: Capture) -> TableSection:
@@ -206,7 +296,8 @@ def _categories(capture: Capture) -> TableSection:
 
 
 def _log(capture: Capture) -> TableSection:
-    rows = [("error", line) for line in capture.facts.errors] + [("warning", line) for line in capture.facts.warnings]
+    voice = "recorder" if is_capture(capture) else "warning"
+    rows = [("error", line) for line in capture.facts.errors] + [(voice, line) for line in capture.facts.warnings]
     return make_table(
         "log",
         "Log",
