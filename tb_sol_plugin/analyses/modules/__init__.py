@@ -36,6 +36,8 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+OF_A_CAPTURE = ("qualified_name", "operator_ns", "backward_flop")
+"""Columns that only a SOL capture fills."""
 _NUMBERS = (
     Column("calls", "Calls", "count", "How often it was called."),
     Column(
@@ -60,6 +62,16 @@ _NUMBERS = (
     Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
     Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
+    Column(
+        "operator_ns",
+        "Operators",
+        "ns",
+        "Time of the operators counted in it in the chosen direction, by the wall clock of a CPU.",
+        "bar",
+        color="host",
+        rank=3,
+        missing="single operators were not timed",
+    ),
     ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
     Column("backward_flop", "FLOP, backward", "FLOP", "The part of them in the backward pass.", rank=3, missing="no backward work"),
     ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
@@ -352,8 +364,9 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     again = {"recompute_share"} if facts["recompute_ns"] else set()
     raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
     counted = {"flop": 1, "backward_flop": 2, "qualified_name": 2} if "flop" in facts else {}
+    counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
-    return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns]
+    return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
 
 
 def _mark(section: TableSection) -> None:

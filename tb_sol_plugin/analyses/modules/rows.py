@@ -23,7 +23,7 @@ from tb_sol_plugin.tables import tree
 
 OUTSIDE: Final = "(outside every module)"
 ACCUMULATION: Final = "(gradient accumulation)"
-_WHOLE: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
+_WHOLE: Final = ("flop", "backward_flop", "operator_ns", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
 def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
@@ -31,6 +31,7 @@ def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     out = ratios(frame)
     time = out["time_ns"].to_numpy(dtype=np.float64)
     out["modelled_share"] = ratio(np.nan_to_num(out["modelled_sum_ns"].to_numpy(dtype=np.float64)), time)
+    out["operator_ns"] = out["owned_sum_ns"]
     return out.assign(**{n: pd.Series([round(v) if v == v else None for v in out[n].tolist()], dtype=object) for n in _WHOLE})
 
 
