@@ -11681,8 +11681,31 @@ var CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     on_trace_ready=tensorboard_trace_handler(logdir),
 ) as prof: ...`;
-/** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
-function argumentSnippet(argument) {
+/** The missing argument of a SOL capture where it belongs; null where it is none of its own. */
+function ofCapture(argument) {
+	const plain = captureSnippet("");
+	const whole = (extra) => ({
+		code: captureSnippet("", `sol.capture(logdir, model=model${extra})`).code,
+		mark: extra.replace(/^, /, "")
+	});
+	if (argument === "profile=True") return whole(", profile=True");
+	if (argument === "every_n_steps") return whole(", every_n_steps=100");
+	if (argument === "model=model") return {
+		...whole(""),
+		mark: argument
+	};
+	return plain.code.includes(argument) ? {
+		code: captureSnippet("", "sol.capture(logdir, model=model)").code,
+		mark: argument
+	} : null;
+}
+/**
+* A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it.
+* capture: the recording is a SOL capture, and the argument may be one of its own.
+*/
+function argumentSnippet(argument, capture = false) {
+	const own = capture ? ofCapture(argument) : null;
+	if (own) return own;
 	if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
 	if (CALL.includes(argument)) return {
 		code: CALL,
@@ -11999,7 +12022,7 @@ function FileLine({ w, s, share, stage }) {
 }
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-	const snippet = argument ? argumentSnippet(argument) : null;
+	const snippet = argument ? argumentSnippet(argument, chosen$1.value?.span.kind === "sol_capture") : null;
 	const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",

@@ -60,8 +60,23 @@ const CALL = `with torch.profiler.profile(
     on_trace_ready=tensorboard_trace_handler(logdir),
 ) as prof: ...`;
 
-/** A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it. */
-export function argumentSnippet(argument: string): { code: string; mark: string } | null {
+/** The missing argument of a SOL capture where it belongs; null where it is none of its own. */
+function ofCapture(argument: string): { code: string; mark: string } | null {
+  const plain = captureSnippet("");
+  const whole = (extra: string): { code: string; mark: string } => ({ code: captureSnippet("", `sol.capture(logdir, model=model${extra})`).code, mark: extra.replace(/^, /, "") });
+  if (argument === "profile=True") return whole(", profile=True");
+  if (argument === "every_n_steps") return whole(", every_n_steps=100");
+  if (argument === "model=model") return { ...whole(""), mark: argument };
+  return plain.code.includes(argument) ? { code: captureSnippet("", "sol.capture(logdir, model=model)").code, mark: argument } : null;
+}
+
+/**
+ * A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it.
+ * capture: the recording is a SOL capture, and the argument may be one of its own.
+ */
+export function argumentSnippet(argument: string, capture = false): { code: string; mark: string } | null {
+  const own = capture ? ofCapture(argument) : null;
+  if (own) return own;
   if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
   if (CALL.includes(argument)) return { code: CALL, mark: argument };
   const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;

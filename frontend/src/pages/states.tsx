@@ -142,7 +142,7 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
 
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-  const snippet = argument ? argumentSnippet(argument) : null;
+  const snippet = argument ? argumentSnippet(argument, chosen.value?.span.kind === "sol_capture") : null;
   const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>
