@@ -17,9 +17,10 @@ from tb_sol_plugin.capture import ledger as counting
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.compiled import CompiledEagerly
 from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+from tb_sol_plugin.capture.hooks_ledger import HooksMode, with_sources
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks
-from tb_sol_plugin.capture.ledger import Ledger, LedgerMode, Row, RowKey
+from tb_sol_plugin.capture.ledger import Ledger, LedgerMode
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.output import Rows
 from tb_sol_plugin.capture.phases import PhaseStack
@@ -154,8 +155,8 @@ class Watch:
         try:
             self._open.enter_context(CompiledEagerly())
             self._open.callback(self.hooks.remove)
+            self.hooks.attach(models)  # all at once: several models are told apart in their names
             for model in models:
-                self.hooks.attach(model)
                 self._see_sizes(model)
             self._open.callback(self.patcher.uninstall)
             self.patcher.install()
@@ -174,7 +175,8 @@ class Watch:
 
     def _count(self, *, timed: bool) -> None:
         if self.mode == "hooks":
-            raise NotImplementedError
+            self._open.enter_context(HooksMode(self.ledger, self.hooks, self.patcher, self.phases, self.clock, timed))
+            return
         mode = LedgerMode(
             self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
         )  # fmt: skip
@@ -249,7 +251,8 @@ class Watch:
     def records(self) -> list[OpRecord]:
         """The ledger as records."""
         layers = {label: layer for label, (layer, _) in self.hooks.supported.items()}
-        return self.ledger.records(layers.get)
+        records = self.ledger.records(layers.get)
+        return with_sources(records) if self.mode == "hooks" else records
 
     def collect(self, *, compiled: bool) -> Seen:
         """What the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
@@ -258,7 +261,7 @@ class Watch:
         lost = self.ledger.lost + self.hooks.lost
         if self.replays:
             lost["replays of CUDA graphs, whose work is unknown"] = self.replays
-        rows = {key: list(value) for key, value in self.ledger.rows.items()}
+        rows: dict[tuple[int, ...], list[int]] = {key: list(value) for key, value in self.ledger.rows.items()}
         records = self.records()
         if compiled:
             rows = _as_compiled(rows)
@@ -270,7 +273,7 @@ class Watch:
         return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature)
 
 
-def _as_compiled(rows: dict[RowKey, Row]) -> dict[RowKey, Row]:
+def _as_compiled(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:
     """Rows without times. Where no row is known to be of a compiled module, all are taken to be."""
     all_of_them = 0 if any(key[5] & COMPILED for key in rows) else COMPILED
     return {(*key[:5], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}
