@@ -43,7 +43,7 @@ describe("figure", () => {
     expect(data[1]).toMatchObject({ insidetextfont: { color: "#111418" }, outsidetextfont: { color: "#48525F" } });
     expect(layout["showlegend"]).toBe(false);
     expect(layout["xaxis"]).toMatchObject({ type: "log", dtick: 1, title: { text: "FLOP per byte" } });
-    expect(legendOf(figure())).toEqual([{ name: "gemm", color: "#0E67C1", symbol: "circle", hatched: false }]);
+    expect(legendOf(figure())).toEqual([{ name: "gemm", color: "#0E67C1", symbol: "circle", hatched: false, opacity: 1 }]);
   });
 
   test("GIVEN a zoom WHEN written and drawn THEN the axes have its range; autorange takes it away", () => {
