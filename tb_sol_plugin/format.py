@@ -43,6 +43,8 @@ VERSION: Final = (1, 0)
 SUFFIX: Final = ".sol.jsonl"
 NAME: Final = re.compile(r"^(?P<host>.+)_rank(?P<rank>\d+)_(?P<pid>\d+)_(?P<start>\d+)(?:\.part(?P<part>\d+))?\.sol\.jsonl(?:\.gz)?$")
 """File names as the capture library gives them. The worker is `<host>_rank<rank>`, the span `<start>`."""
+PART: Final = re.compile(r"(?:\.part(?P<part>\d{1,3}))?(?P<ending>\.sol\.jsonl(?:\.gz)?)$")
+"""The end of a file's name, also of one that was renamed."""
 
 KINDS: Final = (
     "header", "sig", "label", "ledger", "step", "phase_time", "module_time", "memory", "profile", "note", "close",
@@ -62,6 +64,7 @@ COMPILED: Final = 8
 """Flags of a ledger row: backward work; forward work run again in the backward pass; counts estimated by the fallback mode; work of a
 compiled region, counted by running it eagerly for one step."""
 
+MOST_PARTS: Final = 1000
 CAP_BYTES: Final = 256 << 20
 """Size at which a file is continued in the next part."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS: Final = 10.0
 """A sampled iteration is brought to the disk at once, but no more often than this."""
-MOST_PARTS: Final = 999
 MOST_NOTES: Final = 200
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -184,8 +183,8 @@ class CaptureWriter:
             self._sync()
 
     def _next_part(self) -> None:
-        if self.part >= MOST_PARTS:
-            raise OSError(errno.EFBIG, f"more than {MOST_PARTS} parts")
+        if self.part + 1 >= F.MOST_PARTS:
+            raise OSError(errno.EFBIG, f"more than {F.MOST_PARTS} parts")
         note = {"kind": "note", "code": "continued", "text": f"continued in part {self.part + 1}", "count": 1}
         self._append([_line(note)])
         self._sync()

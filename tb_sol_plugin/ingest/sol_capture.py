@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -25,8 +24,6 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
 OPEN: Final = "open a file that tb_sol_plugin.capture wrote (*.sol.jsonl)"
-MOST_PARTS: Final = 1000
-_PART: Final = re.compile(r"(?:\.part(\d+))?(\.sol\.jsonl(?:\.gz)?)$")
 
 
 class Reading:
@@ -129,12 +126,10 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
 def parts_of(path: str) -> Iterator[str]:
     """The file itself, then where its continuations would stand."""
     yield path
-    found = _PART.search(path)
-    if found is None:
-        return
-    first = int(found[1] or 0) if len(found[1] or "0") < 6 else MOST_PARTS
-    for k in range(first + 1, MOST_PARTS):
-        yield f"{path[: found.start()]}.part{k}{found[2]}"
+    found = F.PART.search(path)
+    if found is not None:
+        for k in range(int(found["part"] or 0) + 1, F.MOST_PARTS):
+            yield f"{path[: found.start()]}.part{k}{found['ending']}"
 
 
 def _is_there(path: str, fs_options: dict[str, object] | None) -> bool:

@@ -101,19 +101,20 @@ class Capture:
         """The same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
         return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, beside=self.beside)
 
-    def with_ledger(self, other: Capture | None, *, beside: str = "", warning: str = "") -> Capture:
+    def with_ledger(self, other: Capture | None, *, beside: str = "", unread: str = "") -> Capture:
         """This trace with the labels, the ledger, the iterations and the label times of a SOL capture in place of its own; None: without.
 
         Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
-        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file. warning: is added to the facts.
+        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file. unread: of a SOL capture that
+        cannot be read, for the warnings.
         """
         metadata = {k: v for k, v in self.facts.metadata.items() if k != "sol_capture"}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
         if other is not None:
             metadata["sol_capture"] = other.facts.file
             tables |= _as_seen_from(self, other)
-        said = (*self.facts.warnings, *([warning] if warning and warning not in self.facts.warnings else []))
-        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=said)
+        said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said))
         return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
 
     # -- tables -----------------------------------------------------------------------------------------------
@@ -157,6 +158,7 @@ class Capture:
         return run_analysis(name, self, {k: str(v) for k, v in query.items()})
 
 
+_UNREAD = "the SOL capture beside this trace cannot be read: "
 _OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from tb_sol_plugin.errors import BadInput, NotFound
 from tb_sol_plugin.model.devices.book import DeviceBook
 from tb_sol_plugin.model.run import Recording, Run
-from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 
+MOST_BESIDE = 10_000
 RECORD_ONE = "record one with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir))"
 
 
@@ -49,10 +50,33 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
     """One file as a recording, whatever its name: what is wrong with it shows when it is read."""
     if not is_url(path):
         path = os.path.abspath(os.path.expanduser(path))
-    size, mtime = files.stat(path, options.fs_options)
+    size, mtime = parts.stat(path, options.fs_options)
     name = files.shown(basename(path))
     worker, span = names.worker_and_span(name)
-    return Recording("", worker, span, path, name, size, mtime)
+    kind = names.kind_of(name) or ("sol_capture" if _holds_a_capture(path, name, options) else "kineto")
+    return Recording("", worker, span, path, name, size, mtime, kind)
+
+
+def _holds_a_capture(path: str, name: str, options: StoreOptions) -> bool:
+    from tb_sol_plugin.ingest import classify
+
+    try:
+        return classify(files.head(path, options.fs_options), name).kind == "sol_capture"
+    except OSError:
+        return False  # told when it is read
+
+
+def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
+    """SOL captures in the folder of a local file, by their names."""
+    if is_url(path):
+        return []
+    folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
+    try:
+        found = [entry for entry in os.scandir(folder) if names.kind_of(entry.name) == "sol_capture" and entry.is_file()]
+        entries = [files.Entry(files.shown(e.name), e.path, e.stat().st_size, e.stat().st_mtime) for e in found[:MOST_BESIDE]]
+    except OSError:
+        return []
+    return [Recording("", *names.worker_and_span(e.file), e.path, e.file, e.size, e.mtime, "sol_capture") for e in parts.merged(entries)]
 
 
 def listing_of(path: str, options: StoreOptions) -> Listing:
@@ -73,7 +97,8 @@ def open_run(
     one = is_file(path, options)
     book = book_for(path, options, file=one)
     if one:
-        return _run("", [recording_of(path, options)], options, book), ("",)
+        one_file = recording_of(path, options)
+        return _run("", [one_file], options, book, [one_file, *captures_in_folder_of(path, options)]), ("",)
     listing = listing_of(path, options)
     if not listing.runs:
         looked = f"looked at {listing.files:,} files in {listing.directories:,} directories"
@@ -82,7 +107,7 @@ def open_run(
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
     chosen = run or every[0]
-    return _run(chosen, listing.runs[chosen], options, book), every
+    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen]), every
 
 
 def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
@@ -90,5 +115,5 @@ def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
     return DeviceFiles(options.device, options.fs_options).book(*folders_above(path, file=file))
 
 
-def _run(name: str, recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> Run:
-    return Run(name, recordings, lambda recording: open_here(recording, options, book))
+def _run(name: str, recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook, beside: Sequence[Recording]) -> Run:
+    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside))

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
+from tb_sol_plugin.store.join import captures_beside, joined, state_of
 from tb_sol_plugin.store.memo import Memo
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.worker import Cancelled, Read, Task, read_capture
@@ -65,22 +66,49 @@ class Loader:
         self._open: Memo[Capture] = Memo(options.open_bytes, table_bytes)
         self._jobs: dict[str, _Job] = {}
         self._errors: dict[str, SolError] = {}
+        self._behind: dict[str, Recording] = {}
         self._lock = threading.RLock()
         self._spool = ""
         self._closed = False
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def capture(self, recording: Recording, wait: float = 0.0, devices: DeviceBook = EMPTY) -> Capture:
+    def capture(
+        self, recording: Recording, wait: float = 0.0, devices: DeviceBook = EMPTY, recordings: Sequence[Recording] = ()
+    ) -> Capture:
         """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read.
 
-        devices: the rows of device files that hold for it now.
+        devices: the rows of device files that hold for it now. recordings: of its run; a trace gets the tables of its SOL capture.
         """
         found = self._capture(recording, wait)
         if found.devices.fingerprint != devices.fingerprint:
             found = found.with_devices(devices)
             self._open.put(cache_key(recording), found)
+        return self._joined(recording, found, recordings, wait) if recordings else found
+
+    def _joined(self, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
+        beside = captures_beside(recording, recordings, found.facts.rank)
+        state = state_of(beside, self._stamp)
+        if found.beside == state:
+            return found
+        key = cache_key(recording)
+        try:
+            found = joined(found, beside, lambda other: self._capture(other, wait), state_of(beside, self._stamp))
+        except StillLoading:
+            if found.beside:
+                return found  # with what the SOL capture held a moment ago
+            with self._lock:
+                self._behind[key] = next((r for r in beside if cache_key(r) in self._jobs), recording)
+            raise
+        self._behind.pop(key, None)
+        found.beside = state_of(beside, self._stamp)
+        self._open.put(key, found)
         return found
+
+    def _stamp(self, recording: Recording) -> str:
+        """Changes with the file, and where it could not be read with every new try."""
+        key = cache_key(recording)
+        return f"{key}!" if key in self._errors else key
 
     def _capture(self, recording: Recording, wait: float) -> Capture:
         key = cache_key(recording)
@@ -126,7 +154,8 @@ class Loader:
         """How far the read of a recording is; None if none is under way."""
         key = cache_key(recording)
         with self._lock:
-            job = self._jobs.get(key)
+            behind = self._behind.get(key)
+            job = self._jobs.get(key) or (self._jobs.get(cache_key(behind)) if behind is not None else None)
             if job is None:
                 return None
             running = job.future.running()
@@ -269,8 +298,17 @@ class Loader:
             return pool
 
 
-def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook = EMPTY) -> Capture:
-    """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line."""
+def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook = EMPTY, recordings: Sequence[Recording] = ()) -> Capture:
+    """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line.
+
+    recordings: of its run; a trace gets the tables of its SOL capture.
+    """
+    found = _open_here(recording, options, devices)
+    beside = captures_beside(recording, recordings, found.facts.rank)
+    return joined(found, beside, lambda other: _open_here(other, options, devices), state_of(beside, cache_key)) if beside else found
+
+
+def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook) -> Capture:
     cache = Cache(cache_directory(options.cache_dir), options.cache_bytes)
     found = cache.load(cache_key(recording))
     if found is None:

@@ -5,29 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tb_sol_plugin import format as F
 from tb_sol_plugin.model.run import natural
 
 TRACE = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """A recording by its name alone: what `torch.profiler.tensorboard_trace_handler` writes."""
-MAYBE = re.compile(r"\.(?:json|trace|raw|pickle)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
+MAYBE = re.compile(r"\.(?:jsonl?|trace|raw|pickle)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
 """Worth a look inside."""
-_STEM = re.compile(r"\.(?:json|trace|pt\.trace)(?:\.gz)?$", re.IGNORECASE)
+LINES = re.compile(r"\.jsonl(?:\.gz)?$", re.IGNORECASE)
+"""Lines of JSON: often metrics of other programs, which are no matter of ours."""
+_STEM = re.compile(r"\.(?:jsonl?|trace|pt\.trace)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE)
 
 DEFAULT_SPAN = "default"
 
 
-def certain(file_name: str) -> bool:
-    """Whether the name alone says that this is a recording."""
-    return TRACE.match(file_name) is not None
+def kind_of(file_name: str) -> str:
+    """kineto or sol_capture where the name alone says so, else ""."""
+    if F.PART.search(file_name):
+        return "sol_capture"
+    return "kineto" if TRACE.match(file_name) else ""
 
 
 def worker_and_span(file_name: str) -> tuple[str, str]:
-    """`host_12.1623143089861.pt.trace.json.gz` -> (`host_12`, `1623143089861`); without a time the span is `default`."""
+    """`host_12.1623143089861.pt.trace.json.gz` -> (`host_12`, `1623143089861`); without a time the span is `default`.
+
+    A SOL capture `host_rank3_12_1623143089861.sol.jsonl` -> (`host_rank3`, `1623143089861`).
+    """
     match = TRACE.match(file_name)
     if match:
         return match.group(1) or file_name, (match.group(2) or "")[1:] or DEFAULT_SPAN
-    return _STEM.sub("", file_name) or file_name, DEFAULT_SPAN
+    sol = F.NAME.match(file_name)
+    if sol:
+        return f"{sol['host']}_rank{sol['rank']}", sol["start"]
+    part = F.PART.search(file_name)
+    stem = file_name[: part.start()] if part else _STEM.sub("", file_name)
+    return stem or file_name, DEFAULT_SPAN
 
 
 def rank_in(worker: str) -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tb_sol_plugin.model.run import Recording, natural
-from tb_sol_plugin.store import files, names
+from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.devices import NAMES as DEVICE_FILES
 from tb_sol_plugin.store.files import Budget, Entry, Walked
 from tb_sol_plugin.store.options import StoreOptions
@@ -47,7 +47,7 @@ class Listing:
     errors: tuple[str, ...] = ()
 
 
-RECORDINGS = ("kineto",)
+RECORDINGS = ("kineto", "sol_capture")
 """Kinds that open; whatever else is recognised is listed with its reason."""
 
 
@@ -94,20 +94,23 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
             name = entry.file.rpartition("/")[2]
             if entry.file in DEVICE_FILES:
                 continue  # no recording: `store.devices` reads it
-            if names.certain(name):
-                taken.append((root, entry, "kineto"))
+            kind = names.kind_of(name)
+            if kind:
+                taken.append((root, entry, kind))
             elif names.MAYBE.search(name):
                 unsure.append(entry)
             else:
                 unrelated += 1
-        for entry, kind in _look(unsure, heads, root, budget):
+        for entry, found in _look(unsure, heads, root, budget):
             seen.append(entry.path)
-            if isinstance(kind, str):
-                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, "could not be read", kind))
-            elif kind.kind not in RECORDINGS:
-                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, kind.what, kind.note))
+            if isinstance(found, str):
+                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, "could not be read", found))
+            elif found.kind in RECORDINGS:
+                taken.append((root, entry, found.kind))
+            elif names.LINES.search(entry.file):
+                unrelated += 1
             else:
-                taken.append((root, entry, kind.kind))
+                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, found.what, found.note))
     heads.forget_others(seen)
     return Listing(
         runs=_runs(taken),
@@ -143,7 +146,7 @@ def _prefixed(root: Root, file: str) -> str:
 def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording, ...]]:
     folders = {entry.file.rpartition("/")[0] for _, entry, _ in taken}
     by_run: dict[str, list[Recording]] = {}
-    for root, entry, kind in sorted(taken, key=lambda t: natural(t[1].file)):
+    for root, entry, kind in sorted(_whole(taken), key=lambda t: natural(t[1].file)):
         folder, _, file_name = entry.file.rpartition("/")
         run = names.run_name(root.name, root.label, folder, folders)
         worker, span = names.worker_and_span(file_name)
@@ -153,3 +156,13 @@ def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording
         present.append(Recording(run, worker, span, entry.path, _prefixed(root, entry.file), entry.size, entry.mtime, kind))
     order = sorted(by_run, key=natural)
     return {run: tuple(sorted(by_run[run], key=lambda r: (natural(r.worker), natural(r.span)))) for run in order}
+
+
+def _whole(taken: Sequence[tuple[Root, Entry, str]]) -> list[tuple[Root, Entry, str]]:
+    """The same with SOL captures of several files as one."""
+    captures: dict[Root, list[Entry]] = {}
+    for root, entry, kind in taken:
+        if kind == "sol_capture":
+            captures.setdefault(root, []).append(entry)
+    merged = [(root, entry, "sol_capture") for root, entries in captures.items() for entry in parts.merged(entries)]
+    return [*(t for t in taken if t[2] != "sol_capture"), *merged]

@@ -13,6 +13,7 @@ from tb_sol_plugin.errors import NotFound
 from tb_sol_plugin.model.redact import text
 from tb_sol_plugin.model.run import Recording, Run
 from tb_sol_plugin.store.devices import DeviceFiles
+from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import Root
 from tb_sol_plugin.store.scan import Heads, Listing, scan
@@ -138,8 +139,12 @@ class Store:
         raise NotFound(f"no span {_short(span)!r} of this worker", hint=_near(span, {r.span for r in of_worker}), field="span")
 
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
-        """See `Loader.capture`; with the rows of device files as they are now."""
-        return self.loader.capture(recording, wait, self.book(recording))
+        """See `Loader.capture`; with the rows of device files and the SOL captures beside it as they are now."""
+        return self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
+
+    def companion(self, recording: Recording) -> Recording | None:
+        """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
+        return companion(recording, self._listing.runs.get(recording.run, ()))
 
     def book(self, recording: Recording) -> DeviceBook:
         """The rows of device files that hold for a recording: the reader's own, its logdir's, those of the command line."""

@@ -49,19 +49,19 @@ class Read(NamedTuple):
 
 
 def read_capture(task: Task) -> Read:
-    """Read a file into the cache. Raises the errors of `ingest.read`; a file that changes meanwhile is not cached."""
+    """Read a recording into the cache. Raises the errors of `ingest.read`; what changes meanwhile is not cached."""
     import msgspec
 
     from tb_sol_plugin import ingest
     from tb_sol_plugin.errors import BadInput, SolError
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.store import files
+    from tb_sol_plugin.store import parts
     from tb_sol_plugin.store.cache import Cache, key_of
 
     try:
-        before = files.stat(task.path, task.fs_options)
+        before = parts.stat(task.path, task.fs_options)
         capture = ingest.read(task.path, fs_options=dict(task.fs_options), progress=_reporter(task.progress))
-        after = files.stat(task.path, task.fs_options)
+        after = parts.stat(task.path, task.fs_options)
     except FileNotFoundError:
         raise BadInput("the file is not there any more", hint="scan the logdir again") from None
     except (SolError, Cancelled):
@@ -71,6 +71,8 @@ def read_capture(task: Task) -> Read:
     except OSError as error:
         raise BadInput(f"reading failed: {error.strerror or type(error).__name__}", hint="check the disk or the connection") from None
     cache = Cache(task.cache, task.cache_bytes)
+    if before != after and capture.facts.source == "sol_capture":
+        return Read("", capture, "")  # its recorder is running
     if before != after:
         warnings = (*capture.facts.warnings, "the file changed while it was read; what was there so far is shown")
         facts = msgspec.structs.replace(capture.facts, warnings=warnings)

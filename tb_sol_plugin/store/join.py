@@ -1,0 +1,110 @@
+"""A trace and the SOL capture of the same worker: which belong together, and the one attached to the other when it is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tb_sol_plugin import format as F
+from tb_sol_plugin.errors import SolError, StillLoading
+from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.store.names import rank_in
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
+SOL_CAPTURE: Final = "sol_capture"
+MOST_TRIED: Final = 4
+"""SOL captures opened in search of the one that holds the steps of a trace."""
+_EPOCH_NS: Final = 10**17
+
+
+def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
+    """SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for a SOL capture.
+
+    By the worker's name; else by host and process; else by rank, in the name or as the trace's header says; else where the run has
+    one worker of either kind.
+    """
+    found = [r for r in recordings if r.kind == SOL_CAPTURE and r.run == trace.run]
+    if trace.kind == SOL_CAPTURE or not found:
+        return []
+    found.sort(key=lambda r: natural(r.span))
+    named = [r for r in found if r.worker == trace.worker]
+    same = named or [r for r in found if trace.worker in _processes(r)]
+    if same:
+        return same
+    own = rank_in(trace.worker) if rank is None else rank
+    if own is not None:
+        return [r for r in found if rank_in(r.worker) == own]
+    traces = {r.worker for r in recordings if r.kind != SOL_CAPTURE}
+    return found if len(traces) == 1 and len({r.worker for r in found}) == 1 else []
+
+
+def _processes(capture: Recording) -> tuple[str, ...]:
+    """Workers' names that torch's trace handler gives to the process of a SOL capture."""
+    found = F.NAME.match(capture.file.rpartition("/")[2])
+    return (f"{found['host']}_{found['pid']}",) if found else ()
+
+
+def companion(recording: Recording, recordings: Sequence[Recording]) -> Recording | None:
+    """The other recording of a worker, by names alone: of a trace its SOL capture, of a SOL capture the first trace after it began."""
+    if recording.kind != SOL_CAPTURE:
+        beside = captures_beside(recording, recordings)
+        began = _began(recording)
+        earlier = [r for r in beside if 0 < _began(r) <= began]
+        return earlier[-1] if earlier else beside[-1] if beside else None
+    traces = [r for r in recordings if r.kind != SOL_CAPTURE and companion(r, recordings) == recording]
+    return min(traces, key=lambda r: natural(r.span), default=None)
+
+
+def _began(recording: Recording) -> int:
+    """Start in ns since 1970 as the file's name says; 0 where it does not."""
+    return int(recording.span) if recording.span.isdigit() and int(recording.span) >= _EPOCH_NS else 0
+
+
+def state_of(beside: Sequence[Recording], stamp: Callable[[Recording], str]) -> str:
+    """What `Capture.beside` is once these are attached: changes with any of them."""
+    return "|".join(stamp(r) for r in beside)
+
+
+def joined(trace: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+    """The trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps.
+
+    One that cannot be read is told in the facts and hides nothing. StillLoading where one is being read.
+    """
+    problems: list[str] = []
+    chosen: Capture | None = None
+    steps = set(trace.steps["number"].tolist()) - {-1}
+    for recording in _in_order(trace, beside)[:MOST_TRIED]:
+        try:
+            other = opened(recording)
+        except StillLoading:
+            raise
+        except SolError as error:
+            name = recording.file.rpartition("/")[2]
+            problems.append(f"{name}: {error.message}")
+            continue
+        chosen = chosen or other
+        if len(beside) == 1 or _ran_then(trace, other) or steps & set(other.tables["iterations"]["number"].tolist()):
+            chosen = other
+            break
+    return trace.with_ledger(chosen, beside=state, unread="; ".join(problems))
+
+
+def _in_order(trace: Capture, beside: Sequence[Recording]) -> list[Recording]:
+    """Those begun before the trace first, latest first; then the others, latest first."""
+    latest_first = list(reversed(beside))
+    if not trace.facts.absolute:
+        return latest_first
+    end = trace.facts.origin_ns + trace.facts.extent_ns[1]
+    return sorted(latest_first, key=lambda r: _began(r) > end)
+
+
+def _ran_then(trace: Capture, other: Capture) -> bool:
+    """Whether the trace began while the other recording ran."""
+    iterations = other.tables["iterations"]
+    if not (trace.facts.absolute and other.facts.absolute and len(iterations)):
+        return False
+    start = trace.facts.origin_ns - other.facts.origin_ns
+    last = iterations.iloc[-1]
+    return bool(int(iterations["start_ns"].iloc[0]) <= start <= int(last["start_ns"]) + int(last["duration_ns"]) + int(60e9))
