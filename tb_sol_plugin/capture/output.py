@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from tb_sol_plugin.capture.timing import EventPool, Pair
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.analysis import Analysis
     from tb_sol_plugin.capture.device_specs import DeviceSpec
-    from tb_sol_plugin.capture.ledger import Row, RowKey, Signature
+    from tb_sol_plugin.capture.ledger import Signature
     from tb_sol_plugin.capture.log_tensorboard import Writer
     from tb_sol_plugin.capture.writer import CaptureWriter
 
@@ -32,7 +32,7 @@ class Rows:
     """The ledger of one finished iteration, as the file's writer reads it."""
 
     signatures: list[Signature]
-    rows: Mapping[RowKey, Row]
+    rows: Mapping[tuple[int, ...], Sequence[int]]
     lost: Counter[str]
 
 

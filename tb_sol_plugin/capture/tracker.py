@@ -98,6 +98,7 @@ class SOLTracker:
         me = weakref.proxy(self)  # the parts do not keep the tracker alive
         note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
         self.off = False
+        self._model: object = None
         self.models: list[object] = []
         self.labels, self.clock = Labels(), Clock()
         self.boundary = Boundary(note, lambda reason: me._give_up(reason))
@@ -178,7 +179,7 @@ class SOLTracker:
             else:
                 self._abandon()
                 self._note("model", "another model is tracked from here on; the file's header tells of the first one")
-            self.models = models
+            self._model, self.models = model, models
             self._compiled = compiled(models)
             self._find_events()
             self._running = self._began = True
@@ -318,7 +319,7 @@ class SOLTracker:
             self._find_events()
             if len(_sampling):
                 self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
-            elif self.boundary.attempt("watch", lambda: watch.enter(self.models, self._events, layers=self.time_layers), False):
+            elif self.boundary.attempt("watch", lambda: watch.enter(self._model, self.models, self._events, layers=self.time_layers), False):
                 _sampling.add(self)
                 schedule.owed = False
         elif schedule.traced():
@@ -477,7 +478,7 @@ class SOLTracker:
             self._waiting.clear()
             if self._began:
                 self.output.close(waiting)
-            self.models = []
+            self._model, self.models = None, []
         except Exception as error:
             self.boundary.failed("close", error, vital=False)
 

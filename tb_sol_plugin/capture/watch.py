@@ -132,6 +132,7 @@ class Watch:
         self.on = False
         self._open = contextlib.ExitStack()
         self._thread = 0
+        self._counting: LedgerMode | None = None
         self._left_behind: list[tuple[int, LedgerMode]] = []
         self.replays = 0
 
@@ -139,8 +140,12 @@ class Watch:
         """Whether the calling thread is the one that entered."""
         return threading.get_ident() == self._thread
 
-    def enter(self, models: list[object], events: EventPool | None, *, layers: bool) -> bool:
-        """Put everything in place for one step; False, with nothing in place, where that cannot be now."""
+    def enter(self, model: object, roots: list[object], events: EventPool | None, *, layers: bool) -> bool:
+        """Put everything in place for one step; False, with nothing in place, where that cannot be now.
+
+        model: as it was given, so that several are told apart in their names; roots: the modules in it. layers: whether events are
+        recorded around the calls of modules.
+        """
         self._fetch()
         if self.mode == "dispatch" and modes_on_stack():
             self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
@@ -155,9 +160,9 @@ class Watch:
         try:
             self._open.enter_context(CompiledEagerly())
             self._open.callback(self.hooks.remove)
-            self.hooks.attach(models)  # all at once: several models are told apart in their names
-            for model in models:
-                self._see_sizes(model)
+            self.hooks.attach(model)
+            for root in roots:
+                self._see_sizes(root)
             self._open.callback(self.patcher.uninstall)
             self.patcher.install()
             self._count_replays()
@@ -177,9 +182,12 @@ class Watch:
         if self.mode == "hooks":
             self._open.enter_context(HooksMode(self.ledger, self.hooks, self.patcher, self.phases, self.clock, timed))
             return
-        mode = LedgerMode(
-            self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
-        )  # fmt: skip
+        if self._counting is None:  # one for all steps: it knows the operators it has met
+            self._counting = LedgerMode(
+                self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
+            )  # fmt: skip
+        mode = self._counting
+        mode.timed = timed
         mode.__enter__()
         self._open.callback(self._take_off, mode)
 
@@ -187,6 +195,7 @@ class Watch:
         """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
         if not self.here():
             mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
+            self._counting = None
             self._left_behind.append((self._thread, mode))
             self._note("threads", "a sampled step ended on another thread than it began on, where its work was counted")
             return

@@ -1,0 +1,462 @@
+"""The tracker: which iterations are sampled, what is on the model meanwhile, what is kept, written and reported."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_sol_plugin.capture.schedule import Alike, Schedule
+from tests.support.sol_reading import only
+from tests.support.toy import FORWARD, fused_qkv, some_tokens
+
+torch = pytest.importorskip("torch", reason="tracks training loops")
+from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402  (needs torch)
+
+QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
+
+
+def layer() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Linear(16, 16)
+
+
+X = torch.linspace(-1, 1, 8 * 16).view(8, 16)
+LINEAR = 2 * 8 * 16 * 16
+"""Matrix FLOP of a forward pass of `layer` on X; its backward pass has one product of that size, for X needs no gradient."""
+
+
+def put_on(model: Any) -> tuple[bool, bool, bool]:
+    """Whether there is anything of ours on the model, on torch's functions, and on the stack of modes."""
+    hooks = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return hooks, hasattr(torch.nn.functional.linear, "_sol_patch"), torch._C._len_torch_dispatch_stack() > 0
+
+
+ALL, NOTHING = (True, True, True), (False, False, False)
+
+
+# --- The schedule ---
+
+
+def test_the_first_two_iterations_and_every_nth_are_sampled() -> None:
+    schedule, sampled, traced = Schedule(4, report=100, traces=2), [], []
+    for index in range(14):
+        due = schedule.samples()
+        sampled += [index] * due
+        if not due and schedule.traced():
+            traced.append(index)
+            schedule.traces -= 1
+        schedule.ended(sampled=due)
+    assert sampled == [0, 1, 4, 8, 12] and traced == [2, 5]
+
+
+def test_a_sample_that_could_not_be_had_is_made_up_for() -> None:
+    schedule = Schedule(5, report=5)
+    due = []
+    for index in range(12):
+        due.append(schedule.samples())
+        schedule.owed = due[-1] and index in (5, 6)  # could not be had in 5 and 6
+        schedule.ended(sampled=due[-1] and not schedule.owed)
+    assert [k for k, d in enumerate(due) if d] == [0, 1, 5, 6, 7, 10]
+
+
+def test_every_0_samples_nothing() -> None:
+    schedule = Schedule(0, report=1)
+    assert not schedule.samples() and not schedule.traced()
+
+
+def test_reports_come_by_index_or_by_number() -> None:
+    schedule = Schedule(10, report=10)
+    assert schedule.reported(5000, sampled=True)  # index 0
+    schedule.index = 3
+    assert not schedule.reported(5003, sampled=True) and schedule.reported(5010, sampled=True)
+    assert not schedule.reported(5010, sampled=False)
+    schedule.index = 20
+    assert schedule.reported(77, sampled=False)
+
+
+def test_iterations_are_alike_by_what_the_script_says() -> None:
+    alike = Alike()
+    alike.saw("long", given=(8, 512), sizes=(8, 512))
+    alike.saw("short", given=(8, 256), sizes=(8, 256))
+    assert alike.guess((8, 512)) == ("long", 8, 512) and alike.guess((8, 256)) == ("short", 8, 256)
+    assert alike.guess((8, 128)) == ("", 8, 128)
+    # AND numbers that stood for two signatures say nothing any more
+    alike.saw("other", given=(8, 512), sizes=(8, 512))
+    alike.saw("other", given=(8, 512), sizes=(8, 512))
+    assert alike.guess((8, 512)) == ("", 8, 512)
+
+
+def test_iterations_are_alike_if_the_last_two_samples_were() -> None:
+    alike = Alike()
+    alike.saw("a", given=(None, None), sizes=(2, 128))
+    assert alike.guess((None, None)) == ("", None, None)
+    alike.saw("a", given=(None, None), sizes=(2, 128))
+    assert alike.guess((None, None)) == ("a", 2, 128)
+    alike.saw("b", given=(None, None), sizes=(2, 64))
+    assert alike.guess((None, None)) == ("", None, None)
+
+
+# --- On and off ---
+
+
+def test_there_is_nothing_of_ours_outside_of_sampled_iterations() -> None:
+    # GIVEN a model, and every third iteration sampled WHEN six iterations run
+    model, before = layer(), torch.nn.functional.linear
+    tracker = SOLTracker(every_n_steps=3, **QUIET)
+    seen = []
+    tracker.initialize(model)
+    for _ in range(6):
+        seen.append(put_on(model))
+        model(X).sum().backward()
+        tracker.step()
+    tracker.close()
+    # THEN hooks, functions and mode are there in iterations 0, 1 and 3, and in no other
+    assert seen == [ALL, ALL, NOTHING, ALL, NOTHING, NOTHING]
+    assert put_on(model) == NOTHING and torch.nn.functional.linear is before
+
+
+def test_a_second_initialize_adds_nothing() -> None:
+    # GIVEN a model in a list, tracked WHEN it is tracked again THEN it has the same hooks, and the same counts
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize([model])
+        hooks = len(model._forward_pre_hooks), len(model._forward_hooks)
+        model(X)
+        tracker.initialize([model])
+        tracker.initialize(model)
+        assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == hooks
+        model(X)
+        assert sum(r.flops for r in tracker.records) == 2 * LINEAR
+
+
+def test_another_model_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    first, second = layer(), layer()
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(first)
+        first(X)
+        tracker.initialize(second)
+        assert not put_on(first)[0] and put_on(second) == ALL
+        second(X)
+        tracker.step()
+    recorded = only(tmp_path)
+    assert recorded.flop(0) == LINEAR and recorded.notes["model"] == 1
+
+
+def test_several_models_and_none(tmp_path: Path) -> None:
+    # GIVEN an actor and a critic WHEN both are tracked THEN the work of both has their names
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize({"actor": layer(), "critic": layer()})
+        for model in tracker.models:
+            model(X)
+        assert {r.module_context for r in tracker.records if r.flops} == {"actor", "critic"}
+        assert sum(r.flops for r in tracker.records if r.flops) == 2 * LINEAR
+    # AND without a model the work is counted too
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(None)
+        for _ in range(3):
+            X @ X.t()
+            tracker.step()
+    recorded = only(tmp_path)
+    assert recorded.flop(1) == 2 * 8 * 8 * 16
+    assert recorded.steps[0]["signature"] == recorded.steps[2]["signature"] != ""
+
+
+def test_clear_begins_the_iteration_anew(tmp_path: Path) -> None:
+    # GIVEN work before `clear` WHEN the iteration ends THEN only work after it counts, in ledger and time
+    model = layer()
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        with tracker.phase("before"):
+            for _ in range(50):
+                model(X)
+        tracker.clear()
+        assert tracker.records == [] and put_on(model) == ALL
+        with tracker.phase("after"):
+            model(X)
+        tracker.log_analysis(41)
+    recorded = only(tmp_path)
+    (step,) = recorded.steps
+    assert recorded.flop(41) == LINEAR and [name for name, *_ in recorded.phase_times[41]] == ["after"]
+    (_, start, duration) = recorded.phase_times[41][0]
+    assert step["start_ns"] <= start and start + duration <= step["start_ns"] + step["duration_ns"]
+
+
+def test_detach_takes_all_off_and_initialize_starts_again() -> None:
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(model)
+        tracker.detach()
+        assert put_on(model) == NOTHING
+        tracker.step()
+        tracker.initialize(model)
+        assert put_on(model) == ALL
+    assert put_on(model) == NOTHING
+
+
+def test_after_close_all_is_over(tmp_path: Path) -> None:
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+    tracker.initialize(model)
+    tracker.step()
+    tracker.close()
+    tracker.close()
+    tracker.initialize(model)
+    with tracker.phase("late"):
+        tracker.step()
+    tracker.clear()
+    tracker.push_phase("x")
+    tracker.pop_phase()
+    assert put_on(model) == NOTHING and tracker.records == []
+    assert len(only(tmp_path).steps) == 1
+
+
+# --- Records ---
+
+
+def test_records_of_the_running_iteration_and_what_clear_keeps() -> None:
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(model)
+        model(X).sum().backward()
+        (ops,) = [[op for op in tracker.captured_ops if op.direction == "fwd"]]
+        assert [(op.layer_type, op.flops) for op in ops] == [("Linear", LINEAR)]
+        assert [op.flops for op in tracker.captured_functional_ops if op.direction == "fwd" and op.func_name == "F.linear"] == [LINEAR]
+        tracker.log_analysis(0, False)
+        assert sum(r.flops or 0 for r in tracker.records) == 2 * LINEAR
+        tracker.clear()
+        assert tracker.records == []
+        model(X)
+        tracker.log_analysis(1, True)
+        assert tracker.records == []
+        assert tracker.analysis is not None and tracker.analysis.iteration == 1 and tracker.analysis.total.flops == LINEAR
+
+
+# --- From the loop to the file ---
+
+
+def test_a_whole_loop_of_the_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN the toy transformer WHEN it trains 7 iterations with every second one sampled
+    model, tokens = fused_qkv(), some_tokens()
+    optimizer = torch.optim.AdamW(model.parameters())
+    import tb_sol_plugin as sol
+
+    with sol.capture(str(tmp_path), model=model, every_n_steps=2, tensorboard=False, wandb=False) as tracker:
+        for _ in range(7):
+            with tracker.phase("train"):
+                with tracker.phase("train/forward"):
+                    loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+                with tracker.phase("train/backward"):
+                    loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            tracker.step(loss)
+    # THEN iterations 0, 1, 2, 4, 6 have the closed form's FLOP, forward and three times that with backward
+    recorded = only(tmp_path)
+    assert recorded.closed and recorded.sampled == [0, 1, 2, 4, 6] and [s["iteration"] for s in recorded.steps] == list(range(7))
+    for n in recorded.sampled:
+        assert recorded.flop(n, backward=False) == FORWARD and recorded.flop(n) == 3 * FORWARD
+        assert recorded.steps[n]["totals"]["flop"] == 3 * FORWARD
+    # AND phases of all iterations lie in each other and in their iteration
+    for step in recorded.steps:
+        times = {name: (start, start + duration) for name, start, duration in recorded.phase_times[step["iteration"]]}
+        assert set(times) == {"train", "train/forward", "train/backward"}
+        (start, end), whole = times["train"], (step["start_ns"], step["start_ns"] + step["duration_ns"])
+        assert whole[0] <= start and end <= whole[1]
+        assert all(start <= times[f"train/{part}"][0] <= times[f"train/{part}"][1] <= end for part in ("forward", "backward"))
+    # AND one iteration begins where the one before ended
+    for one, two in zip(recorded.steps, recorded.steps[1:], strict=False):
+        gap = two["start_ns"] - one["start_ns"] - one["duration_ns"]
+        assert 0 <= gap < 200_000
+    # AND all are of one signature, with 2 samples of 64 tokens
+    assert len({s["signature"] for s in recorded.steps}) == 1
+    assert {(s["batch"], s["tokens"]) for s in recorded.steps} == {(2, 128)}
+    # AND the console has reports of iterations 0, 2, 4, 6
+    text = capsys.readouterr().out
+    assert text.count("SOL (Speed of Light) Analysis") == 4 and "By Phase:" in text and "train/forward" in text
+    # AND the product reads it
+    (capture,) = sol.open(str(tmp_path)).captures
+    assert len(capture.tables["iterations"]) == 7
+
+
+def test_metrics_are_carried_over_unsampled_iterations() -> None:
+    # GIVEN iterations 0, 1 and 5 sampled WHEN all have inputs of one size THEN those between have the work of the last sample, with its age
+    model = layer()
+    ages = []
+    with SOLTracker(every_n_steps=5, **QUIET) as tracker:
+        tracker.initialize(model)
+        for _ in range(6):
+            model(X)
+            tracker.step()
+            ages.append((tracker.analysis.iteration, tracker.analysis.age))
+    assert ages == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 0)]
+
+
+def test_metrics_are_not_carried_to_other_sizes() -> None:
+    # GIVEN iterations of 8 and 4 samples, as the script says WHEN only those of 8 were sampled THEN those of 4 have no analysis
+    model = layer()
+    found = []
+    with SOLTracker(every_n_steps=10, **QUIET) as tracker:
+        tracker.initialize(model)
+        for size in (8, 8, 4, 8):
+            model(X[:size])
+            tracker.step(batch=size)
+            found.append(tracker.analysis.iteration)
+    assert found == [0, 1, 1, 3]
+
+
+def test_sizes_by_functions_and_numbers(tmp_path: Path) -> None:
+    sizes = iter([10, 20, 30])
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), batch=lambda: next(sizes), tokens=7, **QUIET) as tracker:
+        tracker.initialize(layer())
+        for _ in range(4):  # the function fails in the last one
+            tracker.step()
+    assert [(s.get("batch"), s["tokens"]) for s in only(tmp_path).steps] == [(10, 7), (20, 7), (30, 7), (None, 7)]
+
+
+def test_numbers_of_iterations_are_those_of_the_script(tmp_path: Path) -> None:
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), first_iteration=100, **QUIET) as tracker:
+        tracker.initialize(layer())
+        tracker.step()
+        tracker.log_analysis(110)
+        tracker.log_analysis(120)
+        tracker.step()
+        tracker.start_step(7)
+        tracker.step()
+    assert [s["iteration"] for s in only(tmp_path).steps] == [100, 110, 120, 130, 7]
+
+
+def test_own_work_is_not_in_the_time_of_iterations(tmp_path: Path) -> None:
+    # GIVEN a loop whose end of iteration takes 50 ms of the recorder's own work WHEN it runs
+    import time
+
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+    finish = tracker.output.finish
+
+    def slow(done: Any) -> None:
+        time.sleep(0.05)
+        finish(done)
+
+    tracker.output.finish = slow  # type: ignore[method-assign]
+    with tracker:
+        tracker.initialize(model)
+        for _ in range(4):
+            model(X)
+            time.sleep(0.01)
+            tracker.step()
+    # THEN iterations last 10 ms, not 60, and the 50 are in the overhead of the next one
+    steps = only(tmp_path).steps
+    assert all(10e6 <= s["duration_ns"] < 40e6 for s in steps)
+    assert all(s["overhead_ns"] >= 50e6 for s in steps[1:])
+
+
+def test_the_end_of_an_iteration_is_cheap() -> None:
+    # GIVEN an unsampled iteration WHEN it ends THEN that takes less than 1 ms (best of many; the machine may be busy)
+    import time
+
+    model = layer()
+    best = 1.0
+    with SOLTracker(every_n_steps=1000, **QUIET) as tracker:
+        tracker.initialize(model)
+        for _ in range(50):
+            model(X)
+            began = time.perf_counter()
+            tracker.step()
+            best = min(best, time.perf_counter() - began)
+    assert best < 1e-3
+
+
+def test_modes_and_profiles_that_do_not_exist() -> None:
+    with pytest.raises(ValueError, match="mode is"):
+        SOLTracker(mode="guess")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="profile is"):
+        SOLTracker(profile="always")  # type: ignore[arg-type]
+
+
+# --- Device events, with a device of our own ---
+
+
+def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path) -> None:
+    # GIVEN a device that is one iteration behind the host
+    from tests.unit.capture.test_timing import Device
+
+    from tb_sol_plugin.capture.timing import EventPool
+
+    device = Device()
+    tracker = SOLTracker(every_n_steps=2, logdir=str(tmp_path), **QUIET)
+    model = layer()
+
+    def events() -> None:
+        tracker._events = tracker.phases.events = EventPool(device.event)
+
+    tracker._find_events = events  # type: ignore[method-assign]
+    tracker.initialize(model)
+    written = []
+    for _ in range(4):
+        with tracker.phase("forward"):
+            model(X)
+            device.now_ms += 3
+        device.now_ms += 1
+        behind = list(device.made)
+        tracker.step()
+        written.append(tracker.output.iterations)
+        for event in behind:
+            event.passed = event.at is not None
+    # THEN none is written before its events are passed, and at the end all are
+    assert written == [0, 1, 2, 3] or written == [0, 0, 1, 2]
+    device.catch_up()
+    tracker.close()
+    recorded = only(tmp_path)
+    assert [s["iteration"] for s in recorded.steps] == [0, 1, 2, 3]
+    # AND each has 4 ms on the device, its work and its layer
+    assert [s["device_ns"] for s in recorded.steps] == [4_000_000] * 4
+    assert [recorded.flop(n) for n in recorded.sampled] == [LINEAR] * 3
+    assert all(row.time_ns is None for n in recorded.sampled for row in recorded.ledgers[n])
+
+
+def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.unit.capture.test_timing import Device
+
+    from tb_sol_plugin.capture import output
+    from tb_sol_plugin.capture.timing import EventPool
+
+    monkeypatch.setattr(output, "PATIENCE", 0.05)
+    device = Device()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+
+    def events() -> None:
+        tracker._events = tracker.phases.events = EventPool(device.event)
+
+    tracker._find_events = events  # type: ignore[method-assign]
+    with tracker:
+        tracker.initialize(layer())
+        for _ in range(6):
+            tracker.step()
+    steps = only(tmp_path).steps
+    assert len(steps) == 6 and all(s.get("device_ns") is None for s in steps)
+    assert any("event not completed" in s.get("lost", {}) for s in steps)
+
+
+def test_a_step_that_ends_on_another_thread(tmp_path: Path) -> None:
+    # GIVEN a tracker that was started on the main thread WHEN a loop on another thread uses it
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+    tracker.initialize(model)
+
+    def loop() -> None:
+        for _ in range(3):
+            model(X)
+            tracker.step()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    thread.join(30)
+    tracker.detach()
+    # THEN the work of later iterations is counted there, this is noted, and nothing stays on either thread
+    tracker.close()
+    assert put_on(model) == NOTHING
+    recorded = only(tmp_path)
+    assert recorded.flop(1) == recorded.flop(2) == LINEAR and recorded.notes["threads"] >= 1
