@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Two processes that train one sharded model (FSDP2 on gloo), each tracked: one capture per rank.
 
-    python samples/capture_fsdp.py             # writes samples/capture_fsdp; needs torch, no GPU, some twenty seconds
-    tensorboard --logdir samples
+python samples/capture_fsdp.py             # writes samples/capture_fsdp; needs torch, no GPU, some twenty seconds
+tensorboard --logdir samples
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from neutral import HERE, fresh, neutral
+from neutral import HERE, LIMITS, fresh, neutral
 from small_model import Decoder
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -36,7 +36,7 @@ def train(rank: int, meeting: str, logdir: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     torch.manual_seed(1 + rank)
 
-    with sol.capture(logdir, model=model, every_n_steps=5) as tracker:
+    with sol.capture(logdir, model=model, every_n_steps=5, device=LIMITS) as tracker:
         for _ in range(STEPS):
             batch = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1))
             with tracker.phase("forward"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from neutral import HERE, fresh, neutral
+from neutral import HERE, LIMITS, fresh, neutral
 from small_model import Decoder
 from torch import Tensor, nn
 
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--timing-log-level", type=int, default=2, choices=range(3))
     parser.add_argument("--train-iters", type=int, default=21)
     add_sol_arguments(parser)
-    parser.set_defaults(rl_sol_report_interval=10)
+    parser.set_defaults(rl_sol_report_interval=10, rl_sol_device=LIMITS)
     args = parser.parse_args()
     fresh(args.tensorboard_dir)
     torch.manual_seed(0)
@@ -113,13 +113,15 @@ def main() -> None:
     reference = copy.deepcopy(policy).requires_grad_(False)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=3e-3)
 
-    initialize_sol([policy, reference], args)
+    tracker = initialize_sol([policy, reference], args)
     for iteration in range(args.train_iters):
         clear_sol_captures()
         reward = iterate(policy, reference, optimizer, torch.randint(0, VOCABULARY, (PROMPTS, PROMPT)))
         log_training_sol(iteration, clear=True)
         if iteration % 10 == 0:
             print(f"iteration {iteration}: mean reward {reward:.2f}")
+    if tracker is not None:  # tracking is off with --timing-log-level 0
+        tracker.close()
     neutral(args.tensorboard_dir)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A plain training loop that is tracked: the work of sampled steps, phases of every step, and a trace of the step after a sampled one.
 
-    python samples/capture_train.py            # writes samples/capture_train; needs torch, no GPU, some ten seconds
-    tensorboard --logdir samples
+python samples/capture_train.py            # writes samples/capture_train; needs torch, no GPU, some ten seconds
+tensorboard --logdir samples
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import torch
-from neutral import HERE, fresh, neutral
+from neutral import HERE, LIMITS, fresh, neutral
 from small_model import Decoder
 from torch import nn
 
@@ -29,7 +29,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH + 1))
 
-    with sol.capture(str(logdir), model=model, every_n_steps=8, profile=True) as tracker:
+    with sol.capture(str(logdir), model=model, every_n_steps=8, profile=True, device=LIMITS) as tracker:
         for batch in data:
             tokens, target = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
             with tracker.phase("forward"):

@@ -12,6 +12,9 @@ from record_cpu import stripped
 
 HERE = Path(__file__).resolve().parent
 HOST = "worker0"
+LIMITS = str(HERE / "sol_devices.json")
+"""What the machine that recorded the samples reaches."""
+sys.path.append(str(HERE.parent))  # so that the samples run from a checkout that is not installed
 
 
 def fresh(folder: Path) -> Path:
@@ -37,5 +40,8 @@ def neutral(folder: Path) -> None:
         path.unlink()
         name = re.sub(r"^.+(?=_rank\d+)", HOST, path.name).removesuffix(".gz") + ".gz"
         path.with_name(name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    for path in folder.glob("events.out.tfevents.*"):
+        time = path.name.split(".")[3]
+        path.rename(path.with_name(f"events.out.tfevents.{time}.{HOST}"))
     for path in sorted(folder.iterdir()):
         print(f"{path.relative_to(folder.parent)}  {path.stat().st_size / 1e3:.0f} kB", file=sys.stderr)
