@@ -87,8 +87,8 @@ class Capture:
         devices: DeviceBook = EMPTY,
         beside: str = "",
     ) -> None:
-        self.facts = facts
-        self.tables = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
+        self.facts: Facts = facts
+        self.tables: dict[str, pd.DataFrame] = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
         self.run = run
         self.worker = worker
         self.span = span
