@@ -14,6 +14,7 @@ from tb_sol_plugin.metrics.kernel_class import classify
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -66,7 +67,7 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
     """The arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
 
-    A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
+    Work that a SOL capture counted for a whole phase is that of no single kernel. A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
     device event of its operator, estimated where there are several. Work whose operator is not known stays unknown.
     """
     if not len(done.ops):
@@ -74,7 +75,7 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
     owner, own = done.owner[at], duration[at].clip(min=0).astype(np.float64)
     row = np.maximum(owner, 0)
     whole = done.ops["device_sum_ns"].to_numpy(dtype=np.float64)[row]
-    known = (owner >= 0) & (whole > 0)
+    known = (owner >= 0) & (whole > 0) & ~done.ops["name"].eq(COUNTED).to_numpy()[row]
     part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
     of = values_of(done.ops, done.by_host_time)
     out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "timed_sol_ns", "compute_limit_ns", "backward_flop")}

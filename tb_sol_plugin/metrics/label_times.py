@@ -11,43 +11,13 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.modules import ModuleTree, module_tree
-from tb_sol_plugin.metrics.names import phase_parts
-from tb_sol_plugin.metrics.phases import STEP, below, phase_tree
+from tb_sol_plugin.metrics.phase_labels import phase_nodes
+from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 
 Floats = npt.NDArray[np.float64]
 Nodes = npt.NDArray[np.int64]
-
-
-def phase_nodes(capture: Capture) -> Nodes:
-    """Per row of `labels` the node of the phase tree that a phase is, -1 for others and for phases of no range."""
-    return memo(capture, ("label_times.phases",), lambda: _phase_nodes(capture))
-
-
-def label_paths(capture: Capture) -> list[tuple[str, ...]]:
-    """Per row of `labels` the levels of a phase below its step, () for other labels. Parents stand before what is inside them."""
-
-    def make() -> list[tuple[str, ...]]:
-        labels = capture.tables["labels"]
-        out: list[tuple[str, ...]] = []
-        what, name = (texts.pick(labels[c], np.arange(len(labels))) for c in ("what", "name"))
-        for row, up in enumerate(labels["parent"].tolist()):
-            around = out[up] if 0 <= up < row else ()
-            out.append(below(around, phase_parts(str(name[row]))) if what[row] == "phase" else ())
-        return out
-
-    return memo(capture, ("label_times.paths",), make)
-
-
-def _phase_nodes(capture: Capture) -> Nodes:
-    tree = phase_tree(capture)
-    place = {path: node for node, path in enumerate(tree.path)}
-    out = []
-    for path in label_paths(capture):
-        plain = "/".join(path)
-        out.append(place.get(f"{STEP}/{plain}", place.get(plain, -1)) if path else -1)
-    return np.array(out, np.int64)
 
 
 def phase_device_ns(capture: Capture, part: Scope) -> Floats:

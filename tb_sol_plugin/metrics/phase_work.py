@@ -56,9 +56,10 @@ def nodes_of(capture: Capture, calls: Calls) -> Nodes:
             first[owner[rows]] = device_owners(capture).node[rows]
         host = calls.done.ops["host"].to_numpy()
         around, _ = at.annotation_around(capture, host)
-        around = np.where(host < 0, calls.done.ops["annotation"].to_numpy(), around)
+        counted = (host < 0) & (calls.done.ops["annotation"].to_numpy() >= 0)
+        around = np.where(counted, calls.done.ops["annotation"].to_numpy(), around)
         tree = phase_tree(capture)
         by_host = np.where(around >= 0, tree.node[np.maximum(around, 0)], -1) if len(tree.node) else np.full(len(host), -1)
-        return np.where(first >= 0, first, by_host).astype(np.int32)
+        return np.where((first >= 0) & ~counted, first, by_host).astype(np.int32)
 
     return memo(capture, ("phase_work.nodes",), make)[calls.rows]

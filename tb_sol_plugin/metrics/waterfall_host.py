@@ -46,8 +46,10 @@ class HostSplit:
 def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     """The parts of `windows` by the operators of `done`."""
     h = at.host(capture)
-    rows = done.ops["host"].to_numpy().astype(np.int64)
-    modelled = done.ops["modelled"].to_numpy()
+    named = np.flatnonzero(done.ops["host"].to_numpy() >= 0)
+    rows = np.concatenate((done.ops["host"].to_numpy()[named].astype(np.int64), done.replaced[0]))
+    op = np.concatenate((named, done.replaced[1]))
+    modelled = done.ops["modelled"].to_numpy()[op]
     free = iv.subtract(windows, loading_spans(capture))
     own = np.zeros(len(rows), np.int64)
     mine = np.flatnonzero(modelled)
@@ -66,7 +68,7 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     parts = [iv.intersect(layer, free) for layer in iv.exclusive(layers)]
     busy = iv.merge(*parts)
     return HostSplit(
-        own,
+        at.sum_by(op, own, len(done.ops)),
         busy,
         iv.length(busy),
         iv.length(windows),

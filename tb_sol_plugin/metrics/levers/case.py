@@ -23,8 +23,9 @@ from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.kernels import kernel_classes
 from tb_sol_plugin.metrics.levers.lever import Floats, Ints
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.waterfall import NO_KIND, Waterfall
+from tb_sol_plugin.metrics.work.arguments import arguments_of
+from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec
@@ -180,7 +181,8 @@ def case(capture: Capture, part: Scope, fall: Waterfall) -> Case:
         own_work = ~device["communication"].to_numpy() & ~((device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND))
         mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(device) else np.zeros(0, np.int64)
         time += np.bincount(owner[mine], fall.own[mine], minlength=len(ops))
-    limit = np.where(fall.counted, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.devices, np.nan)
+    named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
+    limit = np.where(fall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.devices, np.nan)
     return Case(capture, part, fall, time, limit, time.copy(), fall.idle, on_host)
 
 

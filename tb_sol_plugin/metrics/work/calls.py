@@ -7,7 +7,6 @@ capture are those of its ledger (`work.ledger`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,8 +26,10 @@ from tb_sol_plugin.metrics.work.direction import in_backward, recomputed
 from tb_sol_plugin.metrics.work.inferred import with_inferred
 from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.metrics.work.ledger import ledger_calls
+from tb_sol_plugin.metrics.work.joined import Match, with_counted
 from tb_sol_plugin.metrics.work.links import link_bytes, over_link
 from tb_sol_plugin.metrics.work.owner import above, owners
+from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec
@@ -38,8 +39,9 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-TF32: Final = re.compile(r"tf32|_s1688(gemm|fprop|dgrad|wgrad)|xf32", re.IGNORECASE)
-"""Names of kernels that multiply FP32 operands in TF32."""
+
+
+NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Work:
     from_ledger: calls of a SOL capture: host is -1, module and annotation are those of the ledger, `ledger` is a row of it.
     timed: whether any call has a time; where not (a SOL capture of a GPU), measured_ns is NaN and only whole phases, modules and steps
     have a time.
+    match: of a trace beside a SOL capture, which iterations its steps were matched with. replaced: host rows of the calls that one row
+    of work counted there stands for, and that row (`work.joined`).
     """
 
     ops: pd.DataFrame
@@ -71,6 +75,8 @@ class Work:
     """Plain sum of the device time that no operator owns."""
     from_ledger: bool = False
     timed: bool = True
+    match: Match | None = None
+    replaced: tuple[Ints, Ints] = NOTHING
 
     @property
     def modelled_ns(self) -> int:
@@ -130,9 +136,17 @@ def _calls(capture: Capture) -> Work:
     host = capture.host
     end = host["end"].to_numpy()
     modelled = found.of_host >= 0
-    if len(capture.device):
-        return _by_device_time(capture, end, modelled, found.wrapper, found.of_host, found.costs)
-    return _by_host_time(capture, end, modelled, found.wrapper, found.of_host, found.costs)
+    by = _by_device_time if len(capture.device) else _by_host_time
+    done = by(capture, end, modelled, found.wrapper, found.of_host, found.costs)
+    return _with_counted(capture, done) if source.source_of(capture) == "both" else done
+
+
+def _with_counted(capture: Capture, done: Work) -> Work:
+    """Where the trace cannot name work, that of the SOL capture beside it."""
+    ops, owner, replaced, match = with_counted(capture, done.ops, done.owner, by_host=done.by_host_time)
+    device = capture.device["duration_ns"].to_numpy().clip(min=0)
+    free = int(device[owner < 0].sum()) if len(owner) else 0
+    return replace(done, ops=ops, owner=owner, unowned_ns=free, match=match, replaced=replaced)
 
 
 def _by_ledger(capture: Capture) -> Work:

@@ -63,7 +63,7 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
     added = _frame(ops, found.iloc[first], total, device["step"].to_numpy()[rows[first]])
     out = owner.copy()
     out[rows[use]] = len(ops) + number[use]
-    return _stacked(ops, added), out
+    return stacked(ops, added), out
 
 
 def _likes(ops: pd.DataFrame, mine: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def _frame(ops: pd.DataFrame, found: pd.DataFrame, total: Ints, step: npt.NDArra
     )  # fmt: skip
 
 
-def _stacked(ops: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
+def stacked(ops: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
     """Both, with the column types of `ops`; texts that are new become categories."""
     columns: dict[str, pd.Categorical | npt.NDArray[np.generic]] = {}
     for name in ops.columns:

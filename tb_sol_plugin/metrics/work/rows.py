@@ -13,6 +13,7 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.groups import numbered
 from tb_sol_plugin.metrics.names import module_instance, phase_name
 from tb_sol_plugin.metrics.work.calls import Work, group
+from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.metrics.work.sides import sides
 from tb_sol_plugin.model.capture import Capture
@@ -158,10 +159,13 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
     reason = ops["reason"].cat.add_categories([SHARED]) if SHARED not in ops["reason"].cat.categories else ops["reason"]
     why = np.where(several, list(reason.cat.categories).index(SHARED), reason.cat.codes.to_numpy())
     names = device["name"]
+    counted = done.ops["name"].eq(COUNTED).to_numpy()[done.owner[events]]  # whose kernels do different things
+    piece = np.where(counted, np.nan, piece)
     return ops.assign(
         kernel=pd.Categorical.from_codes(names.cat.codes.to_numpy()[events], names.cat.categories),
         measured_ns=duration,
         **{c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")},
+        modelled=ops["modelled"].to_numpy() & ~counted,
         estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
         reason=pd.Categorical.from_codes(why, reason.cat.categories),
     ).reset_index(drop=True)

@@ -1,0 +1,296 @@
+"""Work that a trace cannot name, from the SOL capture that stands beside it.
+
+A replayed CUDA graph, a compiled region and a recording without shapes have device time and no sizes. The SOL capture of the same run
+counted the work of a whole iteration by phase. What it counted in a phase beyond what the trace explains there is the work of that
+phase's unnamed device time:
+
+    rest[phase] = max(counted[phase] - explained[phase], 0)     matrix FLOP, recomputed work left out
+
+It becomes one call per step and phase, in the place of the calls without a model: no bytes, its compute time as the limit, marked
+estimated. A step takes the work of the nearest sampled iteration whose inputs had the same sizes; where the trace explains 98 % of it,
+nothing changes, and the rests of a step are never more than what is missing in the whole step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics.breakdown import COMPUTATION, classes
+from tb_sol_plugin.metrics.phase_labels import label_paths, phase_nodes
+from tb_sol_plugin.metrics.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.work.inferred import stacked
+from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
+from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs
+from tb_sol_plugin.metrics.work.types import TF32
+from tb_sol_plugin.model.capture import Capture
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+COUNTED: Final = "(work counted by the SOL capture)"
+"""Name of a call that stands for the unnamed work of a phase."""
+EXPLAINED: Final = 0.98
+"""Part of the counted work from which a trace explains it all; the same of a phase."""
+NO_HOME: Final = -1
+SPEED: Final = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_e5m2", "fp8_e4m3", "fp4", "fp4_e2m1")
+"""Types from the slowest to the fastest: work of several takes the limit of the fastest, so that it stays a limit."""
+MAIN: Final = 0.99
+"""Part of the work from which one type stands for all."""
+
+
+class Step(NamedTuple):
+    """A step of the trace, and what the SOL capture counted in an iteration of the same work. flop: by home (a phase node or NO_HOME).
+
+    explained: matrix FLOP that the trace itself explains in that step.
+    """
+
+    row: int
+    iteration: int
+    flop: dict[int, float]
+    explained: dict[int, float]
+
+    @property
+    def counted(self) -> float:
+        return sum(self.flop.values())
+
+    @property
+    def missing(self) -> float:
+        """Matrix FLOP of the step that the trace does not explain; 0 where it explains nearly all."""
+        known = sum(self.explained.values())
+        return self.counted - known if known < EXPLAINED * self.counted else 0.0
+
+
+@dataclass(frozen=True)
+class Match:
+    """steps: those of the trace with an iteration of the same work. placed: FLOP given to unnamed device time, over all steps."""
+
+    steps: tuple[Step, ...]
+    placed: float
+
+
+class Joined(NamedTuple):
+    """ops: rows of `Work.ops`, owner: per device row its row there. replaced: (host row, row in ops) of calls that one row stands for.
+
+    match: None where no step has an iteration of its own work.
+    """
+
+    ops: pd.DataFrame
+    owner: npt.NDArray[np.int32]
+    replaced: tuple[Ints, Ints]
+    match: Match | None
+
+
+def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32], *, by_host: bool) -> Joined:
+    """The calls of a trace with those that stand for its unnamed work. ops: rows of `Work.ops`, owner: their device rows."""
+    none = np.zeros(0, np.int64)
+    pairs = iterations_of(capture)
+    if not pairs:
+        return Joined(ops, owner, (none, none), None)
+    node = _nodes(capture, ops, owner)
+    home = _homes(capture)
+    steps = [_step(capture, ops, home[node], row, number) for row, number in pairs.items()]
+    rows: list[dict[str, object]] = []
+    of_op = np.full(len(ops), -1, np.int64)
+    of_event = np.full(len(owner), -1, np.int64)
+    free = _unnamed_events(capture, ops, owner)
+    where = home[device_owners(capture).node] if len(owner) else none
+    bare = (~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"])).to_numpy()
+    placed = 0.0
+    for step in steps:
+        if not step.missing:
+            continue
+        rest = {h: f - step.explained.get(h, 0.0) for h, f in step.flop.items()}
+        rest = {h: f for h, f in rest.items() if f > (1 - EXPLAINED) * step.flop[h]}
+        scale = min(1.0, step.missing / sum(rest.values())) if rest else 0.0
+        for place, flop in rest.items():
+            calls = np.flatnonzero(bare & (ops["step"].to_numpy() == step.row) & (home[node] == place))
+            events = np.flatnonzero(free & (where == place) & (capture.device["step"].to_numpy() == step.row)) if len(owner) else none
+            mine = np.concatenate((events, np.flatnonzero(np.isin(owner, calls)))) if len(owner) else none
+            time = _time(capture, ops, calls, mine, by_host=by_host)
+            if not scale or not time.union:
+                continue
+            of_op[calls], of_event[mine] = len(rows), len(rows)
+            placed += flop * scale
+            rows.append(_row(capture, step, place, flop * scale, time, mine))
+    match = Match(tuple(steps), placed)
+    if not rows:
+        return Joined(ops, owner, (none, none), match)
+    kept = of_op < 0
+    number = np.cumsum(kept) - 1
+    size = int(kept.sum())
+    moved = np.where(of_event >= 0, size + of_event, np.where(owner >= 0, number[owner] if len(ops) else owner, -1))
+    gone = np.flatnonzero(~kept & (ops["host"].to_numpy() >= 0))
+    added = pd.DataFrame(rows).reindex(columns=ops.columns)
+    return Joined(
+        stacked(ops[kept].reset_index(drop=True), added),
+        moved.astype(np.int32),
+        (ops["host"].to_numpy()[gone].astype(np.int64), size + of_op[gone]),
+        match,
+    )
+
+
+def iterations_of(capture: Capture) -> dict[int, int]:
+    """Per complete step of the trace (row) the sampled iteration whose work it does.
+
+    Of the same signature as the iteration of the step's number; where the capture has none of that number, any, if all sampled
+    iterations have one signature. Of several the nearest by number, the first of the recording only where there is no other.
+    """
+
+    def make() -> dict[int, int]:
+        table, ledger = capture.tables["iterations"], capture.tables["ledger"]
+        number = table["number"].to_numpy()
+        signature = texts.codes(table["signature"])
+        sampled = np.isin(number, np.unique(ledger["iteration"].to_numpy()))
+        later = sampled & (number > (number.min() if len(number) else 0))
+        sampled = later if later.any() else sampled
+        out: dict[int, int] = {}
+        steps = capture.steps
+        for row in np.flatnonzero(steps["complete"].to_numpy() & (steps["number"].to_numpy() >= 0)).tolist():
+            own = int(steps["number"].iloc[row])
+            here = np.flatnonzero(number == own)
+            if len(here):
+                alike = sampled & (signature == signature[here[-1]])
+            else:
+                alike = sampled if len(np.unique(signature[sampled])) == 1 else np.zeros(len(number), bool)
+            if alike.any():
+                near = number[alike]
+                out[row] = int(near[np.argmin(np.abs(near - own))])
+        return out
+
+    return memo(capture, ("joined.iterations",), make)
+
+
+# -- phases ---------------------------------------------------------------------------------------------------
+
+
+def _nodes(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) -> Ints:
+    """Phase node per call: of its first device event, else of the range around it; -1 outside every phase."""
+    tree = phase_tree(capture)
+    first = np.full(len(ops), -1, np.int64)
+    rows = np.flatnonzero(owner >= 0)[::-1]
+    if len(rows):
+        first[owner[rows]] = device_owners(capture).node[rows]
+    around, _ = at.annotation_around(capture, ops["host"].to_numpy())
+    by_host = np.where(around >= 0, tree.node[np.maximum(around, 0)], -1) if len(tree.node) else np.full(len(ops), -1)
+    return np.where(first >= 0, first, by_host).astype(np.int64)
+
+
+def _homes(capture: Capture) -> Ints:
+    """Per phase node, and once more for -1, the innermost phase around it that the capture has too; NO_HOME where there is none."""
+    tree = phase_tree(capture)
+    own = set(phase_nodes(capture).tolist()) - {-1}
+    out = np.full(len(tree.name) + 1, NO_HOME, np.int64)
+    for node, up in enumerate(tree.parent.tolist()):
+        out[node] = node if node in own else out[up] if up >= 0 else NO_HOME
+    return out
+
+
+def _counted_by_home(capture: Capture, iteration: int) -> dict[int, float]:
+    """Matrix FLOP of an iteration by the phase of the trace that holds it."""
+    found: dict[int, float] = {}
+    rows = _work_rows(capture, iteration)
+    flop = np.nan_to_num(ledger_costs(capture).flop[rows]) * capture.tables["ledger"]["count"].to_numpy()[rows]
+    place = _label_homes(capture)[capture.tables["ledger"]["phase"].to_numpy()[rows]]
+    for home, value in zip(place.tolist(), flop.tolist(), strict=True):
+        found[home] = found.get(home, 0.0) + value
+    return {home: value for home, value in found.items() if value > 0}
+
+
+def _work_rows(capture: Capture, iteration: int) -> Ints:
+    """Rows of the ledger of an iteration, recomputed work and communication left out."""
+    ledger = capture.tables["ledger"]
+    apart = ledger["recompute"].to_numpy(dtype=bool) | texts.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
+    return np.flatnonzero((ledger["iteration"].to_numpy() == iteration) & ~apart)
+
+
+def _label_homes(capture: Capture) -> Ints:
+    """Per label, and once more for -1, the phase node of the innermost phase that the trace has too; NO_HOME where there is none."""
+    node, parent = phase_nodes(capture), capture.tables["labels"]["parent"].to_numpy()
+    out = np.full(len(node) + 1, NO_HOME, np.int64)
+    for label, path in enumerate(label_paths(capture)):
+        out[label] = node[label] if node[label] >= 0 or not path else out[parent[label]]
+    return out
+
+
+def _step(capture: Capture, ops: pd.DataFrame, home: Ints, row: int, number: int) -> Step:
+    use = (ops["step"].to_numpy() == row) & ops["modelled"].to_numpy() & ~ops["recompute"].to_numpy()
+    flop = np.where(use, np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)), 0.0)
+    explained = {int(h): float(flop[home == h].sum()) for h in np.unique(home[flop > 0]).tolist()}
+    return Step(row, number, _counted_by_home(capture, number), explained)
+
+
+# -- unnamed time -----------------------------------------------------------------------------------------------
+
+
+class _Time(NamedTuple):
+    union: int
+    total: int
+    events: int
+
+
+def _unnamed_events(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) -> Mask:
+    """Device rows of computation that no call owns."""
+    return np.asarray((owner < 0) & (classes(capture) == COMPUTATION), np.bool_) if len(owner) else np.zeros(0, bool)
+
+
+def _time(capture: Capture, ops: pd.DataFrame, calls: Ints, events: Ints, *, by_host: bool) -> _Time:
+    if by_host:
+        spent = round(float(ops["measured_ns"].to_numpy(dtype=np.float64)[calls].sum()))
+        return _Time(spent, 0, 0)
+    start = capture.device["start_ns"].to_numpy()[events]
+    duration = capture.device["duration_ns"].to_numpy()[events].clip(min=0)
+    _, unit = np.unique(capture.device["device"].to_numpy()[events], return_inverse=True)
+    united = at.union_by(unit.reshape(-1), start, start + duration, int(unit.max(initial=-1)) + 1)
+    return _Time(int(united.sum()), int(duration.sum()), len(events))
+
+
+def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, events: Ints) -> dict[str, object]:
+    dtype, direction, several = _nature(capture, step.iteration, home)
+    names = texts.pick(capture.device["name"], events).tolist() if len(events) else []
+    if dtype == "fp32" and any(TF32.search(str(name)) for name in names):
+        dtype = "tf32"
+    types = f"; types {several}, at the rate of {dtype}" if several else ""
+    return {
+        "host": -1, "name": COUNTED, "kind": "other", "direction": direction, "dtype": dtype, "shapes": "", "shapes_json": "",
+        "flop": float(round(flop)), "flop_vector": np.nan, "flop_dense": np.nan, "bytes": np.nan, "measured_ns": time.union,
+        "device_sum_ns": time.total, "device_events": time.events, "module": -1, "annotation": _range_of(capture, step.row, home),
+        "step": step.row, "estimated": True, "modelled": True, "link": False, "link_bytes": np.nan, "collective": False,
+        "recompute": False, "inferred": False, "layer": "",
+        "reason": f"matrix work that the SOL capture counted in iteration {step.iteration} and this trace does not name{types}",
+    }  # fmt: skip
+
+
+def _nature(capture: Capture, iteration: int, home: int) -> tuple[str, str, str]:
+    """(type, direction, types in words where there are several) of the counted work of a phase."""
+    rows = _work_rows(capture, iteration)
+    rows = rows[_label_homes(capture)[capture.tables["ledger"]["phase"].to_numpy()[rows]] == home]
+    costs, ledger = ledger_costs(capture), capture.tables["ledger"]
+    flop = np.nan_to_num(costs.flop[rows]) * ledger["count"].to_numpy()[rows]
+    by_type = pd.Series(flop).groupby(costs.dtype[rows]).sum().sort_values(ascending=False)
+    by_type = by_type[by_type > (1 - MAIN) * flop.sum()]
+    known = [str(t) for t in by_type.index]
+    fastest = max(known, key=lambda t: SPEED.index(t) if t in SPEED else -1)
+    backward = float(flop[ledger["direction"].to_numpy()[rows] > 0].sum())
+    return fastest, DIRECTIONS[int(2 * backward > flop.sum())], " and ".join(known) if len(known) > 1 else ""
+
+
+def _range_of(capture: Capture, step: int, home: int) -> int:
+    """Host row of the first range of a phase in a step, of the step's own where the work is in no phase."""
+    own = int(capture.steps["host"].iloc[step])
+    if home == NO_HOME:
+        return own
+    h, tree = at.host(capture), phase_tree(capture)
+    low, high = int(capture.steps["host_start_ns"].iloc[step]), int(capture.steps["host_end_ns"].iloc[step])
+    inside = (h.start >= low) & (h.start < high)
+    rows = np.flatnonzero((tree.node == home) & inside)
+    if not len(rows):  # a level that only names make
+        rows = np.flatnonzero((tree.node > home) & (tree.node < tree.end[home]) & inside)
+    return int(rows[np.argmin(h.start[rows])]) if len(rows) else own
