@@ -117,7 +117,7 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
             if way == "sampled":
                 recorded.append(statistics.median(durations(logdir)[2:]))
     gc.collect()
-    plain, on = always_on(job, rounds * steps * 4, folder / "always")
+    on = {title: always_on(job, rounds * steps * 2, folder / title, scalars) for title, scalars in (("always on", False), ("scalars", True))}
     base = statistics.median(blocks["off"])
     calls = count.calls
     ways: Figures = {}
@@ -126,7 +126,9 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
         ways[way] = {"step_s": base * ratio, "over": ratio - 1, "us_per_call": (ratio - 1) * base / calls * 1e6}
         if way in ends:
             ways[way]["end_s"] = statistics.median(ends[way])
-    ways["always on"] = {"step_s": base * (1 + median_over(plain, on)), "over": median_over(plain, on)}
+    for title, (plain, tracked_) in on.items():
+        over = median_over(plain, tracked_)
+        ways[title] = {"step_s": base * (1 + over), "over": over}
     ratio = statistics.median(r / off for r, off in zip(recorded, blocks["off"], strict=True))
     ways["sampled, as recorded"] = {"step_s": base * ratio, "over": ratio - 1}
     return {"calls": calls, "parameters": sum(p.numel() for p in job.model.parameters()), "ways": ways, **sizes(folder / "sampled0")}
@@ -137,10 +139,14 @@ def median_over(plain: list[float], on: list[float]) -> float:
     return statistics.median(b - a for a, b in zip(plain, on, strict=True)) / statistics.median(plain)
 
 
-def always_on(job: Job, pairs: int, logdir: Path) -> tuple[list[float], list[float]]:
-    """Seconds of untracked steps and of steps with phases and step times, in turns; no step among them is sampled."""
+def always_on(job: Job, pairs: int, logdir: Path, scalars: bool) -> tuple[list[float], list[float]]:
+    """Seconds of untracked steps and of steps with phases and step times, in turns; no step among them is sampled.
+
+    scalars: whether TensorBoard gets them in each step.
+    """
     plain, on = [], []
-    with sol.capture(str(logdir), model=job.model, every_n_steps=NEVER, console=False, wandb=False) as tracker:
+    options = {"console": False, "wandb": False, "tensorboard": scalars, "every_n_steps": NEVER}
+    with sol.capture(str(logdir), model=job.model, **options) as tracker:
         for _ in range(3):
             job.step(tracker.phase)
             tracker.step()

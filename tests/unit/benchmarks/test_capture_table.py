@@ -62,7 +62,7 @@ def test_the_table_goes_between_its_markers(tmp_path: Path) -> None:
     into_docs(page, "cpu", FIGURES)
     text = page.read_text()
     assert text == f"before\n<!-- overhead cpu -->\n{markdown(FIGURES)}\n<!-- end of overhead cpu -->\nafter\n"
-    assert "| always on: 5 phases, step time, scalars | 4.00 | +1.5 % |  |" in text
+    assert "| always on: 5 phases, step time | 4.00 | +1.5 % |  |" in text
     # AND a page without the place is refused
     with pytest.raises(ValueError, match="no place for the figures of cuda"):
         into_docs(page, "cuda", FIGURES)
