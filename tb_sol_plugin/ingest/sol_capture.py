@@ -189,7 +189,8 @@ def _capture(reading: Reading, name: str) -> Capture:
 
 def _whole_recording(header: dict[str, object]) -> bool:
     """Whether the recording begins with its first iteration, and not in the middle."""
-    return header.get("part") in (None, 0)
+    part = header.get("part")
+    return not (isinstance(part, int) and part > 0)
 
 
 def _extent(host: pd.DataFrame) -> tuple[int, int]:

@@ -16,6 +16,8 @@ from tb_sol_plugin.ingest.values import FARTHEST
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 HIGHEST_ID: Final = 1 << 24
+HIGHEST_AMOUNT: Final = 1e24
+"""FLOP or bytes that no call has."""
 MOST_CALLS: Final = 10_000_000
 """Calls of one row; no step has as many alike."""
 MOST_ROWS: Final = 4_000_000
@@ -131,13 +133,17 @@ def _matrix(rows: list[tuple[object, ...]]) -> Floats:
 
 
 class Rows:
-    """Pieces of a table of floats; where there are too many rows the oldest pieces go, which is counted in `dropped`."""
+    """Pieces of a table of floats, one per record; the first column is their instance.
+
+    Where there are too many rows the oldest pieces go: `dropped` counts their rows, `gone` lists their instances.
+    """
 
     def __init__(self, width: int, most: int) -> None:
         self.width, self.most = width, most
         self._pieces: list[Floats] = []
         self._first = 0
         self.count = self.dropped = 0
+        self.gone = array("q")
 
     def add(self, piece: Floats) -> None:
         """Append rows. Whole numbers up to 2**53 are exact."""
@@ -149,6 +155,8 @@ class Rows:
             self._first += 1
             self.count -= len(old)
             self.dropped += len(old)
+            if len(old):
+                self.gone.append(int(old[0, 0]))
 
     def take(self) -> Floats:
         """All rows that are kept."""
@@ -228,6 +236,7 @@ class Signatures:
         for name in self.AMOUNTS:
             given = getattr(sig, name)
             value = amount(given)
+            value = value if value < HIGHEST_AMOUNT else np.nan
             if given is not None and value != value:
                 self.health.add("impossible amount of work", 1, f"line {number}: {name} {shown(given)}")
             amounts.append(value)

@@ -38,6 +38,8 @@ class Shown:
         self.row = np.full(len(said), -1, np.int64)
         self.row[self.listed] = np.arange(len(self.listed))
         self.sampled = sampled & worked
+        self.whole = self.sampled.copy()  # with all of their work
+        self.whole[np.array(c.ledger.gone, np.int64)] = False
         self.chosen = self._chosen(c, first_part, known)
         last: dict[int, int] = {int(self.number[i]): int(i) for i in self.chosen}
         again = len(self.chosen) - len(last)
@@ -49,7 +51,7 @@ class Shown:
         c.health.add("work of an iteration that has no step record", int((worked & ~said).sum()))
 
     def _chosen(self, c: Collected, first_part: bool, known: Ints) -> Ints:
-        work = known[self.sampled[known]]
+        work = known[self.whole[known]]
         if first_part and len(work) > 1 and work[0] == known[0]:
             work = work[1:]
         return work if len(work) else known[-LATEST:]
@@ -95,7 +97,7 @@ def _iterations(c: Collected, shown: Shown, work: Floats) -> pd.DataFrame:
     at, source = shown.listed, c.iterations
     whole = {name: np.array(values, np.int64) for name, values in source.whole.items()}
     floats = {name: np.array(values, np.float64) for name, values in source.floats.items()}
-    _sum_up(c, work, shown.sampled & (whole["ops"] < 0), whole, floats)
+    _sum_up(c, work, shown.whole & (whole["ops"] < 0), whole, floats)
     return S.ITERATIONS.frame(
         {
             **{name: values[at] for name, values in whole.items()},
