@@ -312,18 +312,21 @@ class SOLTracker:
 
     def _prepare(self) -> None:
         """Put in place what the next iteration needs."""
-        schedule, watch = self._schedule, self.watch
+        schedule = self._schedule
         due = schedule.samples()
         schedule.owed = due
         if due:
             self._find_events()
             if len(_sampling):
                 self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
-            elif self.boundary.attempt("watch", lambda: watch.enter(self._model, self.models, self._events, layers=self.time_layers), False):
+            elif self.boundary.attempt("watch", self._watch, False):
                 _sampling.add(self)
                 schedule.owed = False
         elif schedule.traced():
             self.boundary.attempt("profiler", self._start_profiler, None)
+
+    def _watch(self) -> bool:
+        return self.watch.enter(self._model, self.models, self._events, layers=self.time_layers)
 
     def _start(self) -> None:
         self._whole = self._events.started() if self._events is not None else None
@@ -442,7 +445,7 @@ class SOLTracker:
 
             me = weakref.proxy(self)
             self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), lambda code, text: me._note(code, text))
-        if self._profiler.start(self._next, self._kind):
+        if self._profiler.start(self._kind):
             self._schedule.traces -= 1
 
     def _stop_profiler(self, number: int | None) -> None:

@@ -381,9 +381,8 @@ def test_modes_and_profiles_that_do_not_exist() -> None:
 
 def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path) -> None:
     # GIVEN a device that is one iteration behind the host
-    from tests.unit.capture.test_timing import Device
-
     from tb_sol_plugin.capture.timing import EventPool
+    from tests.unit.capture.test_timing import Device
 
     device = Device()
     tracker = SOLTracker(every_n_steps=2, logdir=str(tmp_path), **QUIET)
@@ -418,10 +417,9 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
 
 
 def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.unit.capture.test_timing import Device
-
     from tb_sol_plugin.capture import output
     from tb_sol_plugin.capture.timing import EventPool
+    from tests.unit.capture.test_timing import Device
 
     monkeypatch.setattr(output, "PATIENCE", 0.05)
     device = Device()
