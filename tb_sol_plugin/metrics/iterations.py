@@ -246,8 +246,8 @@ def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
     spent = device if on_device else ranges["duration_ns"].to_numpy(dtype=np.float64)[use]
     code, names = pd.factorize(labels["name"].astype(object).to_numpy()[label[use]])
     size = len(whole)
-    flat = np.bincount(code * size + row, spent, minlength=len(names) * size) if len(use) else np.zeros(len(names) * size)
-    times = flat.reshape(len(names), size)
+    times = np.zeros((len(names), size))
+    np.add.at(times, (code, row), spent)
     order = np.argsort(-times.sum(axis=1), kind="stable")
     return PhaseTimes(tuple(str(names[i]) for i in order), times[order], on_device)
 

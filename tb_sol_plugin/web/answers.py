@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import availability, registry
@@ -11,6 +12,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices import limits as devices
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.join import SOL_CAPTURE, companion
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
@@ -45,18 +47,34 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
     by_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_worker.setdefault(recording.worker, []).append(recording)
+    pairs = companions(tuple(recordings))
     out = []
     for name, own in by_worker.items():
         shown = labels(r.span for r in own)
-        spans = [_span(store, r, shown[r.span], facts) for r in own]
+        spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
         told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
         out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
     return out
 
 
-def _span(store: Store, recording: Recording, label: str, facts: bool) -> wire.Span:
+@lru_cache(maxsize=256)
+def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
+    """Of every trace of a run its SOL capture, and of that the first such trace. Made once per listing."""
+    out: dict[Recording, Recording] = {}
+    if not any(r.kind == SOL_CAPTURE for r in recordings):
+        return out
+    for trace in (r for r in recordings if r.kind != SOL_CAPTURE):
+        other = companion(trace, recordings)
+        if other is not None:
+            out[trace] = other
+            out.setdefault(other, trace)
+    return out
+
+
+def _span(store: Store, recording: Recording, label: str, facts: bool, other: Recording | None) -> wire.Span:
     state, error = store.loader.state(recording)
     span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state, recording.kind)
+    span.companion = wire.Companion(other.worker, other.span, other.file) if other is not None else None
     if error is not None:
         span.error = body_of(error)
     if facts and state == "ready":

@@ -84,7 +84,7 @@ def analyses() -> Response:
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
-    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint)
+    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside)
     made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits)))
     return reply(made, request)
 
@@ -101,7 +101,8 @@ def analysis(name: str) -> Response:
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
     recording = _recording()
     capture = _capture(recording)
-    key = (cache_key(recording), recording.file, name, form, section, tuple(sorted(raw.items())), capture.devices.fingerprint)
+    asked = (name, form, section, tuple(sorted(raw.items())))
+    key = (cache_key(recording), recording.file, asked, capture.devices.fingerprint, capture.beside)
     known = c.faults.get(key)
     if known is None:
         try:

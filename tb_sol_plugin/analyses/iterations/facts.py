@@ -221,7 +221,7 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
         grown = human(change.share, "ratio")
         if change.until == len(found.rows):
             return f"; it takes **{grown} longer since iteration {since}**"
-        until = human(int(frame["number"].iat[int(found.rows[change.until - 1])]), "count")
+        until = human(int(frame["number"].to_numpy()[found.rows[change.until - 1]]), "count")
         return f"; it took {grown} longer from iteration {since} to {until}"
     if found.growing and found.slope is not None and found.level_ns:
         share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
