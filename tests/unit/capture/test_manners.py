@@ -1,0 +1,429 @@
+"""Manners towards the training loop: errors stay inside, everything is taken off, copies and forks carry nothing, and exits do not hang."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sol_reading import only
+
+torch = pytest.importorskip("torch", reason="tracks training loops")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  (needs torch)
+
+from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
+QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
+X = torch.linspace(-1, 1, 8 * 16).view(8, 16)
+LINEAR = 2 * 8 * 16 * 16
+
+
+def layer() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Linear(16, 16)
+
+
+def clean(model: Any) -> bool:
+    """Nothing of ours is on the model, on torch's functions, or on this thread's stack of modes."""
+    hooks = any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    return not hooks and not hasattr(torch.nn.functional.linear, "_sol_patch") and torch._C._len_torch_dispatch_stack() == 0
+
+
+def script(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A process that runs `text` to its end."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)], env=env, text=True, capture_output=True, timeout=60, check=False
+    )
+
+
+# --- Errors stay inside ---
+
+
+def test_a_part_that_fails_is_noted_and_then_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN an analysis that always fails WHEN ten iterations run
+    from tb_sol_plugin.capture import analysis
+
+    calls = []
+
+    def broken(*args: object, **kwargs: object) -> None:
+        calls.append(1)
+        raise ZeroDivisionError("in the analysis")
+
+    monkeypatch.setattr(analysis, "analyse", broken)
+    model = layer()
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        for _ in range(10):
+            model(X)
+            tracker.step()
+    # THEN it was tried three times, the file says so, and everything else was recorded
+    recorded = only(tmp_path)
+    assert len(calls) == 3 and recorded.notes["failed_analysis"] == 1 and recorded.notes["failures"] == 3
+    assert any("in the analysis" in text for text in recorded.note_texts)
+    assert len(recorded.steps) == 10 and [recorded.flop(n) for n in range(10)] == [LINEAR] * 10 and recorded.closed
+
+
+def test_tracking_that_fails_at_its_core_ends(tmp_path: Path) -> None:
+    # GIVEN a tracker whose end of an iteration always fails WHEN five iterations run THEN after three failures it takes everything off
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+    tracker.initialize(model)
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("no end")
+
+    tracker._end = broken  # type: ignore[assignment,method-assign]
+    off = []
+    for _ in range(5):
+        model(X)
+        tracker.step()
+        off.append(tracker.off)
+    assert off == [False, False, True, True, True] and clean(model)
+    recorded = only(tmp_path)
+    assert recorded.notes["off"] == 1 and recorded.closed and recorded.steps == []
+
+
+def test_hooks_that_cannot_be_put_on_do_not_stop_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN functions that cannot be replaced WHEN an iteration is sampled THEN all is taken back at once, and the others are timed
+    from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+
+    def broken(self: object) -> None:
+        raise RuntimeError("read-only module")
+
+    monkeypatch.setattr(FunctionalPatcher, "install", broken)
+    model = layer()
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        for _ in range(5):
+            assert clean(model)
+            model(X)
+            tracker.step()
+    recorded = only(tmp_path)
+    assert len(recorded.steps) == 5 and recorded.sampled == [] and recorded.notes["failed_watch"] == 1
+
+
+class Odd:
+    """Raises at whatever is asked of it."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+    def __getattr__(self, name: str) -> object:
+        raise ValueError(name)
+
+
+def test_odd_arguments_do_not_raise() -> None:
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(Odd(), Odd())
+        tracker.push_phase(Odd())
+        tracker.pop_phase()
+        with tracker.phase(Odd()):
+            pass
+        tracker.log_analysis("seven")  # type: ignore[arg-type]
+        tracker.step(Odd(), batch=Odd())  # type: ignore[arg-type]
+        tracker.log_analysis(3, Odd())  # type: ignore[arg-type]
+
+
+# --- Everything is taken off ---
+
+
+def test_an_exception_out_of_the_outermost_phase_takes_all_off(tmp_path: Path) -> None:
+    # GIVEN a loop that skips a failing batch WHEN the exception has left the phases THEN nothing is on the model any more
+    model = layer()
+    with SOLTracker(every_n_steps=2, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        for k in range(4):
+            try:
+                with tracker.phase("train"), tracker.phase("forward"):
+                    model(X if k else X[:, :3])
+            except RuntimeError:
+                assert clean(model)
+            tracker.step()
+    # AND that iteration counts as not sampled, the next ones are
+    recorded = only(tmp_path)
+    assert recorded.sampled == [1, 2] and recorded.notes["interrupted"] == 1
+    assert recorded.flop(1) == recorded.flop(2) == LINEAR
+
+
+def test_the_end_of_an_iterator_is_no_failure() -> None:
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(model)
+        with pytest.raises(StopIteration), tracker.phase("data"):
+            next(iter(()))
+        assert not clean(model) and tracker.sampled
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_an_interrupted_step(tmp_path: Path, error: type[BaseException]) -> None:
+    # GIVEN a step that is interrupted WHEN the exception leaves the `with` THEN it passes, nothing stays, and the file is closed
+    model = layer()
+    with pytest.raises(error), SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        model(X)
+        tracker.step()
+        model(X)
+        raise error
+    assert clean(model)
+    recorded = only(tmp_path)
+    assert recorded.closed and len(recorded.steps) == 1 and recorded.notes["interrupted"] == 1
+
+
+def test_an_interrupt_inside_our_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN Ctrl-C while hooks are being put on WHEN it has passed THEN nothing stays, and the tracker works on
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, **QUIET)
+    with monkeypatch.context() as patch:
+
+        def interrupted(*, timed: bool) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(tracker.watch, "_count", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tracker.initialize(model)
+    assert clean(model)
+    tracker.step()
+    model(X)
+    assert sum(r.flops or 0 for r in tracker.records) == LINEAR
+    tracker.close()
+    assert clean(model)
+
+
+class Other(TorchDispatchMode):  # type: ignore[misc]
+    """Somebody else's mode, which counts calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_somebody_else_that_stays_open_over_our_end() -> None:
+    # GIVEN a mode that is entered inside a sampled step WHEN the step ends before it THEN ours is gone and theirs goes on
+    model, other = layer(), Other()
+    tracker = SOLTracker(every_n_steps=1, **QUIET)
+    tracker.initialize(model)
+    with other:
+        model(X)
+        tracker.close()
+        before = other.calls
+        model(X)
+        assert torch._C._len_torch_dispatch_stack() == 1 and other.calls > before
+    assert clean(model)
+
+
+def test_a_step_that_begins_under_a_mode_of_somebody_else(tmp_path: Path) -> None:
+    # GIVEN a mode that is open where a sampled step begins WHEN it closes in that step THEN it closes itself, and a later step is sampled
+    model, other = layer(), Other()
+    tracker = SOLTracker(every_n_steps=4, logdir=str(tmp_path), **QUIET)
+    with other:
+        tracker.initialize(model)
+        model(X)
+    assert clean(model)
+    for _ in range(3):
+        model(X)
+        tracker.step()
+    tracker.close()
+    recorded = only(tmp_path)
+    assert recorded.sampled == [1, 2] or recorded.sampled == [1]
+    assert recorded.notes["other_mode"] == 1
+
+
+# --- Copies ---
+
+
+def test_copies_of_a_tracked_model_carry_nothing() -> None:
+    # GIVEN a model inside a sampled step WHEN it is copied, pickled and saved
+    model = torch.nn.Sequential(layer(), torch.nn.ReLU())
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(model)
+        copied = copy.deepcopy(model)
+        pickled = pickle.loads(pickle.dumps(model))
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        saved = torch.load(file, weights_only=False)
+        before = sum(r.flops or 0 for r in tracker.records)
+        expected = model(X)
+        # THEN the copies compute the same, and are not tracked by module
+        for one in (copied, pickled, saved):
+            assert torch.equal(one(X), expected)
+        named = [r for r in tracker.records if r.module_context and r.flops]
+        assert before == 0 and sum(r.flops for r in named) == LINEAR
+    for one in (copied, pickled, saved):
+        assert torch.equal(one(X), expected)
+
+
+def test_a_model_that_holds_its_tracker_can_be_copied_and_saved() -> None:
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        model.tracker = tracker
+        tracker.initialize(model)
+        assert copy.deepcopy(model).tracker is tracker
+        assert pickle.loads(pickle.dumps(model)).tracker is None
+
+
+# --- The end ---
+
+
+def test_a_tracker_that_is_dropped_closes_itself(tmp_path: Path) -> None:
+    # GIVEN a tracker in a sampled step WHEN nobody holds it any more THEN everything is off and the file is closed
+    model = layer()
+
+    def loop() -> weakref.ref[SOLTracker]:
+        tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+        tracker.initialize(model)
+        model(X)
+        tracker.step()
+        return weakref.ref(tracker)
+
+    dropped = loop()
+    gc.collect()
+    assert dropped() is None and clean(model)
+    recorded = only(tmp_path)
+    assert recorded.closed and len(recorded.steps) == 1
+
+
+def test_two_trackers_take_turns(tmp_path: Path) -> None:
+    # GIVEN two trackers of one model that both sample iterations 0 and 1 of ten WHEN the loop ends both in each iteration
+    model = layer()
+    one = SOLTracker(every_n_steps=100, logdir=str(tmp_path / "one"), **QUIET)
+    two = SOLTracker(every_n_steps=100, logdir=str(tmp_path / "two"), **QUIET)
+    one.initialize(model)
+    two.initialize(model)
+    for _ in range(5):
+        model(X)
+        one.step()
+        two.step()
+    one.close()
+    two.close()
+    # THEN the second counts once the first is done, says so, and each has the work of one
+    first, second = only(tmp_path / "one"), only(tmp_path / "two")
+    assert first.sampled == [0, 1] and second.sampled and not set(first.sampled) & set(second.sampled)
+    assert all(recorded.flop(n) == LINEAR for recorded in (first, second) for n in recorded.sampled)
+    assert second.notes["two_trackers"] >= 1 and clean(model)
+
+
+def test_two_threads_that_end_iterations_do_not_wait_for_each_other() -> None:
+    # GIVEN a tracker whose end of an iteration takes long WHEN another thread ends one meanwhile THEN that returns at once
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1000, **QUIET)
+    tracker.initialize(model)
+    inside, go = threading.Event(), threading.Event()
+    finish = tracker.output.finish
+
+    def slow(done: Any) -> None:
+        inside.set()
+        go.wait(10)
+        finish(done)
+
+    tracker.output.finish = slow  # type: ignore[method-assign]
+    thread = threading.Thread(target=tracker.step)
+    thread.start()
+    assert inside.wait(10)
+    tracker.step()
+    tracker.clear()
+    go.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    tracker.output.finish = finish  # type: ignore[method-assign]
+    tracker.close()
+
+
+LOOP = """
+import os, sys, torch
+import tb_sol_plugin as sol
+model = torch.nn.Linear(16, 16)
+tracker = sol.capture(sys.argv[1], model=model, every_n_steps=2, tensorboard=False)
+for _ in range(3):
+    model(torch.ones(8, 16)).sum().backward()
+    tracker.step()
+tracker.push_phase("open at exit")
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("raise KeyError('end')", 1), ("os._exit(0)", 0), ("del tracker", 0)],
+)
+def test_a_process_that_ends_without_closing(tmp_path: Path, ending: str, code: int) -> None:
+    # GIVEN a script that never closes its tracker WHEN it ends in whatever way THEN it ends, and its file has the finished steps
+    ended = script(f"{LOOP}\n{ending}", tmp_path)
+    assert ended.returncode == code, ended.stderr
+    assert ("Traceback" in ended.stderr) is ("raise" in ending), ended.stderr
+    recorded = only(tmp_path)
+    assert [s["iteration"] for s in recorded.steps] == [0, 1, 2] and recorded.closed is ("os._exit" not in ending)
+
+
+FORK = """
+pid = os.fork()
+if pid == 0:
+    assert torch._C._len_torch_dispatch_stack() == 0 and not model._forward_hooks
+    model(torch.ones(8, 16))
+    with tracker.phase("in the child"):
+        tracker.step()
+    tracker.log_analysis(77)
+    {ending}
+else:
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    model(torch.ones(8, 16))
+    tracker.step()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "tracker.close(); sys.exit(0)", "os._exit(0)", "del tracker; sys.exit(0)"])
+def test_a_forked_process_writes_nothing(tmp_path: Path, ending: str) -> None:
+    # GIVEN a fork inside a sampled step WHEN the child uses the tracker and ends THEN the file is that of the parent alone
+    ended = script(LOOP.replace('tracker.push_phase("open at exit")', "") + FORK.format(ending=ending), tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    recorded = only(tmp_path)
+    assert [s["iteration"] for s in recorded.steps] == [0, 1, 2, 3] and recorded.closed
+    assert "in the child" not in str(recorded.phase_times)
+
+
+def test_importing_is_quick_and_loads_nothing() -> None:
+    # GIVEN a process without torch WHEN the capture library is imported THEN it takes less than 50 ms (best of five), and loads none of these
+    text = (
+        "import sys, time; began = time.perf_counter(); import tb_sol_plugin; from tb_sol_plugin import capture; import tb_sol_plugin.capture; "
+        "capture.__all__; dir(capture); took = time.perf_counter() - began; "
+        "print(took, [m for m in ('torch', 'numpy', 'pandas', 'msgspec', 'wandb', 'tensorboard') if m in sys.modules])"
+    )
+    times = []
+    for _ in range(5):
+        took, _, loaded = script(text).stdout.strip().partition(" ")
+        assert loaded == "[]"
+        times.append(float(took))
+    assert min(times) < 0.05
+
+
+def test_every_public_name_is_there() -> None:
+    import importlib
+
+    from tb_sol_plugin import capture
+
+    for name in capture.__all__:
+        assert getattr(capture, name) is not None and name in dir(capture)
+    for name in ("sol_integration", "layer_hooks", "functional_patcher", "operation_registry", "roofline", "device_specs"):
+        assert getattr(capture, name) is importlib.import_module(f"tb_sol_plugin.capture.{name}")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = capture.no_such_name
+    assert callable(capture)
