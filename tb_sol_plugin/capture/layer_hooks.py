@@ -166,6 +166,16 @@ class LayerSOLHooks:
         self._handles += handles
         self._sites[id(module)] = site
 
+    def _repair(self, frames: list[tuple[Site, int, int, Pair | None]], site: Site) -> bool:
+        """Drops the calls above that of `site`, whose ends never came; False if it has none itself."""
+        if all(frame[0] is not site for frame in frames):
+            self.lost["module call ended outside the step that it began in"] += 1
+            return False
+        while frames[-1][0] is not site:
+            frames.pop()
+            self.lost["module call without an end"] += 1
+        return True
+
     def _label(self, site: Site, parent: int) -> int:
         place = site.place
         label = self.labels.id_of("module", parent, place.name, place.class_name)
@@ -198,21 +208,24 @@ class _Enter(_Hook):
             return
         began = perf_counter_ns()
         owner, site = self.owner, self.site
-        local, clock = owner._local, owner.clock
-        open_ = local.open
-        parent = open_[-1] if open_ else NONE
-        label = site.ids.get(parent)
-        if label is None:
-            label = owner._label(site, parent)
-        pair = None
-        if owner.events is not None and site.timed and not site.place.children:
-            pair = owner.events.pair()
-            if pair is not None:
-                pair.start()
-        open_.append(label)
-        end = perf_counter_ns()
-        clock.own_ns += end - began
-        local.frames.append((site, len(open_) - 1, end - clock.monotonic_ns - clock.own_ns, pair))
+        try:
+            local, clock = owner._local, owner.clock
+            open_ = local.open
+            parent = open_[-1] if open_ else NONE
+            label = site.ids.get(parent)
+            if label is None:
+                label = owner._label(site, parent)
+            pair = None
+            if owner.events is not None and site.timed and not site.place.children:
+                pair = owner.events.pair()
+                if pair is not None:
+                    pair.start()
+            open_.append(label)
+            end = perf_counter_ns()
+            clock.own_ns += end - began
+            local.frames.append((site, len(open_) - 1, end - clock.monotonic_ns - clock.own_ns, pair))
+        except Exception as problem:  # the training loop must not feel it
+            owner.lost[f"a hook failed: {type(problem).__name__}"] += 1
 
 
 class _Exit(_Hook):
@@ -221,26 +234,24 @@ class _Exit(_Hook):
             return
         began = perf_counter_ns()
         owner, site = self.owner, self.site
-        local, clock = owner._local, owner.clock
-        frames = local.frames
-        if not frames or frames[-1][0] is not site:
-            if all(frame[0] is not site for frame in frames):
-                owner.lost["module call ended outside the step that it began in"] += 1
+        try:
+            local, clock = owner._local, owner.clock
+            frames = local.frames
+            if (not frames or frames[-1][0] is not site) and not owner._repair(frames, site):
                 return
-            while frames[-1][0] is not site:
-                frames.pop()
-                owner.lost["module call without an end"] += 1
-        _, depth, start, pair = frames.pop()
-        if pair is not None:
-            pair.stop()
-        label = local.open[depth]
-        del local.open[depth:]
-        duration = began - clock.monotonic_ns - clock.own_ns - start
-        if site.timed:
-            owner.calls.append((label, start, duration, pair))
-        if owner.recorder is not None and site.place.lowest:
-            owner.recorder.layer_call(site, label, args, kwargs, result, duration)
-        clock.own_ns += perf_counter_ns() - began
+            _, depth, start, pair = frames.pop()
+            if pair is not None:
+                pair.stop()
+            label = local.open[depth]
+            del local.open[depth:]
+            duration = began - clock.monotonic_ns - clock.own_ns - start
+            if site.timed:
+                owner.calls.append((label, start, duration, pair))
+            if owner.recorder is not None and site.place.lowest:
+                owner.recorder.layer_call(site, label, args, kwargs, result, duration)
+            clock.own_ns += perf_counter_ns() - began
+        except Exception as problem:
+            owner.lost[f"a hook failed: {type(problem).__name__}"] += 1
 
 
 class _Leftover:

@@ -318,6 +318,27 @@ def test_a_checkpointed_forward_runs_twice_and_leaves_nothing(hooks: LayerSOLHoo
     assert again["Sequential/3"] == (0 if early_stop and not reentrant else 1)
 
 
+def test_an_error_in_a_hook_does_not_reach_the_model(hooks: LayerSOLHooks) -> None:
+    # GIVEN labels that cannot be made, and a stack that somebody else has emptied
+    class Empties(nn.Module):
+        def forward(self, x: Any) -> Any:
+            hooks.stack.open.clear()
+            return x
+
+    def broken(*_: Any) -> int:
+        raise MemoryError("no labels left")
+
+    model = nn.Sequential(nn.ReLU(), Empties())
+    hooks.attach(model)
+    assert model(torch.ones(1)).item() == 1
+    assert hooks.lost == {"a hook failed: IndexError": 2}
+    hooks.clear()
+    hooks.labels.id_of = broken  # type: ignore[method-assign]
+    hooks.attach(later := nn.Sequential(nn.ReLU()))
+    assert later(torch.ones(1)).item() == 1
+    assert hooks.lost == {"a hook failed: MemoryError": 2, "module call ended outside the step that it began in": 2}
+
+
 def test_generators_that_end_out_of_order(hooks: LayerSOLHooks) -> None:
     # GIVEN a module whose forward only makes a generator: the call ends before its body runs
     class Lazy(nn.Module):
@@ -596,5 +617,7 @@ def test_records_are_the_ledger_by_layer_phase_and_direction() -> None:
 
 
 def test_two_layers_of_one_name_in_two_phases_are_two_records() -> None:
-    rows = [OpRecord("aten::mm", OpType.MATMUL, flops=6, bytes=1, layer_name="a", layer_type="Linear", phase=phase) for phase in ("p", "q", "p")]
+    rows = [
+        OpRecord("aten::mm", OpType.MATMUL, flops=6, bytes=1, layer_name="a", layer_type="Linear", phase=phase) for phase in ("p", "q", "p")
+    ]
     assert [(one.phase, one.flops, one.count) for one in captured_ops(rows)] == [("p", 12, 2), ("q", 6, 1)]
