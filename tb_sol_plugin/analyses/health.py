@@ -79,6 +79,7 @@ WORDS = {
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",
+    "events": "Events of the profiler",
     "work": "Work (FLOP and bytes)",
     "iterations": "Iterations of the training loop",
 }

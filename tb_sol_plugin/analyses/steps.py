@@ -3,6 +3,8 @@
 The bounds of a step follow the device: a step begins no earlier than its predecessor ends and lasts until the last device
 work it launched is done. Its time is split by priority, device work first and then the host, into parts that exclude each
 other and add up to the step.
+
+Of a SOL capture these are the sampled steps, on the host and beside their limits: it holds no events to split them by.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import step_split as P
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source import is_capture
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
@@ -49,6 +53,7 @@ PARTS: Final = {
 
 MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
 """Parts that are shown at once; the others where there is room."""
+NO_EVENTS: Final = "a SOL capture holds no events to tell it by"
 MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
@@ -127,6 +132,8 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     marks = {
         str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
     }
+    if is_capture(capture):
+        return _of_capture(where, frame, over, total, limits)
     return Report(
         analysis="steps",
         title="Steps",
@@ -151,6 +158,86 @@ def run(capture: Capture, query: StepsQuery) -> Report:
                 "outranks the host: a part is only what nothing before it covers.",
             ),
         ],
+    )
+
+
+NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelled_share")
+"""Columns that need events, or say nothing without them."""
+
+
+def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar]) -> Report:
+    """The sampled steps of a SOL capture: their length and their limit, without parts."""
+    count = f"{len(over)} sampled step{'' if len(over) == 1 else 's'}"
+    mean = human(round(float(over["duration_ns"].mean())), "ns")
+    said = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
+    if isinstance(limits["sol_ns"], int):
+        said += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
+    hidden = (*NOT_SPLIT, *(LIMITS if limits["sol_ns"] is None else ()))
+    shown = frame.assign(**{name: pd.Series([None] * len(frame), dtype=object, index=frame.index) for name in NOT_SPLIT})
+    facts = _facts(where, over, None, limits)
+    facts.labels["complete_steps"] = "Sampled"
+    facts.hidden.append("steps")
+    columns = [replace(ranked(c, 3), missing=NO_EVENTS) if c.name in hidden else c for c in COLUMNS]
+    return Report(
+        analysis="steps",
+        title="Steps",
+        headline=said,
+        notices=[
+            Notice(
+                "These are the steps whose work was counted, by the clock of the host.", "info", Link("iterations", {}, "All iterations")
+            )
+        ],
+        sections=[
+            _beside_limits(frame),
+            facts,
+            make_table(
+                "steps",
+                "Steps",
+                shown,
+                columns,
+                key="step",
+                subtitle=where.label,
+                total=total | {"step": f"average of {count}"} | dict.fromkeys(NOT_SPLIT),
+                sort=Sort("start_ns", False),
+                footer="Speed of light is the limit over the duration: waiting and communication are not in the limit.",
+            ),
+        ],
+    )
+
+
+def _beside_limits(frame: pd.DataFrame) -> FigureSection:
+    """A bar per sampled step: its limit, and the time above it."""
+    time = frame["duration_ns"].to_numpy(dtype=np.float64)
+    limit = frame["sol_ns"].to_numpy(dtype=np.float64)
+    divisor, unit = F.time_scale(float(time.max()))
+    names = [str(n) for n in frame["step"]]
+    known = bool(np.isfinite(limit).any())
+    least = np.minimum(np.nan_to_num(limit), time)
+    parts = (("Limit", "accent", least), ("Above the limit", "bar-ink", time - least)) if known else (("Step", "bar-ink", time),)
+    data: list[F.Plain] = [
+        {
+            "type": "bar",
+            "name": label,
+            "x": names,
+            "y": (values / divisor).tolist(),
+            "marker": F.fill(color),
+            "customdata": names,
+            "hoverinfo": "text",
+            "hovertext": [f"<b>{label}</b>, step {n}<br>{human(float(v), 'ns')}" for n, v in zip(names, values.tolist(), strict=True)],
+        }
+        for label, color, values in parts
+    ]
+    slowest = int(time.argmax())
+    x = F.axis("step", type="category", gridcolor="rgba(0,0,0,0)", nticks=24, tickangle=0)
+    return FigureSection(
+        id="bars",
+        title="Sampled steps",
+        subtitle="limit, and time above it" if known else "no limits are known",
+        span=8,
+        height=320,
+        table="steps",
+        figure=F.figure(data, x=x, y=F.axis(unit), barmode="stack", bargap=0.3, showlegend=known),
+        summary=f"The longest sampled step is {names[slowest]}, {human(round(float(time[slowest])), 'ns')}.",
     )
 
 

@@ -145,7 +145,7 @@ class Capture:
         """None if the recording has what `need` names; else (because, record it with, the argument to add).
 
         Needs: device_events, host_events, operators, shapes, modules, annotations, steps, memory, collectives, backward, copies,
-        work, iterations.
+        events (of a profiler), work, iterations.
         """
         return lack_of(self, need)
 

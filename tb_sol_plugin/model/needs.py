@@ -68,6 +68,7 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
         f"record with {_CUDA}",
         "ProfilerActivity.CUDA",
     ),
+    "events": (lambda c: c.facts.source != "sol_capture", "", "", ""),
     "work": (
         lambda c: _has_shapes(c) or len(c.tables["ledger"]) > 0,
         "recorded without record_shapes, and there is no SOL capture of this worker",
@@ -91,6 +92,7 @@ def _counted(what: str) -> Lack:
 
 OF_A_SOL_CAPTURE: dict[str, Lack] = {
     "device_events": _counted("no kernels and no copies"),
+    "events": _counted("no single events"),
     "operators": _counted("no single operator calls"),
     "shapes": _counted("no single operator calls"),
     "collectives": _counted("no kernels"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import plotly.graph_objects as go
 import pytest
 
+import tb_sol_plugin as sol
 from tb_sol_plugin.analyses import get
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.report import TableSection, encode
+from tb_sol_plugin.model.report import Report, TableSection, encode
+from tests.support.sol_builder import CUDA, SolBuilder
 from tests.support.trace_builder import TraceBuilder
 
 PARTS = ["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns"]
@@ -123,3 +127,22 @@ def test_without_limits_a_step_has_none_and_no_zero():
     assert report.facts["sol_ns"] is None and report.table("steps")["sol_ratio"].isna().all()
     shown = {c.name: c.rank for c in report.section("steps").columns}
     assert shown["sol_ns"] == shown["sol_ratio"] == 3
+
+
+def test_the_sampled_steps_of_a_sol_capture_have_a_limit_and_no_parts(tmp_path: Path) -> None:
+    # GIVEN a SOL capture of an H100 whose steps 1, 5 and 10 do 4.947 TFLOP in BF16 (5 ms at 989.4 TFLOP/s) and take 10 ms
+    b = SolBuilder(device=CUDA, time_source="event")
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], types=["c10::BFloat16"] * 2, flop=4.947e12, bytes=1e6, dtype="bf16")
+    for number in range(11):
+        b.iteration(number, number * 10_000_000, 10_000_000, rows=[b.row(mm)] if number in (0, 1, 5, 10) else None)
+    # WHEN the page is made
+    report = sol.open_capture(str(b.write(tmp_path / b.name)), cache=False).analyze("steps")
+    assert isinstance(report, Report)
+    # THEN each has its length and its limit, what needs events is unknown and not zero, and the page says what these steps are
+    frame = report.table("steps")
+    assert frame["step"].tolist() == [1, 5, 10] and frame["duration_ns"].tolist() == [10_000_000] * 3
+    assert frame["sol_ns"].tolist() == [5_000_000] * 3 and frame["mfu"].tolist() == pytest.approx([0.5] * 3)
+    assert frame[["kernel_ns", "cpu_exec_ns", "other_ns", "device_share", "device_events"]].isna().all().all()
+    assert report.facts["sol_ratio"] == pytest.approx(0.5) and report.facts["device_share"] is None
+    assert report.headline.startswith("A sampled step takes") and [n.link.analysis for n in report.notices if n.link] == ["iterations"]
+    assert [s.id for s in report.sections] == ["bars", "facts", "steps"]
