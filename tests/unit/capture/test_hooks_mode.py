@@ -518,6 +518,39 @@ def test_backward_of_products_has_one_product_per_gradient() -> None:
     assert captured(None, lambda: torch.bmm(a, b).sum().backward()).flop() == 3 * one
 
 
+def published(name: str) -> Any:
+    """Two layers of a published architecture, with attention by products."""
+    transformers = pytest.importorskip("transformers", reason="builds models of published architectures")
+    torch.manual_seed(0)
+    if name == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+        )  # fmt: skip
+    elif name == "gpt2":
+        config = transformers.GPT2Config(vocab_size=128, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    else:
+        config = transformers.BertConfig(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    config._attn_implementation = "eager"
+    kind = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM"}[name]
+    return getattr(transformers, kind)(config).eval()
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_published_models_count_the_same_in_every_module(name: str) -> None:
+    # GIVEN grouped keys and RMSNorm, Conv1D in place of Linear, an encoder with tied weights
+    model, tokens = published(name), torch.arange(32).view(2, 16)
+    both = [captured(model, lambda: model(input_ids=tokens, labels=tokens).loss.backward(), dispatch=d) for d in (False, True)]
+    # THEN matrix FLOP are equal for each module and direction
+    sums = []
+    for capture in both:
+        flop: Counter[tuple[str, str]] = Counter()
+        for r in capture.records:
+            flop[r.module_context, r.direction] += r.flops or 0
+        sums.append({key: value for key, value in flop.items() if value})
+        assert no_losses(capture)
+    assert sums[0] == sums[1] and len(sums[0]) > 20
+
+
 # --- Odd input ---
 
 ODD: dict[str, Callable[[], object]] = {

@@ -507,6 +507,67 @@ def test_no_tensor_is_kept(hooks: LayerSOLHooks) -> None:
     assert [one() for one in alive] == [None, None]
 
 
+# --- Wrappers of other sorts ---
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    """A process group of one."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def train_step(model: Any) -> list[Any]:
+    model.zero_grad()
+    model(some_tokens()).square().mean().backward()
+    full = [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in model.parameters()]
+    return [one.clone() for one in full]
+
+
+def test_data_parallel_models_are_labelled_as_if_they_were_not(hooks: LayerSOLHooks, group: None) -> None:
+    model = torch.nn.parallel.DistributedDataParallel(fused_qkv())
+    plain, before = train_step(model), state(model)
+    hooks.attach(model)
+    watched = train_step(model)
+    hooks.remove()
+    assert state(model) == before
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+    assert {*paths(hooks)} >= {"Toy/embed", "Toy/blocks.3/blocks.3.down", "Toy"} and len(hooks.calls) == 32
+
+
+def test_sharded_models_keep_their_own_hooks_inside_ours(hooks: LayerSOLHooks, group: None) -> None:
+    fully_shard = getattr(pytest.importorskip("torch.distributed.fsdp"), "fully_shard", None)
+    if fully_shard is None:
+        pytest.skip("this torch has no fully_shard")
+    # GIVEN a model whose blocks are sharded, by hooks that gather and free weights around each call
+    model, mesh = fused_qkv(), torch.distributed.init_device_mesh("cpu", (1,))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    plain, before = train_step(model), state(model)
+    # WHEN a step is watched
+    seen: list[str] = []
+    gather = torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.unshard
+
+    def note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append("/".join(hooks.labels.path(hooks.stack.top)))
+        return gather(self, *args, **kwargs)
+
+    hooks.attach(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup, "unshard", note)
+        watched = train_step(model)
+    hooks.remove()
+    # THEN gathering is work of the module that needs the weights, and everything else is as before
+    assert seen[:5] == ["Toy", *(f"Toy/blocks.{k}" for k in range(4))]
+    assert state(model) == before
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+    assert len(hooks.calls) == 32 and not hooks.lost and hooks.stack.open == []
+
+
 # --- Times ---
 
 
