@@ -20,7 +20,7 @@ from torch.distributed.fsdp import fully_shard
 
 import tb_sol_plugin as sol
 
-RANKS, STEPS, BATCH, LENGTH, VOCABULARY = 2, 12, 4, 64, 512
+RANKS, STEPS, BATCH, LENGTH, VOCABULARY = 2, 31, 4, 64, 512
 
 
 def train(rank: int, meeting: str, logdir: str) -> None:
@@ -36,7 +36,7 @@ def train(rank: int, meeting: str, logdir: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     torch.manual_seed(1 + rank)
 
-    with sol.capture(logdir, model=model, every_n_steps=5, device=LIMITS) as tracker:
+    with sol.capture(logdir, model=model, every_n_steps=10, device=LIMITS) as tracker:
         for _ in range(STEPS):
             batch = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1))
             with tracker.phase("forward"):

@@ -17,7 +17,7 @@ from torch import nn
 
 import tb_sol_plugin as sol
 
-STEPS, BATCH, LENGTH, VOCABULARY = 24, 8, 64, 512
+STEPS, BATCH, LENGTH, VOCABULARY = 61, 8, 64, 512
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = torch.randint(0, VOCABULARY, (STEPS, BATCH, LENGTH + 1))
 
-    with sol.capture(str(logdir), model=model, every_n_steps=8, profile=True, device=LIMITS) as tracker:
+    with sol.capture(str(logdir), model=model, every_n_steps=20, profile=True, device=LIMITS) as tracker:
         for batch in data:
             tokens, target = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
             with tracker.phase("forward"):
