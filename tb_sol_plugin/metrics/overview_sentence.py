@@ -91,7 +91,7 @@ def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
         busy = human(fall.busy_ns / fall.total_ns, "ratio")
         return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
     step, least = same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
-    about = "" if (fall.modelled_kernel_share or 0) >= PLAIN else "about "
+    about = "" if (fall.modelled_kernel_share or 0) >= PLAIN and not fall.work.takes_counted else "about "
     return f"{name} takes **{step}**; the same work at the limits of {a_device(spec)} takes {about}**{least}**."
 
 

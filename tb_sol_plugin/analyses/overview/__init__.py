@@ -17,6 +17,7 @@ from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
+from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.levers import NEEDS_TIMES, Lever, finding, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
@@ -103,7 +104,7 @@ def overview(capture: Capture, query: Query) -> Report:
     found = levers(capture, part, fall)
     said = sentence(capture, part, fall, found)
     parts = parts_of(capture, fall)
-    report = Report(analysis="overview", title="Overview", headline=said, notices=source_notices(capture, part) + _notices(capture, fall))
+    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, fall))
     on_host = fall.work.by_host_time
     counted = fall.work.from_ledger
     if counted and not fall.has_limits:
@@ -125,8 +126,8 @@ def overview(capture: Capture, query: Query) -> Report:
 # -- notices --------------------------------------------------------------------------------------------------
 
 
-def _notices(capture: Capture, fall: Waterfall) -> list[Notice]:
-    out = []
+def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
+    out = source_notices(capture, part) + joined_notices(capture, fall.work, part)
     if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))

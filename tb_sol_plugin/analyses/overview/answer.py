@@ -74,6 +74,7 @@ class Tiles:
 
 
 NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
+COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
 BY_CALLS = "Of the counted calls: single calls were not timed."
 UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
 UNITS |= {"matrix_flop": "FLOP", "vector_flop": "FLOP", "matrix_flop_per_s": "FLOP/s"}
@@ -175,7 +176,7 @@ def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None
         return Mark("unknown", why_no_ratio(capture, fall))
     if share is not None and share < PLAIN:
         return Mark("partial", f"a cost model covers {human(share, 'ratio')} of the work")
-    return None
+    return Mark("estimated", COUNTED_ONLY) if fall.work.takes_counted else None
 
 
 def usual_ns(capture: Capture, part: Scope, fall: Waterfall) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from tb_sol_plugin.analyses.phases import figure as chart
 from tb_sol_plugin.analyses.phases.rows import once, tree_rows
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import layers
+from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.label_times import phase_device_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, phase_work
 from tb_sol_plugin.metrics.phases import STEP, host_shares, phase_times, phase_tree
@@ -201,8 +202,8 @@ def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
 
 
 def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork) -> list[Notice]:
-    out = source_notices(capture, part)
-    if out:
+    out = source_notices(capture, part) + joined_notices(capture, work.calls.done, part)
+    if work.calls.done.from_ledger:
         return out
     if not len(capture.device):
         out.append(Notice("No device activity was recorded: host times only.", "info"))

@@ -15,7 +15,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.roofline import figure as chart
 from tb_sol_plugin.analyses.roofline.columns import COLUMNS, FACTS, KIND_COLUMNS, LIST_COLUMNS, UNMODELLED_COLUMNS
-from tb_sol_plugin.analyses.roofline.facts import dtypes_with, facts_of, facts_section
+from tb_sol_plugin.analyses.roofline.facts import check_mark, dtypes_with, facts_of, facts_section
 from tb_sol_plugin.analyses.roofline.program import program_points, total_row
 from tb_sol_plugin.analyses.roofline.roofs import ceilings
 from tb_sol_plugin.analyses.roofline.selection import Direction, Selection, select
@@ -23,6 +23,7 @@ from tb_sol_plugin.analyses.roofline.tables import above_table, kinds_table, row
 from tb_sol_plugin.analyses.roofline.words import headline, notices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.source_notes import sampled_words, source_notices
 from tb_sol_plugin.metrics.unmodelled import unmodelled
@@ -90,7 +91,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     by_host = done.by_host_time
     counted = sampled_words(capture, part) if done.from_ledger else ""
     report = Report(analysis="roofline", title="Roofline", headline=headline(frame, facts, spec, by_host=by_host, counted=counted))
-    report.notices = source_notices(capture, part) + notices(
+    report.notices = source_notices(capture, part) + joined_notices(capture, done, part) + notices(
         capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2"
     )
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
@@ -99,7 +100,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
         *ranked,
         rows_table(frame, shown, chosen, total_row(frame, facts), query.by),
         same.kinds,
-        facts_section(facts, spec, list(same.matrix)),
+        facts_section(facts, spec, list(same.matrix), check_mark(capture, done, part)),
         unmodelled_table(same.bare, chosen),
     ]
     return report

@@ -176,6 +176,8 @@ FACTS = {
     "modelled_share": "Share of the device time that a cost model covers.",
     "unmodelled_ns": "Device time without a cost model.",
     "apart_ns": "Part of it that is communication or copies over a link: bound by the link, not by this chart.",
+    "explained_flop": "Of a trace beside a SOL capture: matrix FLOP per step that the trace itself explains, recomputed work left out.",
+    "counted_flop": "Of a trace beside a SOL capture: what the capture counted per step of the same work.",
     "no_operator_ns": "Part of it that no recorded operator launched.",
 }
 FACTS |= {f"peak_flop_per_s_{dtype}": f"Dense peak of products in {dtype}." for dtype in MATRIX_COLUMNS}

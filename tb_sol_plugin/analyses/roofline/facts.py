@@ -12,6 +12,7 @@ from tb_sol_plugin.analyses.roofline.columns import FACTS
 from tb_sol_plugin.analyses.roofline.selection import Selection
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.joined_notes import check_of
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.metrics.work.calls import Work
@@ -20,6 +21,7 @@ from tb_sol_plugin.model.devices.limits import DeviceSpec, devices_in_use
 from tb_sol_plugin.model.devices.table import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import human
 
 PEAK: Final = "peak_flop_per_s_"
 LABELS: Final = {
@@ -43,9 +45,14 @@ LABELS: Final = {
     "unmodelled_ns": "Not modelled",
     "no_operator_ns": "Launched by no operator",
     "apart_ns": "Communication, link copies",
+    "explained_flop": "Explained by the trace, per step",
+    "counted_flop": "Counted by the SOL capture, per step",
 }
 RATIOS: Final = ("mfu", "hfu", "bandwidth_utilisation", "efficiency", "modelled_share")
-UNITS: Final = {"total_flop": "FLOP", "total_vector_flop": "FLOP", "total_bytes": "B", "peak_bytes_per_s": "B/s"}
+UNITS: Final = {
+    "total_flop": "FLOP", "total_vector_flop": "FLOP", "total_bytes": "B", "peak_bytes_per_s": "B/s", "explained_flop": "FLOP",
+    "counted_flop": "FLOP",
+}  # fmt: skip
 UNVERIFIED: Final = Mark("unverified", "this figure of the device table is not confirmed")
 
 
@@ -83,7 +90,19 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
         "apart_ns": chosen.apart_ns if chosen.timed else None,
         "no_operator_ns": sum(chosen.outside.values()) if chosen.timed else None,
     }
+    check = check_of(capture, done, part)
+    if check is not None:
+        facts |= {"explained_flop": round(check.explained / check.steps), "counted_flop": round(check.counted / check.steps)}
     return facts
+
+
+def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
+    """Where a trace that should explain all of its work differs from what the SOL capture beside it counted."""
+    check = check_of(capture, done, part)
+    if check is None or check.agree or not check.counted:
+        return None
+    return Mark("flagged", f"{human(abs(check.explained / check.counted - 1), 'ratio')} {'more' if check.explained > check.counted else 'less'}"
+                " than the SOL capture counted: one of them misses work, or counts some twice")
 
 
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
@@ -131,10 +150,10 @@ def main_dtype(ops: pd.DataFrame) -> str:
     return next(iter(dtypes_with(ops, "flop")), "")
 
 
-def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str]) -> FactsSection:
+def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str], check: Mark | None = None) -> FactsSection:
     """The facts with units, labels, and a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
     labels = LABELS | {name: f"Peak, {name.removeprefix(PEAK)}" for name in facts if name.startswith(PEAK)}
-    marks: dict[str, Mark] = {}
+    marks: dict[str, Mark] = {} if check is None else {"explained_flop": check}
     main = types[0] if types else ""
     if spec is not None:
         for name in facts:

@@ -85,6 +85,11 @@ class Work:
         return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modelled"].to_numpy()])))
 
     @property
+    def takes_counted(self) -> bool:
+        """Whether some unnamed work is that of the SOL capture beside the trace."""
+        return self.match is not None and self.match.placed > 0
+
+    @property
     def unmodelled_ns(self) -> int:
         """Plain sum of all other device time."""
         return self.device_ns - self.modelled_ns
