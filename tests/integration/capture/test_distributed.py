@@ -39,5 +39,7 @@ def test_two_ranks(tmp_path: Path, kind: str) -> None:
         collectives = [row for row in recorded.ledgers[1] if row.op.startswith(("c10d::", "_c10d_functional::", "fsdp::"))]
         assert any(row.op.startswith("c10d::") for row in collectives), recorded.calls(1)
         assert not any(row.flop for row in collectives)
+    # AND rank 0 alone logs metrics
+    assert len(list(logdir.glob("events.out.tfevents.*"))) == 1
     # AND the run opens as two workers
     assert len(sol.open(str(logdir)).captures) == 2
