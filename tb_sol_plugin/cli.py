@@ -134,6 +134,8 @@ def open_one(options: argparse.Namespace) -> Capture:
     if len(every) > 1 and not options.run:
         print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
     chosen = [r for r in run.recordings if options.worker in ("", r.worker)]
+    if not options.worker:  # a SOL capture beside a trace is told with the trace
+        chosen.sort(key=lambda r: r.kind == "sol_capture")
     if not chosen:
         raise NotFound(f"no worker {options.worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
     spans = [r for r in chosen if r.worker == chosen[0].worker and options.span in ("", r.span)]

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.cli_text import plain
+from tb_sol_plugin.cli_text import held, many, plain, prose
 from tb_sol_plugin.errors import BadInput, SolError
 from tb_sol_plugin.store.options import cache_directory
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.run import Recording
 
 PACKAGES = (
     "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
@@ -27,6 +28,8 @@ PACKAGES = (
 )  # fmt: skip
 OPTIONAL = ("tb-sol-plugin", "torch")
 MOST = 50
+MOST_NOTES = 3
+KINDS = {"kineto": "trace", "sol_capture": "SOL capture"}
 
 
 def examine(out: Console, logdir: str, *, read: bool = True, device: str = "") -> int:
@@ -121,7 +124,8 @@ def _cache(out: Console) -> None:
 
 
 def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
-    from tb_sol_plugin.store.direct import book_for, is_file, listing_of, options_for, recording_of
+    from tb_sol_plugin.store.direct import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
+    from tb_sol_plugin.store.join import companion
     from tb_sol_plugin.store.load import open_here
     from tb_sol_plugin.store.scan import Listing
 
@@ -131,26 +135,43 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         listing = Listing({"": (recording_of(logdir, options),)}, files=1) if one else listing_of(logdir, options)
     except BadInput as error:
         return _line(out, False, "logdir", error.line())
-    count = sum(len(r) for r in listing.runs.values())
-    looked = f"{listing.files:,} files in {listing.directories:,} directories, {listing.elapsed_ms} ms"
-    wrong = _line(out, count > 0, "logdir", f"{count} recordings in {len(listing.runs)} runs ({looked})")
+    every = [r for recordings in listing.runs.values() for r in recordings]
+    count = len(every)
+    where = "directory" if listing.directories == 1 else "directories"
+    looked = f"{many(listing.files, 'file')} in {listing.directories:,} {where}, {listing.elapsed_ms} ms"
+    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {many(len(listing.runs), 'run')} ({looked})")
+    if not count:
+        for way in RECORD_ONE.split(", or "):
+            said = f"{'or ' if way.startswith('the whole') else ''}{way}"
+            out.print(prose(" " * 21 + said, "dim"), no_wrap=True, overflow="fold", crop=False)
     wrong += sum(_line(out, False, "logdir", error) for error in listing.errors)
     book = book_for(logdir, options, file=one)
     grid = Table.grid(padding=(0, 2))
     for name, recordings in listing.runs.items():
         for recording in recordings[:MOST]:
             state, style, limits = human(recording.size, "B"), "", ""
+            notes: tuple[str, ...] = ()
+            kind = KINDS[recording.kind] + (" + SOL capture" if recording.kind == "kineto" and companion(recording, recordings) else "")
             if read:
                 start = time.perf_counter()
                 try:
-                    capture = open_here(recording, options, book)
-                    state = f"{capture.facts.total_events:,} events, {human(int((time.perf_counter() - start) * 1e9), 'ns')}"
-                    limits = limits_of(capture)
+                    capture = open_here(recording, options, book, recordings)
+                    took = human(int((time.perf_counter() - start) * 1e9), "ns")
+                    state, limits = f"{held(capture)}, {took}", limits_of(capture)
+                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else ()
                 except SolError as error:
                     state, style = f"{error.message} ({error.hint})", "red"
                     wrong += 1
-            cells = (Text(plain(name)), Text(plain(recording.worker)), Text(plain(recording.span), "dim"), Text(plain(state), style))
+            cells = (
+                Text(plain(name)),
+                Text(plain(recording.worker)),
+                Text(plain(recording.span), "dim"),
+                Text(kind),
+                Text(plain(state), style),
+            )
             grid.add_row("    ", *cells, Text(plain(limits), "dim"))
+            for note in notes[:MOST_NOTES]:
+                grid.add_row("    ", "", "", "", "", Text(plain(note), "yellow"), "")
     out.print(grid)
     for item in listing.rejected[:MOST]:
         _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
@@ -158,6 +179,14 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
         _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
     return wrong
+
+
+def _counted(recordings: list[Recording]) -> str:
+    """`5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
+    traces = sum(r.kind == "kineto" for r in recordings)
+    captures = len(recordings) - traces
+    split = f": {many(traces, 'trace')}, {many(captures, 'SOL capture')}" if captures else ""
+    return many(len(recordings), "recording") + split
 
 
 def device_files(out: Console, logdir: str, device: str = "") -> int:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tb_sol_plugin.analyses import registry, run_analysis
 from tb_sol_plugin.cli_sol import sol_lines
-from tb_sol_plugin.cli_text import plain, print_section, prose, unavailable
+from tb_sol_plugin.cli_text import held, plain, print_section, prose, unavailable
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.console import console_report
 from tb_sol_plugin.metrics.scope import scope
@@ -58,8 +58,11 @@ def tell(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> 
     if lacking:
         out.print()
         out.print(Rule(Text("Not in this recording", "dim"), align="left", style="dim"))
+        alike: dict[tuple[str, str], list[UnavailableReport]] = {}
         for missing in lacking:
-            out.print(unavailable(missing))
+            alike.setdefault((missing.because, missing.record_it_with), []).append(missing)
+        for group in alike.values():
+            out.print(unavailable(msgspec.structs.replace(group[0], title=", ".join(m.title for m in group))))
 
 
 def _answers(out: Console, capture: Capture, device: str) -> Iterator[tuple[str, Report | UnavailableReport]]:
@@ -82,7 +85,7 @@ def _heading(out: Console, capture: Capture) -> None:
     devices = ", ".join(dict.fromkeys(d.name for d in facts.devices if d.name)) or facts.vendor or "no device"
     world = f"rank {facts.rank} of {facts.world_size}" if facts.rank is not None and facts.world_size else ""
     versions = ", ".join(f"{k.removesuffix('_version').replace('_', ' ')} {v}" for k, v in facts.versions.items() if k != "schemaVersion")
-    about = [devices, world, human(facts.extent_ns[1] - facts.extent_ns[0], "ns"), f"{human(facts.total_events, 'count')} events", versions]
+    about = [devices, world, human(facts.extent_ns[1] - facts.extent_ns[0], "ns"), held(capture), versions]
     out.print(Text(plain(" · ".join(names) or facts.file), "bold"))
     out.print(Text(plain(" · ".join(a for a in about if a)), "dim"))
 
@@ -147,10 +150,12 @@ def _equation(section: FactsSection) -> Text:
         said.append(number, style).append(f" {plain(label[:1].lower() + label[1:] if label[1:2].islower() else label)}", "dim")
 
     first = values[:3] if values and values[0][1] is not None else []
+    if all(value is None for _, value in first[1:]):
+        first = first[:1]  # the product is known, its factors are not
     for i, (name, value) in enumerate(first):
         said.append(("", " = ", " × ")[i])
         term(name, value, "bold")
-    rest = values[len(first) :]
+    rest = values[3:] if first else values
     more = [(n, v) for n, v in rest if n in (*MORE_FACTS, "gpu_busy") and v is not None and n not in section.hidden]
     for i, (name, value) in enumerate(more):
         said.append(("\n" if first else "") if i == 0 else "  ·  ", "dim")

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -26,6 +27,9 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
 
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
 _MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
@@ -45,6 +49,19 @@ def console() -> Console:
 def plain(text: str) -> str:
     """Text from a recording without control characters: a name must not steer the terminal."""
     return _CONTROL.sub("�", text.replace("\n", " ").replace("\t", " "))
+
+
+def many(count: int, word: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def held(capture: Capture) -> str:
+    """What a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
+    facts, iterations = capture.facts, capture.tables["iterations"]
+    own = f"{facts.total_events:,} {'records' if facts.source == 'sol_capture' else 'events'}"
+    sampled = int(iterations["sampled"].to_numpy().sum())
+    return f"{own}, {many(len(iterations), 'iteration')}, {sampled:,} sampled" if len(iterations) or facts.source == "sol_capture" else own
 
 
 def prose(text: str, style: str = "") -> Text:
@@ -166,7 +183,8 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
     for column, (unit, _) in zip(columns, texts, strict=True):
         grid.add_column(_heading(column, unit), justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
     if section.total:
-        cells = [_cell(section.total.get(c.name), scale, _longest(c, longest)) for c, (_, scale) in zip(columns, texts, strict=True)]
+        known = [(c, section.total.get(c.name), scale) for c, (_, scale) in zip(columns, texts, strict=True)]
+        cells = ["" if v is None and _is_text(section, c) else _cell(v, scale, _longest(c, longest)) for c, v, scale in known]
         grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
     for row in shown:
         cells = []
@@ -196,8 +214,18 @@ Scale = tuple[str, float, int]
 """Unit of the column, divisor, decimals."""
 
 
+def _numbers(section: TableSection, column: Column) -> list[float]:
+    """Known numbers of a column, without those of rows that set no scale."""
+    apart = set(section.apart)
+    keys = section.data[section.key] if apart else ()
+    found = [v for i, v in enumerate(section.data[column.name]) if not (apart and str(keys[i]) in apart)]
+    return [v for v in found if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+
+
 def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
-    values = [v for v in section.data[column.name] if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    values = _numbers(section, column)
+    if not values and column.unit not in ("ratio", "%"):
+        return "", (column.unit, 1.0, 0)
     most = max((abs(v) for v in values), default=0.0)
     if column.unit in ("ratio", "%"):
         return "%", (column.unit, 0.01 if column.unit == "ratio" else 1.0, 1)
@@ -218,7 +246,7 @@ def _units(section: TableSection, columns: list[Column], shown: list[int]) -> li
         unit, factor, _ = scale
         if unit in before:
             beside, (_, other, _) = before[unit]
-            most = max((abs(v) for v in section.data[column.name] if isinstance(v, int | float)), default=0.0)
+            most = max(map(abs, _numbers(section, column)), default=0.0)
             if other > factor and most >= 0.1 * other:
                 name, scale = beside, (unit, other, max(digits(most / other), 2))
         if unit not in ("", "count", "ratio", "%"):

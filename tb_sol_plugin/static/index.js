@@ -1170,7 +1170,7 @@ function choose(runs, view) {
 		near: nearest(view.run, runs.runs.map((r) => r.name)),
 		within: ""
 	};
-	const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers[0];
+	const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers.find((w) => !told(w)) ?? run.workers[0];
 	if (!worker) return {
 		state: "absent",
 		what: "worker",
@@ -1195,6 +1195,8 @@ function choose(runs, view) {
 		}
 	};
 }
+/** A SOL capture that the trace beside it tells already. */
+var told = (w) => w.spans.length > 0 && w.spans.every((s) => s.kind === "sol_capture" && !!s.companion);
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
 function nearest(name, names) {
 	const low = name.toLowerCase();
@@ -3132,9 +3134,10 @@ function Equation({ s, lead }) {
 	const values = all.map((n) => typeof s.values[n] === "number" ? s.values[n] : null);
 	const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
 	const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
+	const known = values.slice(1, 1 + count).some((v) => v !== null);
 	const [first, factors, rest] = [
 		all[0],
-		all.slice(1, 1 + count),
+		known ? all.slice(1, 1 + count) : [],
 		all.slice(1 + count)
 	];
 	const text = s.text || lead;

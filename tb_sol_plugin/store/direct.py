@@ -16,7 +16,11 @@ from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 
 MOST_BESIDE = 10_000
-RECORD_ONE = "record one with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir))"
+RECORD_ONE = (
+    "record a few steps with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir)), "
+    "or the whole job with tb_sol_plugin.capture(logdir, model=model)"
+)
+"""Both ways to record, where nothing is there."""
 
 
 def options_for(cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> StoreOptions:

@@ -126,7 +126,7 @@ class Store:
         if not run:
             _, listing = self.listing(5.0)
             if not listing.runs:
-                raise NotFound("no recording here", hint="record one with torch.profiler into this logdir", field="run")
+                raise NotFound("no recording here", hint="record one with torch.profiler or tb_sol_plugin.capture", field="run")
             run = next(iter(listing.runs))
         all_of = self.recordings(run)
         worker = worker or all_of[0].worker

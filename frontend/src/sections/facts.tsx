@@ -84,7 +84,8 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
   const values = all.map((n) => (typeof s.values[n] === "number" ? (s.values[n] as number) : null));
   const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
   const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
-  const [first, factors, rest] = [all[0], all.slice(1, 1 + count), all.slice(1 + count)];
+  const known = values.slice(1, 1 + count).some((v) => v !== null); // where no factor is known, the product stands alone
+  const [first, factors, rest] = [all[0], known ? all.slice(1, 1 + count) : [], all.slice(1 + count)];
   const text = s.text || lead;
   const long = text.length > BESIDE; // a longer one stands below, over the whole width
   return (

@@ -17,12 +17,15 @@ export function choose(runs: Runs, view: Pick<View, "run" | "worker" | "span">):
   if (!view.run && !runs.runs.length) return { state: "none" };
   const run = view.run ? runs.runs.find((r) => r.name === view.run) : runs.runs[0];
   if (!run) return { state: "absent", what: "run", name: view.run, near: nearest(view.run, runs.runs.map((r) => r.name)), within: "" };
-  const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers[0];
+  const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : (run.workers.find((w) => !told(w)) ?? run.workers[0]);
   if (!worker) return { state: "absent", what: "worker", name: view.worker, near: nearest(view.worker, run.workers.map((w) => w.name)), within: run.name };
   const span = view.span ? worker.spans.find((s) => s.name === view.span) : worker.spans.at(-1);
   if (!span) return { state: "absent", what: "span", name: view.span, near: nearest(view.span, worker.spans.map((s) => s.name)), within: run.name };
   return { state: "chosen", chosen: { run, worker, span } };
 }
+
+/** A SOL capture that the trace beside it tells already. */
+const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => s.kind === "sol_capture" && !!s.companion);
 
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
 export function nearest(name: string, names: readonly string[]): string[] {

@@ -184,7 +184,7 @@ def test_doctor_says_what_was_found_and_what_not(file: Path, capsys: Capsys, mon
     monkeypatch.setattr(cli_doctor, "_installed", lambda out: 0)
     assert run("doctor", file.parent.parent) == 1
     out = capsys.readouterr().out
-    assert "2 recordings in 1 runs" in out and "3 events" in out and "config.json" in out and "broken" in out
+    assert "2 recordings in 1 run (" in out and "3 events" in out and "config.json" in out and "broken" in out
     assert "cache" in out and "devices known" in out
 
 
