@@ -15,8 +15,8 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  device.limits are those in use while recording: {peak_flops, peak_flops_vector, peak_flops_achievable: {dtype: FLOP/s},
                  memory_bandwidth_bytes_per_sec, l2_bytes, link_bytes_per_sec, pcie_bytes_per_sec, memory_bytes, num_units},
                  dtypes as fp32, bf16, fp8; device.provenance says of each where it is from
-    sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …,
-                 lists as JSON); out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
+    sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …):
+                 lists, or texts that hold them as JSON; out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
                  of one call, null where unknown
     label        id, what (module, phase, function), parent (id, -1 at a root), name, class
     ledger       iteration, rows: LEDGER_ROW. One row per signature, labels and flags

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import math
 import os
 import threading
@@ -246,13 +247,24 @@ def _labels(labels: Labels, start: int, stop: int) -> Iterable[bytes]:
 def _signatures(ledger: _Ledger, ids: Iterable[int]) -> Iterable[bytes]:
     for number in ids:
         sig = ledger.signatures[number]
-        texts = {
+        lists = {
             "in": sig.shapes, "types": sig.types, "strides": sig.strides, "concrete": sig.concrete, "out": sig.out_shapes,
-            "out_types": sig.out_types, "dtype": sig.dtype, "class": sig.kind, "direction": sig.direction, "reason": sig.reason,
+            "out_types": sig.out_types,
         }  # fmt: skip
+        texts = {name: _plain_list(text) for name, text in lists.items()}
+        texts |= {"dtype": sig.dtype, "class": sig.kind, "direction": sig.direction, "reason": sig.reason}
         amounts = {"flop": sig.flop, "flop_vector": sig.flop_vector, "bytes": sig.bytes}
         record = {"kind": "sig", "id": number, "op": sig.op, **{k: v for k, v in texts.items() if v}, **amounts}
         yield _line({**record, "estimated": True} if sig.estimated else record)
+
+
+def _plain_list(text: str) -> object:
+    """A JSON text as what it says, without quotes within quotes; as it stands where it is no list."""
+    try:
+        found: object = json.loads(text) if text[:1] == "[" else text
+    except (ValueError, RecursionError):
+        return text
+    return found
 
 
 def _records(step: StepRecord, rows: Sequence[tuple[object, ...]]) -> Iterable[bytes]:

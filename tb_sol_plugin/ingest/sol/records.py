@@ -224,8 +224,13 @@ def amount(value: Number, lowest: float = 0.0) -> float:
 
 
 def text_of(value: object) -> str:
-    """An argument list as compact JSON: texts as they stand, lists as written by a trace."""
+    """An argument list as compact JSON, as the tables of a trace have it; a text that is no JSON as it stands."""
     if isinstance(value, str):
+        if value[:1] == "[" and " " in value:
+            try:
+                return msgspec.json.format(value, indent=-1)
+            except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+                pass
         return value
     if value is None:
         return ""
