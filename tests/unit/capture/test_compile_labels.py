@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tb_sol_plugin.capture import compiled  # noqa: E402
 from tb_sol_plugin.capture.compiled import CompiledEagerly, hold_eager, release_eager  # noqa: E402
-from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher  # noqa: E402
+from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
 
 nn = torch.nn
@@ -117,8 +117,8 @@ def by_part(plain: Any, backend: Any) -> Any:
 class Loop:
     """Steps of a compiled model, sampled ones under all that a sampled step brings: hooks, replaced functions, maybe a dispatch mode."""
 
-    def __init__(self, made: Any, compiler: Any, *, mode: bool) -> None:
-        self.model, self.compiler, self.mode = made, compiler, mode
+    def __init__(self, made: Any, compiler: Any, *, mode: bool, parts: str = "hooks functions") -> None:
+        self.model, self.compiler, self.mode, self.parts = made, compiler, mode, parts
         self.hooks = LayerSOLHooks(Labels(), Clock())
         self.patcher = FunctionalPatcher(self.hooks.labels)
         self.x = torch.linspace(-1, 1, 2 * 4 * 8).view(2, 4, 8)
@@ -133,8 +133,10 @@ class Loop:
 
     def sampled(self) -> tuple[Any, Any]:
         watched = Watched() if self.mode else None
-        self.hooks.attach(self.model)
-        self.patcher.install()
+        if "hooks" in self.parts:
+            self.hooks.attach(self.model)
+        if "functions" in self.parts:
+            self.patcher.install()
         with watched or nullcontext():
             out = self.run()
         self.patcher.uninstall()
@@ -187,6 +189,35 @@ def test_generated_code_stays_too(backend: str) -> None:
     assert compiler.compiled == 1 and compiler.ran == 2 and loop.seen > 50
     assert torch.equal(first, again)
     torch.testing.assert_close(sampled, first)
+
+
+@pytest.mark.parametrize("parts", ["hooks", "functions"])
+@pytest.mark.parametrize("sampled_first", [True, False])
+def test_each_part_alone_leaves_compiled_code_as_it_is(parts: str, sampled_first: bool) -> None:
+    compiler = Compiler("eager")
+    loop = Loop(by_function(model(), compiler), compiler, mode=False, parts=parts)
+    for sampled in [sampled_first, False, True, False]:
+        loop.sampled() if sampled else loop.run()
+    assert compiler.compiled == 1
+
+
+def test_code_that_compiles_in_spite_of_it_compiles_without_a_trace_of_ours() -> None:
+    # GIVEN a training loop that lets code compile again in the middle of a sampled step
+    hooks = LayerSOLHooks(Labels(), Clock())
+    patcher = FunctionalPatcher(hooks.labels)
+    made, compiler = model(), Compiler("eager")
+    hooks.attach(made)
+    patcher.install()
+    torch.compiler.set_stance("default")
+    # WHEN it compiles one graph, or none at all
+    x = torch.ones(2, 4, 8)
+    with torch.no_grad():
+        result = torch.compile(made, backend=compiler, fullgraph=True)(x)
+        patcher.uninstall()
+        hooks.remove()
+        # THEN it works as without us, and nothing was labelled
+        assert torch.equal(result, made(x))
+    assert (compiler.compiled, compiler.ran) == (1, 1) and not hooks.calls and not hooks.labels.known[len(PATCHED) :]
 
 
 def test_a_plain_function_that_is_compiled_runs_eagerly_meanwhile() -> None:

@@ -348,6 +348,31 @@ def test_a_checkpointed_layer_counts_forward_twice_and_backward_once(reentrant: 
     assert {key[5] for key in capture.ledger.rows} == {0, RECOMPUTE, BACKWARD | ESTIMATED}
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_and_gradient_accumulation(reentrant: bool) -> None:
+    # GIVEN two passes: what the second backward counts is its own forward's, and nothing of the first recomputation
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Tanh())
+    x = torch.ones(4, 8, requires_grad=True)
+
+    def run() -> None:
+        for _ in range(2):
+            checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+
+    capture = captured(model, run)
+    assert (capture.flop(direction="fwd"), capture.flop(direction="bwd")) == (2 * 2 * ONE, 2 * 2 * ONE)
+
+
+def test_a_recomputation_that_stops_before_a_layer_works_counts_nothing_of_it() -> None:
+    # GIVEN a checkpoint around one layer alone: its backward needs what goes in, not what comes out
+    layer = nn.Linear(8, 16, bias=False)
+    x = torch.ones(4, 8, requires_grad=True)
+    both = [
+        captured(layer, lambda: checkpoint(layer, x, use_reentrant=False).sum().backward(), dispatch=d) for d in (False, True)
+    ]  # fmt: skip
+    assert [one.flop(direction="fwd", op_type=OpType.MATMUL) for one in both] == [ONE, ONE]
+    assert no_losses(both[0])
+
+
 def test_a_forward_without_gradients_before_a_checkpointed_one_adds_no_backward() -> None:
     # GIVEN an evaluation of the same layer first: its run without gradients must not stand for a checkpoint's first run
     layer = nn.Linear(8, 16, bias=False)

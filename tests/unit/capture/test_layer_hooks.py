@@ -465,6 +465,22 @@ def test_a_hooked_model_can_be_scripted_and_traced(hooks: LayerSOLHooks) -> None
     assert "tb_sol" not in str(scripted.code)
 
 
+def test_torch_compiles_scripts_by_its_own_function_again_when_the_last_hooks_are_off() -> None:
+    recursive = torch.jit._recursive
+    original = recursive.create_script_module
+    one, two = new(), new()
+    one.attach(nn.ReLU())
+    two.attach(nn.ReLU())
+    ours = recursive.create_script_module
+    assert ours is not original
+    one.remove()
+    assert recursive.create_script_module is ours
+    two.remove()
+    assert recursive.create_script_module is original
+    two.remove()
+    assert recursive.create_script_module is original
+
+
 def test_a_module_that_refuses_hooks_is_counted(hooks: LayerSOLHooks) -> None:
     class Refuses(nn.Module):
         def register_forward_hook(self, *_: Any, **__: Any) -> Any:
