@@ -97,7 +97,7 @@ def amount(value: int | None, unit: str) -> str:
     """A decimal amount with three digits, as `0.753 GFLOP`."""
     if value is None:
         return UNKNOWN
-    steps = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+    steps = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
     factor, prefix = next(((f, p) for f, p in steps if value >= 0.1 * f), (1.0, ""))
     return f"{value / factor:.3g} {prefix}{unit}"
 
