@@ -6,6 +6,8 @@ last work of a range, so idle time in between is in them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +16,7 @@ from tb_sol_plugin.metrics.modules import ModuleTree, module_tree
 from tb_sol_plugin.metrics.phase_labels import phase_nodes
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.source import unsampled_alike
 from tb_sol_plugin.model.capture import Capture
 
 Floats = npt.NDArray[np.float64]
@@ -47,6 +50,44 @@ def phase_self_ns(capture: Capture, part: Scope) -> Floats:
         if up >= 0:
             out[up] -= total[node]
     return np.where(out >= 0, out, np.nan)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """Per node of the phase tree its time in one iteration in which nothing was counted: mean over these, NaN where it is not known."""
+
+    host_ns: Floats
+    device_ns: Floats
+
+
+def usual_phase_ns(capture: Capture, part: Scope) -> Usual | None:
+    """Times of phases while nothing is counted, in iterations of the same inputs as the selected steps; None where there are none.
+
+    Where the steps have inputs of several sizes, each counts as often as there are such steps.
+    """
+    alike = unsampled_alike(capture, part.rows)
+    if alike is None:
+        return None
+    tree, nodes = phase_tree(capture), phase_nodes(capture)
+    size = len(tree.name)
+    times = capture.tables["label_times"]
+    node = nodes[times["label"].to_numpy()] if len(nodes) else np.zeros(0, np.int64)
+    iteration = times["iteration"].to_numpy()
+    weight = np.zeros(len(times))
+    for numbers in alike:
+        weight += np.isin(iteration, numbers) / (len(numbers) * len(alike))
+    use = (node >= 0) & (weight > 0)
+    count = np.bincount(node[use], minlength=size)
+    out = []
+    for column in ("duration_ns", "device_ns"):
+        value = times[column].to_numpy(dtype=np.float64)[use] * weight[use]
+        total = np.bincount(node[use], value, minlength=size).astype(np.float64)
+        for place in reversed(range(size)):
+            inside = tree.parent == place
+            if not count[place] and inside.any():
+                total[place] = total[inside].sum()
+        out.append(np.where((count > 0) | np.isin(np.arange(size), tree.parent), total, np.nan))
+    return Usual(*out)
 
 
 def module_device_ns(capture: Capture, part: Scope) -> Floats:

@@ -116,8 +116,8 @@ def _counted_parts(fall: Waterfall) -> list[Part]:
     name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
     if rest < 0:
         name, meaning = (
-            "Operators side by side",
-            "Operators of several threads ran at the same time: their times add up to more than the step.",
+            "Operators beyond the step",
+            "Their times add up to more than the step: several threads at once, or slower while they are counted.",
         )
     communication = Part("Communication", fall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
     return [Part(name, rest / each, "idle", meaning), communication]

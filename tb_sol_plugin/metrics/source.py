@@ -88,28 +88,40 @@ def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
     return memo(capture, ("source.step_time", rows), lambda: _step_time(capture, rows))
 
 
-def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+def unsampled_alike(capture: Capture, rows: tuple[int, ...]) -> list[Rows] | None:
+    """Per step of `rows` the numbers of the iterations that were not sampled and had inputs of the same sizes; None where one has none."""
     table = capture.tables["iterations"]
     if not len(table) or not rows:
         return None
     number = table["number"].to_numpy()
     signature = texts.codes(table["signature"])
-    named = texts.where(table["signature"], bool)
-    duration = table["duration_ns"].to_numpy(dtype=np.float64)
-    device = table["device_ns"].to_numpy(dtype=np.float64)
-    plain = ~table["sampled"].to_numpy() & (number > 0)
-    median, on_device, own, own_device, used = [], [], [], [], np.zeros(len(table), bool)
+    plain = ~table["sampled"].to_numpy() & (number > 0) & texts.where(table["signature"], bool)
+    out = []
     for step in capture.steps["number"].to_numpy()[list(rows)].tolist():
         here = np.flatnonzero(number == step)
-        if not len(here):
-            return None
-        alike = plain & named & (signature == signature[here[-1]])
+        alike = plain & (signature == signature[here[-1]]) if len(here) else np.zeros(len(number), bool)
         if not alike.any():
             return None
-        used |= alike
-        median.append(float(np.median(duration[alike])))
-        known = alike & np.isfinite(device)
+        out.append(number[alike].astype(np.int64))
+    return out
+
+
+def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+    alike = unsampled_alike(capture, rows)
+    if alike is None:
+        return None
+    table = capture.tables["iterations"]
+    number = table["number"].to_numpy()
+    duration = table["duration_ns"].to_numpy(dtype=np.float64)
+    device = table["device_ns"].to_numpy(dtype=np.float64)
+    median, on_device, own, own_device = [], [], [], []
+    for step, numbers in zip(capture.steps["number"].to_numpy()[list(rows)].tolist(), alike, strict=True):
+        same = np.isin(number, numbers) & ~table["sampled"].to_numpy()
+        here = np.flatnonzero(number == step)[-1]
+        median.append(float(np.median(duration[same])))
+        known = same & np.isfinite(device)
         on_device.append(float(np.median(device[known])) if known.any() else np.nan)
-        own.append(float(duration[here[-1]]))
-        own_device.append(float(device[here[-1]]))
-    return StepTime(float(np.mean(median)), float(np.mean(on_device)), int(used.sum()), float(np.mean(own)), float(np.mean(own_device)))
+        own.append(float(duration[here]))
+        own_device.append(float(device[here]))
+    count = len(np.unique(np.concatenate(alike)))
+    return StepTime(float(np.mean(median)), float(np.mean(on_device)), count, float(np.mean(own)), float(np.mean(own_device)))

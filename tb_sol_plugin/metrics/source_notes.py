@@ -75,5 +75,5 @@ def _differs(usual: source.StepTime) -> str:
     others = "the one other" if usual.count == 1 else f"the {human(usual.count, 'count')} others"
     return (
         f"A sampled iteration lasts {human(round(usual.sampled_ns), 'ns')}, {others} of the same inputs {human(round(usual.median_ns), 'ns')}"
-        f"{' (median)' if usual.count > 1 else ''}: times of operators are those of the sampled ones."
+        f"{' (median)' if usual.count > 1 else ''}: ranges on the host are those of the sampled ones, a step is as long as the others."
     )

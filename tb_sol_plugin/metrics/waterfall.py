@@ -65,7 +65,7 @@ class Waterfall:
     counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
-    in an operator it timed; negative where operators of several threads ran at once).
+    in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
     devices: how many the modelled work ran on.
     """

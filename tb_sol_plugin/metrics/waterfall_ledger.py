@@ -2,9 +2,10 @@
 
     steps = modelled operators + operators without a model + communication + everything else
 
-The recorder times the operators of a CPU one by one, so their times add up where they run one after another. Everything else is Python,
-dispatch and what the recorder does not see. A device's operators are not timed: its steps stay whole, and last as long as those in
-which nothing was counted.
+Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
+where there are none, as long as the sampled ones. The recorder times the operators of a CPU one by one, so their times add up where
+they run one after another; everything else is Python, dispatch and what the recorder does not see. It is negative where operators
+take longer than the step: several threads at once, or slower while they are counted. A device's operators are not timed: its steps stay whole.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     moving = round(float(time[~modelled & apart].sum()))
     total = iv.length(windows)
     usual = source.step_time(capture, rows)
-    if not done.timed and usual is not None:
+    if usual is not None:
         total = round(usual.median_ns * len(rows))
     busy = int(own.sum()) + bare + moving
     return HostSplit(

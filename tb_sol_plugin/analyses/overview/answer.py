@@ -179,24 +179,19 @@ def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None
     return Mark("estimated", COUNTED_ONLY) if fall.work.takes_counted else None
 
 
-def usual_ns(capture: Capture, part: Scope, fall: Waterfall) -> tuple[float, str]:
-    """(length of the steps for utilisations, what it is in words): of a SOL capture that of the same work while nothing is counted."""
+def step_words(capture: Capture, part: Scope, fall: Waterfall) -> str:
+    """Of a SOL capture: which iterations say how long a step is; "" where these are the sampled ones, and for a trace."""
     _, rows = windows_of(capture, part)
     usual = step_time(capture, rows) if fall.work.from_ledger else None
-    if usual is None:
-        return float(fall.total_ns), ""
-    return (
-        usual.median_ns * fall.steps,
-        f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled.",
-    )
+    return f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled." if usual else ""
 
 
 def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
     spec, each = fall.work.spec, fall.steps
     inside = fall.work.ops[fall.inside]
-    time, which = usual_ns(capture, part, fall)
-    use = utilisation(inside, spec, round(time), devices=fall.devices)
-    step = human(round(time / each), "ns")
+    which = step_words(capture, part, fall)
+    use = utilisation(inside, spec, fall.total_ns, devices=fall.devices)
+    step = human(round(fall.total_ns / each), "ns")
     share = fall.modelled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
     if partial is None and spec is not None and spec.method == "derived":

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.overview.answer import UNITS, Tiles, usual_ns
+from tb_sol_plugin.analyses.overview.answer import UNITS, Tiles, step_words
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics.label_times import phase_device_ns
+from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import phase_work
 from tb_sol_plugin.metrics.phases import STEP, phase_times
 from tb_sol_plugin.metrics.scope import Scope
@@ -23,8 +23,8 @@ from tb_sol_plugin.units import human
 MOST_PHASES: Final = 12
 PHASE_COLUMNS: Final = (
     Column("phase", "Phase", "", "Path of the phase below the step.", "code"),
-    Column("host_ns", "Host", "ns", "Sum of its ranges, per step.", "bar", color="host"),
-    Column("device_ns", "Device", "ns", "Time between the events around its ranges, per step.", "bar", color="compute", missing="not timed"),
+    Column("host_ns", "Host", "ns", "Sum of its ranges, per step, in iterations that were not sampled where there are any.", "bar", color="host"),
+    Column("device_ns", "Device", "ns", "Time between the events around its ranges, likewise.", "bar", color="compute", missing="not timed"),
     Column("flop", "FLOP", "FLOP", "Matrix operations counted in it, per step.", missing="no work with a cost model"),
     Column("flop_share", "Of all", "ratio", "Its matrix operations over those of all phases.", "share", rank=2),
     Column("sol_ns", "Limit", "ns", "Least time of its work on this device, per step.", missing="no cost model, or unknown device limits"),
@@ -37,9 +37,9 @@ def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSectio
     """The answer of a SOL capture without limits."""
     ops = fall.work.ops[fall.inside]
     flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / fall.steps for c in ("flop", "flop_vector"))
-    step = usual_ns(capture, part, fall)[0] / fall.steps
+    step = fall.total_ns / fall.steps
     tiles = Tiles()
-    tiles.add("step_ns", round(step), "Step" if fall.stepped else "Recording", more=usual_ns(capture, part, fall)[1])
+    tiles.add("step_ns", round(step), "Step" if fall.stepped else "Recording", more=step_words(capture, part, fall))
     tiles.add("matrix_flop", round(flop), "Matrix work", note="per step" if fall.stepped else "")
     tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None, "Achieved")
     if fall.work.timed:
@@ -68,19 +68,24 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
     work = phase_work(capture, part, limits)
     node = frame["node"].to_numpy()
     sums = ratios(work.inclusive.iloc[node].reset_index(drop=True))
-    device, each = phase_device_ns(capture, part)[node], part.step_count
+    each = part.step_count
+    host = frame["host_ns"].to_numpy(dtype=np.float64) / each
+    device = phase_device_ns(capture, part)[node] / each
+    usual = usual_phase_ns(capture, part)
+    if usual is not None:
+        host, device = usual.host_ns[node], np.where(np.isfinite(usual.device_ns[node]), usual.device_ns[node], device)
     sol = sums["sol_ns"].to_numpy(dtype=np.float64)
     flop = sums["flop"].to_numpy(dtype=np.float64)
     whole = float(np.nansum(work.calls.values["flop"]))
     out = pd.DataFrame(
         {
             "phase": [str(p).removeprefix(f"{STEP}/") for p in frame["path"]],
-            "host_ns": _whole(frame["host_ns"].to_numpy(dtype=np.float64) / each),
-            "device_ns": _whole(device / each),
+            "host_ns": _whole(host),
+            "device_ns": _whole(device),
             "flop": _whole(flop / each),
             "flop_share": flop / whole if whole else np.nan,
             "sol_ns": _whole(sol / each),
-            "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol, device),
+            "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol / each, device),
         }
     ).sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
     every = len(out)
