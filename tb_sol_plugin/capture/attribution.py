@@ -36,6 +36,7 @@ Row: TypeAlias = "list[int]"
 UNLABELLED: Final[Labelled] = (NONE, NONE, NONE)
 UNNUMBERED: Final = 1 << 63
 """Nodes that accumulate gradients have a number beyond this instead of one of their own."""
+NO_PASS: Final = -1
 GAP: Final = 4096
 """Most nodes between two calls that are noted."""
 UNSEEN: Final = "backward of work that was not recorded"
@@ -53,6 +54,7 @@ def available() -> bool:
 
 current_node: Callable[[], object] = getattr(torch._C, "_current_autograd_node", lambda: None)
 next_number: Callable[[], int] = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", lambda: 0)
+running_pass: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: NO_PASS)
 
 
 class Pass:
@@ -69,6 +71,7 @@ class Pass:
 class ThreadState:
     """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
 
+    # worker: works for a backward pass that began elsewhere (a thread of autograd), so that every call has to ask where it is.
     __slots__ = ("attribution", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
@@ -117,10 +120,10 @@ class ThreadState:
         here = passes[-1] if passes else None
         depth = here.depth if here is not None and here.thread is self else 0
         if node is None:
-            if self.worker or here is not None:
+            if self.passes or running_pass() != NO_PASS:
                 return modules[-1] if len(modules) > depth else NONE, self.phase(), NONE, NONE, BACKWARD
             return self.forward()
-        self.worker = self.worker or here is None or here.thread is not self
+        self.worker = self.worker or not self.passes
         forward = self._forward_of(node, here)
         deeper = len(modules) > depth
         if deeper or (torch.is_grad_enabled() and here is not None and not here.makes_graph):

@@ -10,18 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
+from types import FunctionType
 from typing import Final
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_sol_plugin.capture.attribution import Attribution, Row, RowKey, ThreadState, available, current_node, next_number
+from tb_sol_plugin.capture import attribution, signatures
+from tb_sol_plugin.capture.attribution import Attribution, Context, Pass, Row, RowKey, ThreadState, available, current_node, next_number
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.records import record
-from tb_sol_plugin.capture.signatures import Odd, OpInfo, Signature, call_key, describe, with_results
+from tb_sol_plugin.capture.signatures import COPIES, Odd, OpInfo, Signature, call_key, can_open, describe, devices_of, odd_key, with_results
 from tb_sol_plugin.format import COMPILED
 
 __all__ = ["Ledger", "LedgerMode", "Row", "RowKey", "Signature", "available"]
@@ -29,6 +31,7 @@ __all__ = ["Ledger", "LedgerMode", "Row", "RowKey", "Signature", "available"]
 SIGNATURES: Final = 200_000
 """Distinct signatures of a tracker; calls beyond are lost."""
 UNTIMED: Final = -1
+HOST_WORK: Final = "work of the host, beside that of the device"
 
 
 class Ledger:
@@ -136,7 +139,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         info = self._infos.get(id(func))
         if info is None:
             info = self._info(func)
-        if info is None or (types and not _ORDINARY.issuperset(types)):
+        if info is None or (types and not _ordinary(types)):
             return self._unusual(info, func, types, args, kwargs or {})
         try:
             state = self.attribution.local.state
@@ -147,6 +150,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 state.view()
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
+        opens = False
         try:
             node = current_node()
             if node is None and not state.passes and not state.worker:
@@ -162,22 +166,28 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 module, phase, forward_phase, function, flags = state.inside(node)
             if self.compiled and module in self.compiled:
                 flags |= COMPILED
-            key = call_key(info, args, kwargs)
+            try:
+                key = call_key(info, args, kwargs)
+            except (RuntimeError, TypeError, NotImplementedError):
+                key = odd_key(info, args, kwargs)
             signature = self._ledger.ids.get(key)
             made = None
             if signature is None:
-                if info.opens and _plain(args):
-                    return self._open(info, args, kwargs or {})
-                made = describe(info, args, kwargs)
+                opens = info.opens and can_open(info, args)
+                if not opens:
+                    made = describe(info, args, kwargs)
         except Exception as problem:
             signature = made = None
             self._lose(problem)
+        if opens:
+            self.clock.own_ns += perf_counter_ns() - began
+            return self._open(info, args, kwargs or {}, state, (module, phase, forward_phase, function, flags))
         call = info.call
         start = perf_counter_ns()
         result = call(*args, **kwargs) if kwargs else call(*args)
         end = perf_counter_ns()
         if signature is None:
-            signature = self._made(key, made, result) if made is not None else ""
+            signature = self._made(key, made, (args, kwargs), result) if made is not None else ""
         if type(signature) is int:
             rows = state.rows
             place = (signature, module, phase, forward_phase, function, flags)
@@ -194,10 +204,13 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _info(self, func: object) -> OpInfo | None:
-        """What is known of an operator; None for those of higher order."""
-        if not isinstance(func, torch._ops.OpOverload):
-            return None
-        info = self._infos[id(func)] = OpInfo(func)
+        """What is known of an operator; None for those of higher order that have no cost model."""
+        if isinstance(func, torch._ops.OpOverload):
+            info: OpInfo | None = OpInfo(func)
+        else:
+            info = OpInfo.of_higher_order(func)
+        if info is not None:
+            self._infos[id(func)] = info
         return info
 
     def _unusual(
@@ -213,10 +226,24 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         return NotImplemented  # the class turns this into calls of plain tensors, which come here again
 
-    def _open(self, info: OpInfo, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Runs an operator that is made of others in such a way that those are counted."""
+    def _open(
+        self, info: OpInfo, args: tuple[object, ...], kwargs: dict[str, object], state: ThreadState, place: Context
+    ) -> object:  # fmt: skip
+        """Runs an operator that calls others in such a way that those are counted. The kernel is the one that runs without this mode."""
+        before = self.clock.own_ns
+        start = perf_counter_ns()
         with self._again():
-            return info.func.decompose(*args, **kwargs)  # type: ignore[attr-defined]
+            result = info.run_open(args, kwargs)
+        end = perf_counter_ns()
+        # Whatever was counted inside took own time. Nothing was: then it is an operator like any other.
+        if not info.made_of_others and self.clock.own_ns == before:
+            found = self._made(odd_key(info, args, kwargs), describe(info, args, kwargs), (args, kwargs), result)
+            if isinstance(found, int):
+                row = state.rows.setdefault((found, *place), [0, 0 if self.timed else UNTIMED])
+                row[0] += 1
+                row[1] += end - start if self.timed else 0
+            self.clock.own_ns += perf_counter_ns() - end
+        return result
 
     @contextmanager
     def _again(self) -> Iterator[None]:
@@ -225,11 +252,19 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             yield
         finally:
-            torch._C._pop_torch_dispatch_stack()
+            torch._C._pop_torch_dispatch_stack(None)
 
-    def _made(self, key: tuple[object, ...], signature: Signature, result: object) -> int | str:
+    def _made(self, key: tuple[object, ...], signature: Signature, given: object, result: object) -> int | str:
+        """The id of a new signature, once the call has returned; a text where such calls are not counted."""
         try:
             with_results(signature, result)
+            if not self.timed:
+                devices = devices_of((given, result))
+                if devices <= {"cpu"}:
+                    self._ledger.ids[key] = HOST_WORK
+                    return HOST_WORK
+                if "cpu" in devices and signature.op in COPIES:
+                    signature.forget_sizes("copy between host and device")
             return self._ledger.add(key, signature)
         except Exception as problem:
             self._lose(problem)
@@ -239,19 +274,30 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._ledger.lost[str(problem) if isinstance(problem, Odd) else f"a call could not be read: {type(problem).__name__}"] += 1
 
 
-# Set on the finished class: torch wraps the method of a class body to keep its compiler out, which costs half a microsecond per call.
-LedgerMode.__torch_dispatch__ = LedgerMode._count  # type: ignore[method-assign]
+def _keep_compiler_out() -> None:
+    """Marks our code as none that torch.compile may look into.
 
-_ORDINARY: Final = frozenset((torch.Tensor, torch.nn.Parameter))
+    torch does so by wrapping the method in the class body, which costs half a microsecond per call. Here the code of everything that a
+    usual call runs is marked instead, and what unusual ones run is wrapped.
+    """
+    skip = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if skip is None or not hasattr(skip, "skip_code"):
+        LedgerMode.__torch_dispatch__ = torch._disable_dynamo(LedgerMode._count, recursive=True)  # type: ignore[method-assign]
+        return
+    for holder in (LedgerMode, Ledger, ThreadState, Attribution, Pass, signatures, attribution):
+        for function in vars(holder).values():
+            if isinstance(function, FunctionType):
+                skip.skip_code(function.__code__)
+    for name in ("_unusual", "_open", "_info", "_made", "_lose"):
+        setattr(LedgerMode, name, torch._disable_dynamo(getattr(LedgerMode, name), recursive=True))
+    LedgerMode.__torch_dispatch__ = LedgerMode._count  # type: ignore[method-assign]
+
+
+_keep_compiler_out()
+
 _UNREAL: Final = frozenset(("FakeTensor", "FunctionalTensor"))
 
 
-def _plain(args: tuple[object, ...]) -> bool:
-    """Whether all tensors are ones that every operator works on alike: dense ones."""
-    for a in args:
-        if isinstance(a, torch.Tensor):
-            if a.layout is not torch.strided or a.is_nested or a.is_quantized:
-                return False
-        elif isinstance(a, list | tuple) and not _plain(tuple(a)):
-            return False
-    return True
+def _ordinary(types: Sequence[type]) -> bool:
+    """Whether none of these classes of tensors wants to handle operators itself."""
+    return all(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ for kind in types)  # type: ignore[attr-defined]

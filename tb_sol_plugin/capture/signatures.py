@@ -3,21 +3,21 @@
 `call_key` runs in every call of a sampled step and is written for speed; `describe` runs once per distinct key. Neither keeps a tensor.
 The texts are those of a trace of `torch.profiler(record_shapes=True)`: one entry per argument of the operator's schema, defaults filled
 in. There are two differences. Numbers with a fraction are left out, for they change from step to step and no cost depends on them.
-A list of tensors has the types of its elements (a trace says `TensorList`).
+A list of tensors has the types of its elements (a trace says `TensorList`), also one whose
+elements are optional, unless some are missing (a trace says nothing of such lists).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-if TYPE_CHECKING:
-    from tb_sol_plugin.capture.costs import CallCost
+from tb_sol_plugin.capture.costs import CallCost, cost_of, has_model
 
 _TYPES: Final = {
     "float64": "double", "float32": "float", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int32": "int",
@@ -55,40 +55,76 @@ class Odd(Exception):
 class OpInfo:
     """What is known of an operator before any call of it.
 
-    name: as a trace has it (`aten::mm`). call: what runs it. free: makes a view, so it does no work. communication: a collective.
-    opens: made of other operators. fractions: numbers with a fraction are part of its key.
+    name: as a trace has it (`aten::mm`). call: what runs it. free: does no work (views, allocations). communication: a collective.
+    made_of_others: only calls other operators. opens: those that it calls are counted in its place. fractions: numbers with a fraction
+    are part of its key.
     """
 
-    __slots__ = ("arguments", "call", "communication", "fractions", "free", "func", "name", "opens", "written")
+    __slots__ = (
+        "arguments", "backend", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "name", "opens",
+        "written",
+    )  # fmt: skip
 
     def __init__(self, func: Callable[..., object]) -> None:
         schema = func._schema  # type: ignore[attr-defined]
-        self.func = func  # kept, so that no other operator gets its id
+        self.func: object = func  # kept, so that no other operator gets its id
         self.name: str = schema.name
         self.call: Callable[..., object] = func._op if type(func) is torch._ops.OpOverload else func  # type: ignore[attr-defined]
-        self.communication = self.name.partition("::")[0] in COMMUNICATION
         self.arguments: list[tuple[str, str, object]] = [(a.name, str(a.type), a.default_value) for a in schema.arguments]
         self.written = frozenset(i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
-        self.opens = _has_kernel(self.name, schema.overload_name, "CompositeImplicitAutograd", func)
-        self.free = (
-            self.name in FREE or self.name.startswith("profiler::") or (not self.opens and self.name not in COPIES and _is_view(schema))
-        )
+        space = self.name.partition("::")[0]
+        self.communication = space in COMMUNICATION
+        self.made_of_others = _has_kernel(self.name, schema.overload_name, "CompositeImplicitAutograd", func)
+        unknown = self.name in HOLDERS or space not in _TORCH_SPACES
+        self.opens = not self.communication and (self.made_of_others or (unknown and not has_model(self.name)))
+        self.free = self.name in FREE or space == "profiler" or (not self.made_of_others and _is_view(schema))
         self.fractions = self.name in _FRACTIONS
+        self.full_name = f"{self.name}.{schema.overload_name}" if schema.overload_name else self.name
+        self.backend: object = None
+
+    @classmethod
+    def of_higher_order(cls, func: object) -> OpInfo | None:
+        """Of an operator that takes functions (`flex_attention`); None if no cost model knows it."""
+        name = f"higher_order::{getattr(func, '__name__', '')}"
+        if not has_model(name):
+            return None
+        out = cls.__new__(cls)
+        out.func, out.call, out.name, out.full_name = func, func, name, name  # type: ignore[assignment]
+        out.arguments, out.written, out.backend = [(str(at), "Any", None) for at in range(4)], frozenset(), None
+        out.communication = out.made_of_others = out.opens = out.free = out.fractions = False
+        return out
+
+    def run_open(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Runs the kernel of the device that `can_open` found, or takes a composite apart."""
+        if self.made_of_others:
+            return self.func.decompose(*args, **kwargs)  # type: ignore[attr-defined]
+        return self.func._op_dk(self.backend, *args, **kwargs)  # type: ignore[attr-defined]
 
 
 COMMUNICATION: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
 """Namespaces of collectives."""
+HOLDERS: Final = frozenset(
+    ("aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention", "aten::_cdist_forward", "aten::_cdist_backward")
+)
+"""Operators that hold others which have models, where their own work has none. Those of other packages are taken to be such as well."""
+_TORCH_SPACES: Final = frozenset(("aten", "prim", "prims", "profiler", "quantized", "mkldnn", "mkl", "onednn", "inductor"))
 FREE: Final = frozenset(
     f"aten::{name}"
     for name in (
         "view", "t", "detach", "detach_", "_unsafe_view", "transpose", "expand", "permute", "unbind", "split", "split_with_sizes",
         "select", "slice", "as_strided", "unsqueeze", "squeeze", "alias", "lift_fresh", "t_", "transpose_", "squeeze_", "unsqueeze_",
-        "as_strided_", "set_", "_reshape_alias", "is_same_size", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "size",
-        "stride", "is_pinned", "record_stream", "_has_compatible_shallow_copy_type", "_assert_async", "_version", "requires_grad_",
+        "as_strided_", "set_", "_reshape_alias", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "is_same_size", "sym_size",
+        "sym_stride", "sym_numel", "sym_storage_offset", "size", "stride", "is_pinned", "record_stream", "is_coalesced", "_coalesced_",
+        "_has_compatible_shallow_copy_type", "_has_same_storage_numel", "_assert_async", "_linalg_check_errors", "_version",
+        "requires_grad_", "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_",
+        "_empty_affine_quantized", "_efficientzerotensor", "_local_scalar_dense", "_sparse_coo_tensor_with_dims_and_tensors",
+        "_sparse_compressed_tensor_unsafe", "_sparse_csr_tensor_unsafe",
     )
 )  # fmt: skip
-"""Operators that only look at a tensor, or make a view of it."""
-COPIES: Final = frozenset(("aten::reshape", "aten::contiguous", "aten::to", "aten::flatten", "aten::_to_copy"))
+"""Operators that look at a tensor, make a view of it or room for one, or read one number off it."""
+
+COPIES: Final = frozenset(("aten::copy_", "aten::_to_copy"))
+"""Operators that may move data between devices."""
 
 
 def _is_view(schema: torch._C.FunctionSchema) -> bool:
@@ -108,6 +144,29 @@ def _has_kernel(name: str, overload: str, key: str, func: object) -> bool:
     return getattr(torch._C.DispatchKey, key, None) in getattr(func, "py_kernels", ())
 
 
+def can_open(info: OpInfo, args: Sequence[object]) -> bool:
+    """Whether a call can be run by its parts: all tensors are dense ones on one device that has no kernel of its own for a composite."""
+    devices = set()
+    for a in args:
+        for item in a if isinstance(a, list | tuple) else (a,):
+            if isinstance(item, Tensor):
+                if item.layout is not torch.strided or item.is_nested or item.is_quantized or item.is_meta:
+                    return False
+                devices.add(item.device.type)
+    if len(devices) != 1:
+        return info.made_of_others and not devices
+    device = devices.pop().upper()
+    own = torch._C._dispatch_has_kernel_for_dispatch_key
+    if info.made_of_others:
+        return not (hasattr(torch._C.DispatchKey, device) and own(info.full_name, device))
+    # Only a key that the kernel was registered for itself: a kernel in Python that is run by any other one crashes (torch 2.13).
+    for key in (device, "CompositeExplicitAutograd"):
+        if hasattr(torch._C.DispatchKey, key) and own(info.full_name, key):
+            info.backend = getattr(torch._C.DispatchKey, key)
+            return True
+    return False
+
+
 def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
     """A key that is equal for calls whose cost is equal. Raises whatever a tensor without sizes raises when it is asked."""
     out: list[Part] = [info]
@@ -116,12 +175,16 @@ def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | N
     for a in args:
         kind = type(a)
         if kind is Tensor or kind is Parameter:
+            strides = a.stride()  # type: ignore[attr-defined]
             add(a.shape)  # type: ignore[attr-defined]
             add(a.dtype)  # type: ignore[attr-defined]
-            if not a.is_contiguous():  # type: ignore[attr-defined]
-                add(a.stride())  # type: ignore[attr-defined]
+            add(strides)
+            if 0 in strides or not strides:
+                add(a.layout)  # type: ignore[attr-defined]
             if last is None:
                 add(a.is_cpu)  # type: ignore[attr-defined]
+                if not a.is_cpu:  # type: ignore[attr-defined]
+                    add(a.is_meta)  # type: ignore[attr-defined]
             elif a is last:
                 add(Ellipsis)
             last = a
@@ -145,10 +208,12 @@ def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bo
             if kind is int:
                 add(item)
             elif kind is Tensor or kind is Parameter:
+                strides = item.stride()
                 add(item.shape)
                 add(item.dtype)
-                if not item.is_contiguous():
-                    add(item.stride())
+                add(strides)
+                if 0 in strides or not strides:
+                    add(item.layout)
             else:
                 _add_other(add, item, kind, fractions)
         add(kind)
@@ -162,14 +227,36 @@ def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bo
         add(a.shape)
         add(a.dtype)
         add(a.stride())
+        add(a.layout)
         add(a.is_cpu)
-    elif kind is torch.SymInt or kind is torch.SymFloat or kind is torch.SymBool:
-        raise Odd("symbolic sizes")
     else:
         add(kind)
 
 
+def odd_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
+    """A key for calls that `call_key` cannot read: tensors without strides or without sizes."""
+    out: list[Part] = [info, "odd"]
+    for a in (*args, *(kwargs or {}).values()):
+        for item in a if isinstance(a, list | tuple) else (a,):
+            if isinstance(item, Tensor):
+                nested = item.is_nested
+                out += ["nested" if nested else tuple(map(int, item.shape)), item.dtype, item.layout, item.is_meta]
+            elif isinstance(item, torch.SymInt | torch.SymFloat | torch.SymBool):
+                raise Odd("symbolic sizes")
+            else:
+                _add_other(out.append, item, type(item), info.fractions)
+    return tuple(out)
+
+
 _PLAIN: Final = frozenset((int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
+
+
+def devices_of(value: object) -> set[str]:
+    """Kinds of devices that the tensors in nested lists, tuples and dictionaries are on."""
+    if isinstance(value, Tensor):
+        return {value.device.type}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return set().union(*(devices_of(one) for one in inner))
 
 
 class Signature:
@@ -195,12 +282,16 @@ class Signature:
         self.odd = ""
         self.cost: CallCost | None = None
 
+    def forget_sizes(self, odd: str) -> None:
+        """Makes it one whose sizes say nothing about its work."""
+        self.odd = odd
+        self.shapes = self.types = self.strides = self.concrete = "[]"
+        self.stride0 = self.twice = ()
+
     @property
     def known(self) -> CallCost:
         """The cost of one call."""
         if self.cost is None:
-            from tb_sol_plugin.capture.costs import cost_of
-
             self.cost = cost_of(self)
         return self.cost
 
@@ -346,8 +437,8 @@ def _list(value: Sequence[object], type_: str, info: OpInfo, out: Signature) -> 
     if tensors or type_ == "List[Tensor]":
         for tensor in tensors:
             out.odd = out.odd or _check(tensor)
-        if "Optional" in type_ or len(tensors) != len(value) or out.odd or len(tensors) > LIST_LENGTH:
-            return _Entry()  # a trace says nothing of lists with gaps
+        if len(tensors) != len(value) or out.odd or len(tensors) > LIST_LENGTH:
+            return _Entry()
         return _Entry([_sizes(t) for t in tensors], [type_name(t) for t in tensors], [_strides(t) for t in tensors])
     if "Tensor" in type_ or len(value) > LIST_LENGTH:
         return _Entry()
