@@ -94,12 +94,15 @@ def notes_of(analysis: Analysis, age: int = 0) -> list[str]:
 
 
 def amount(value: int | None, unit: str) -> str:
-    """A decimal amount with three digits, as `0.753 GFLOP`."""
+    """A decimal amount with three digits, as `753 MFLOP`."""
     if value is None:
         return UNKNOWN
     steps = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-    factor, prefix = next(((f, p) for f, p in steps if value >= 0.1 * f), (1.0, ""))
-    return f"{value / factor:.3g} {prefix}{unit}"
+    for factor, prefix in steps:
+        if value >= 0.9995 * factor:
+            scaled = value / factor
+            return f"{scaled:.{2 if scaled < 9.995 else 1 if scaled < 99.95 else 0}f} {prefix}{unit}"
+    return f"{value} {unit}"
 
 
 def _wrapped(text: str) -> list[str]:

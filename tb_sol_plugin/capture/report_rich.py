@@ -93,10 +93,10 @@ def _head(analysis: Analysis, per_row: int) -> Table:
     facts = [
         ("Iteration", str(analysis.iteration)),
         ("Limits of", analysis.device or UNKNOWN),
-        ("Least time", _ms(total.estimated_us)),
-        ("Measured", _ms(total.measured_us)),
+        ("Least time", _time(total.estimated_us)),
+        ("Measured", _time(total.measured_us)),
         ("Efficiency", _efficiency(total.efficiency).plain),
-        ("Step", _ms(analysis.step_us)),
+        ("Step", _time(analysis.step_us)),
         ("MFU", _percent(analysis.mfu)),
         ("HFU", _percent(analysis.hfu) if analysis.hfu != analysis.mfu else ""),
         ("Matrix work", amount(total.flops, "FLOP")),
@@ -135,10 +135,10 @@ def _groups(title: str, groups: Sequence[Group], room: int, wide: bool) -> Table
     if wide:
         table.add_column("Bound", no_wrap=True, width=7)
     for group in groups[:ROWS]:
-        cells: list[str | Text] = [Text(shortened(group.name, room)), f"{group.count:,}", _ms(group.estimated_us), _percent(group.share)]
+        cells: list[str | Text] = [Text(shortened(group.name, room)), f"{group.count:,}", _time(group.estimated_us), _percent(group.share)]
         if wide:
             cells.append(Text(bar(group.share, BAR), style="cyan"))
-        cells += [_ms(group.measured_us), _efficiency(group.efficiency)]
+        cells += [_time(group.measured_us), _efficiency(group.efficiency)]
         if wide:
             cells += [amount(group.flops, "FLOP"), amount(group.bytes, "B"), _bound(group.bound)]
         table.add_row(*cells)
@@ -173,8 +173,8 @@ def _top(operations: Sequence[TopOperation], width: int) -> Table:
         cells: list[str | Text] = [Text(shortened(one.name, texts - len(back)) + back)]
         cells += [Text(shortened(one.layer_name, texts))] if layers else []
         cells += [Text(shapes_text(one.shapes, texts))] if sizes else []
-        cells += [one.dtype.value, f"{one.count:,}", _ms(one.estimated_us)]
-        cells += [_ms(one.measured_us)] if timed and layers else []
+        cells += [one.dtype.value, f"{one.count:,}", _time(one.estimated_us)]
+        cells += [_time(one.measured_us)] if timed and layers else []
         cells += [_efficiency(one.efficiency)] if timed else []
         table.add_row(*cells, _bound(one.bound))
     return table
@@ -200,12 +200,12 @@ def _bound(bound: BoundType) -> str:
     return UNKNOWN if bound is BoundType.UNKNOWN else bound.value
 
 
-def _ms(time_us: float | None) -> str:
-    """A time in ms, with digits enough to tell a small one from none."""
+def _time(time_us: float | None) -> str:
+    """A time with three digits: ms, below 1 ms µs."""
     if time_us is None:
         return UNKNOWN
-    ms = time_us / 1e3
-    return f"{ms:,.{2 if ms >= 1 or ms == 0 else 3 if ms >= 0.01 else 5}f} ms"
+    value, unit = (time_us / 1e3, "ms") if time_us >= 999.5 else (time_us, "µs")
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
 
 
 def _percent(ratio: float | None) -> str:

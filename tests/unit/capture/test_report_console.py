@@ -95,7 +95,7 @@ def test_without_limits_there_are_dashes_and_one_reason() -> None:
     assert "Device: no limits | Ops: 10 | Total: — ms estimated\n" in text
     assert "  Linear                                          7 ops,        — ms (    —%) [meas: 0.1ms]\n" in text
     assert text.count("a CPU has no fixed peak") == 1
-    assert "* Work: 7 GFLOP matrix, 2 MFLOP vector, 55 MB.\n" in text
+    assert "* Work: 7.00 GFLOP matrix, 2.00 MFLOP vector, 55.0 MB.\n" in text
     assert "eff" not in text
 
 
@@ -135,7 +135,7 @@ def test_many_groups_are_cut_off_with_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "—"), (0, "0 FLOP"), (7, "7 FLOP"), (753_008_640, "0.753 GFLOP"), (99_000_000, "99 MFLOP"), (2 * 10**18, "2 EFLOP")],
+    [(None, "—"), (0, "0 FLOP"), (7, "7 FLOP"), (999, "999 FLOP"), (753_008_640, "753 MFLOP"), (999_600_000, "1.00 GFLOP"), (99_000_000, "99.0 MFLOP"), (2 * 10**21, "2000 EFLOP")],
 )
 def test_amounts(value: int | None, text: str) -> None:
     assert amount(value, "FLOP") == text

@@ -41,11 +41,11 @@ def test_every_width_holds_the_figures_and_no_line_is_wider(width: int) -> None:
     assert max(map(len, lines)) <= width
     linear = next(words(line) for line in lines if line.startswith("Linear"))
     shown = [cell for cell in linear if not set(cell) <= set("█▏▎▍▌▋▊▉")]
-    assert shown[:6] == ["Linear", "7", "0.070 ms", "77.8 %", "0.110 ms", "63.6 %"]
-    assert shown[6:] == ([] if width < 120 else ["7 GFLOP", "35 MB", "compute"])
+    assert shown[:6] == ["Linear", "7", "70.0 µs", "77.8 %", "110 µs", "63.6 %"]
+    assert shown[6:] == ([] if width < 120 else ["7.00 GFLOP", "35.0 MB", "compute"])
     assert not any("…" in line for line in lines)
     text = " ".join(" ".join(lines).split())
-    for fact in ("Limits of ROUND", "Least time 0.090 ms", "Measured 0.141 ms", "Efficiency 66.2 %", "MFU 30.0 %", "HFU 35.0 %", "Step 0.200 ms"):
+    for fact in ("Limits of ROUND", "Least time 90.0 µs", "Measured 141 µs", "Efficiency 66.2 %", "MFU 30.0 %", "HFU 35.0 %", "Step 200 µs"):
         assert fact in text
     assert "(unattributed), (no phase): above the limit" in text
 
@@ -54,9 +54,9 @@ def test_operations_with_layers_and_sizes_where_there_is_room() -> None:
     def first(width: int) -> list[str]:
         return next(words(line) for line in drawn(width) if line.startswith("aten::mm ←"))
 
-    assert first(80) == ["aten::mm ←", "bf16", "4", "0.040 ms", "80.0 %", "compute"]
-    assert first(120) == ["aten::mm ←", "net.a", "bf16", "4", "0.040 ms", "0.050 ms", "80.0 %", "compute"]
-    assert first(160) == ["aten::mm ←", "net.a", "[8, 4] [4, 8]", "bf16", "4", "0.040 ms", "0.050 ms", "80.0 %", "compute"]
+    assert first(80) == ["aten::mm ←", "bf16", "4", "40.0 µs", "80.0 %", "compute"]
+    assert first(120) == ["aten::mm ←", "net.a", "bf16", "4", "40.0 µs", "50.0 µs", "80.0 %", "compute"]
+    assert first(160) == ["aten::mm ←", "net.a", "[8, 4] [4, 8]", "bf16", "4", "40.0 µs", "50.0 µs", "80.0 %", "compute"]
 
 
 def test_ratios_above_the_limit_are_marked() -> None:
@@ -68,7 +68,7 @@ def test_without_limits() -> None:
     out = io.StringIO()
     print_rich(analyse(records(), step(), None, reason="a CPU has no fixed peak"), file=out, width=80)
     text = out.getvalue()
-    assert words(next(line for line in text.splitlines() if line.startswith("Linear"))) == ["Linear", "7", "—", "—", "0.110 ms", "—"]
+    assert words(next(line for line in text.splitlines() if line.startswith("Linear"))) == ["Linear", "7", "—", "—", "110 µs", "—"]
     assert text.count("a CPU has no fixed peak") == 1
     assert "Least time  —" not in text and "MFU" not in text
 
@@ -90,6 +90,15 @@ def test_markup_in_names_is_text() -> None:
 @pytest.mark.parametrize(("share", "text"), [(1.0, "████"), (0.5, "██"), (0.03125, "▏"), (1e-9, "▏"), (0.0, ""), (None, ""), (7.0, "████")])
 def test_bars(share: float | None, text: str) -> None:
     assert bar(share, 4) == text
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(None, "—"), (0.0, "0.00 µs"), (4.834, "4.83 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (12_345_678.0, "12,346 ms")]
+)
+def test_times(us: float | None, text: str) -> None:
+    from tb_sol_plugin.capture.report_rich import _time
+
+    assert _time(us) == text
 
 
 # -- where the plain report takes its place ----------------------------------------------------------------------------
