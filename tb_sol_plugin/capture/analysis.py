@@ -6,6 +6,7 @@ over the time of that work.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +22,7 @@ from tb_sol_plugin.capture.groups import (
     known_sum,
     measured,
     row_of,
-    size_key,
+    rows_key,
     sorted_groups,
     sum_of,
     untimed,
@@ -200,12 +201,10 @@ def _top(rows: Iterable[Row]) -> list[TopOperation]:
         r = row.record
         shapes = repr(r.input_shapes)
         alike.setdefault((r.name, r.layer_name, r.phase, r.direction, shapes, r.dtype, r.is_recompute, r.compiled), []).append(row)
-    sums = sorted(
-        ((sum_of(mine[0].record.name, mine), mine[0]) for mine in alike.values()),
-        key=lambda pair: size_key(pair[0]),
-    )
+    largest = heapq.nsmallest(TOP, alike.values(), key=rows_key)
     out = []
-    for rank, (group, row) in enumerate(sums[:TOP], 1):
+    for rank, mine in enumerate(largest, 1):
+        group, row = sum_of(mine[0].record.name, mine), mine[0]
         r = row.record
         arithmetic = whole_sum((group.flops, group.flops_vector))
         judged = group.flops if group.flops or group.flops_vector is None else group.flops_vector

@@ -146,6 +146,16 @@ def size_key(group: Group) -> tuple[float, ...]:
     return tuple(-(value or 0) for value in (group.estimated_us, group.measured_us, group.flops, group.bytes))
 
 
+def rows_key(rows: Sequence[Row]) -> tuple[float, ...]:
+    """As `size_key`, of some rows before they are summed."""
+    return (
+        -sum(row.result.estimated_time_us or 0 for row in rows),
+        -sum(row.measured_us or 0 for row in rows),
+        -sum(row.record.flops or 0 for row in rows),
+        -sum(row.record.bytes or 0 for row in rows),
+    )
+
+
 def measured(group: Group, time_us: float, estimate: float | None, calls: int | None = None, flags: Iterable[str] = ()) -> Group:
     """The group with time between events around `calls` of its operations, whose least time is `estimate`."""
     calls = group.count if calls is None else calls
