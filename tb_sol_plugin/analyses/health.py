@@ -241,7 +241,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     return [
         FactsSection(
             id="recorder",
-            title="How it was recorded",
+            title="The SOL capture beside it" if "sol_capture" in metadata else "How it was recorded",
             subtitle="without the recorder's own work in any time",
             span=6,
             values=values,

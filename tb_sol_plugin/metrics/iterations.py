@@ -36,10 +36,10 @@ NO_PHASE: Final = "(no phase)"
 class Iterations:
     """frame: one row per iteration in order of time.
 
-    id (unique name), number, start_ns, host_ns, device_ns (NaN not timed), time_ns (the device's where timed, else the host's),
-    sampled, first (one-time costs: the first of the recording and of each restart), restart (its number does not follow),
-    missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns, WORK (NaN unknown), age (iterations since
-    the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: its own time is no measure),
+    id (unique name), number, start_ns, since_ns (since the start of the first), host_ns, device_ns (NaN not timed), time_ns (the device's
+    where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number
+    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns, WORK (NaN unknown), age
+    (iterations since the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure),
     sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
 
     recorded_limits: sol_ns is as the recorder worked it out, for want of limits here.
@@ -71,6 +71,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
             "id": _ids(number),
             "number": number,
             "start_ns": table["start_ns"].to_numpy(),
+            "since_ns": table["start_ns"].to_numpy() - (int(table["start_ns"].iloc[0]) if len(table) else 0),
             "host_ns": host,
             "device_ns": device,
             "time_ns": np.where(np.isfinite(device), device, host),
@@ -259,14 +260,16 @@ def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
 class Course:
     """How step time changes over the iterations that count (`counted`).
 
-    slope: ns per iteration. change: the first lasting rise, where levels describe the times better than a line; growing: a line does,
-    and its slope is beyond chance and worth telling. level_ns: median of all.
+    slope: ns per iteration. change: the first lasting rise, or without one the first lasting fall, where levels describe the times better
+    than a line; growing: a line does, and its slope is beyond chance and worth telling. steady: neither, and the ends of the slope's
+    interval leave no room for a change worth telling. level_ns: median of all.
     """
 
     level_ns: float
     slope: trend.Slope | None
     change: trend.Change | None
     growing: bool
+    steady: bool
     rows: Ints
 
 
@@ -293,8 +296,10 @@ def course(frame: pd.DataFrame) -> Course:
     span = float(x[-1] - x[0]) if len(x) > 1 else 0.0
     worth = found is not None and found.sure and abs(found.value) * span > trend.WORTH * level
     line = found is not None and worth and (not steps or trend.drifts(x, scaled, found, steps))
-    rise = next((s for s in steps if s.after > s.before), None) if not line else None
-    return Course(level, found, rise, line, rows.astype(np.int64))
+    change = next((s for s in steps if s.after > s.before), steps[0] if steps else None) if not line else None
+    room = max(abs(found.low), abs(found.high)) * span if found is not None else np.inf
+    steady = change is None and not line and room <= 2 * trend.WORTH * level
+    return Course(level, found, change, line, steady, rows.astype(np.int64))
 
 
 def thinned(values: Floats, room: int) -> Ints:

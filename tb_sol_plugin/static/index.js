@@ -11176,6 +11176,7 @@ function Bar() {
 						label: "Run",
 						value: c.run.name || ".",
 						tip: c.span.file ?? "",
+						badge: slim.value ? /* @__PURE__ */ a(KindBadge, { span: c.span }) : void 0,
 						children: (close) => /* @__PURE__ */ a(List, {
 							label: "Runs",
 							value: c.run.name,
@@ -12060,6 +12061,7 @@ function NotAvailable({ r }) {
 			}), /* @__PURE__ */ a("div", {
 				class: "split-side",
 				children: [
+					/* @__PURE__ */ a(Beside, {}),
 					/* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
@@ -12080,6 +12082,35 @@ function NotAvailable({ r }) {
 				]
 			})]
 		})
+	})] });
+}
+/** The same page of the other recording of this worker. */
+function Beside() {
+	const other = chosen$1.value?.span.companion;
+	if (!other) return null;
+	const trace = chosen$1.value?.span.kind === "sol_capture";
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Beside this recording" }), /* @__PURE__ */ a("ul", {
+		class: "side-list",
+		children: /* @__PURE__ */ a("li", { children: [
+			/* @__PURE__ */ a(Icon, { name: "file" }),
+			/* @__PURE__ */ a(To, {
+				view: {
+					...view.value,
+					worker: other.worker,
+					span: other.span,
+					step: "",
+					query: {},
+					tables: {},
+					figures: {}
+				},
+				class: "link",
+				children: trace ? "This page of the profiler trace" : "This page of the SOL capture"
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "note",
+				children: "of the same worker"
+			})
+		] })
 	})] });
 }
 /** Other runs that have been read and have this page. */

@@ -28,7 +28,7 @@ export function Bar(): JSX.Element {
       {slim.value && <button type="button" class="ghost" aria-label="Pages" aria-expanded={menuOpen.value} onClick={() => { menuOpen.value = !menuOpen.value; }}><Icon name="menu" /></button>}
       {c && list ? (
         <div class="picks">
-          <Pick label="Run" value={c.run.name || "."} tip={c.span.file ?? ""}>
+          <Pick label="Run" value={c.run.name || "."} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
             {(close) => <List label="Runs" value={c.run.name} options={list.runs.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "" }))} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (

@@ -156,12 +156,26 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
             {snippet && <><h2>Record the next run with</h2><Snippet code={snippet.code} mark={snippet.mark} /></>}
           </div>
           <div class="split-side">
+            <Beside />
             <h2>What this recording does answer</h2>
             <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
             <Others name={r.analysis} />
           </div>
         </div>
       </div>
+    </>
+  );
+}
+
+/** The same page of the other recording of this worker. */
+function Beside(): JSX.Element | null {
+  const other = chosen.value?.span.companion;
+  if (!other) return null;
+  const trace = chosen.value?.span.kind === "sol_capture";
+  return (
+    <>
+      <h2>Beside this recording</h2>
+      <ul class="side-list"><li><Icon name="file" /><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", query: {}, tables: {}, figures: {} }} class="link">{trace ? "This page of the profiler trace" : "This page of the SOL capture"}</To><span class="note">of the same worker</span></li></ul>
     </>
   );
 }

@@ -60,7 +60,8 @@ class Told:
         traffic = over[np.isfinite(over["bandwidth_utilisation"].to_numpy(dtype=np.float64))]
         sampled = frame[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
         between = frame[~frame["sampled"]]
-        slope, change = found.slope, found.change
+        slope = found.slope
+        change = found.change if found.change is not None and found.change.share > 0 else None
         number = frame["number"].to_numpy()
         of_change = int(number[found.rows[change.at]]) if change is not None else None
         values: dict[str, Scalar] = {
@@ -217,15 +218,14 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
     found = told.course
     change = found.change
     if change is not None:
-        since = human(told.values["regression_iteration"], "count")  # type: ignore[arg-type]
-        grown = human(change.share, "ratio")
+        number = frame["number"].to_numpy()[found.rows]
+        since, more = human(int(number[change.at]), "count"), "longer" if change.share > 0 else "less"
+        grown = human(abs(change.share), "ratio")
         if change.until == len(found.rows):
-            return f"; it takes **{grown} longer since iteration {since}**"
-        until = human(int(frame["number"].to_numpy()[found.rows[change.until - 1]]), "count")
-        return f"; it took {grown} longer from iteration {since} to {until}"
+            return f"; it takes **{grown} {more} since iteration {since}**"
+        until = human(int(number[change.until - 1]), "count")
+        return f"; it took {grown} {more} from iteration {since} to {until}"
     if found.growing and found.slope is not None and found.level_ns:
         share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
         return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
-    if found.slope is not None:
-        return "; it is steady"
-    return ""
+    return "; it is steady" if found.steady else ""

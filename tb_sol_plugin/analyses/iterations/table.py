@@ -29,7 +29,7 @@ COLUMNS: Final = (
         "sampled: counted here; repeated: that of the last sampled iteration with inputs of the same size; unknown: there is none.",
         "text",
     ),
-    Column("start_ns", "Start", "ns", "Since the start of the recording, without the recorder's own work.", rank=2),
+    Column("start_ns", "Start", "ns", "Since the start of the first iteration, without the recorder's own work.", rank=2),
     Column(
         "time_ns",
         "Step time",
@@ -112,6 +112,7 @@ def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: t
     """The section. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
     shown = frame.assign(
         iteration=frame["number"],
+        start_ns=frame["since_ns"],
         work=np.select([frame["sampled"], frame["age"] >= 0], ["sampled", "repeated"], "unknown"),
         age=_age(frame),
         flags=_flags(frame),

@@ -157,7 +157,12 @@ def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:
     risen = report(opened(loop(range(100), time=lambda i: 10 * MS if i < 45 else 11 * MS), tmp_path / "a"))
     grown = report(opened(loop(range(100), time=lambda i: 10 * MS + i * 100_000), tmp_path / "b"))
     same = report(opened(loop(range(100)), tmp_path / "c"))
-    # THEN the first names the iteration and the growth, the second a slope, the third neither
+    fallen = report(opened(loop(range(100), time=lambda i: 10 * MS if i < 45 else 8 * MS), tmp_path / "d"))
+    wild = report(opened(loop(range(30), time=lambda i: (i * 7 % 10 + 5) * MS), tmp_path / "e"))
+    # THEN the first names the iteration and the growth, the second a slope, the third neither; a fall is no regression, and where
+    # times scatter too much to tell nothing is said
+    assert "20.0\u202f% less since iteration 45" in fallen.headline and fallen.facts["regression_iteration"] is None
+    assert wild.headline.endswith("of the speed of light.")
     assert (risen.facts["regression_iteration"], risen.facts["regression_share"]) == (45, pytest.approx(0.1))
     assert "longer since iteration 45" in risen.headline
     assert grown.facts["regression_iteration"] is None and grown.facts["trend_ns"] == pytest.approx(10 * MS, rel=1e-6)
