@@ -81,5 +81,5 @@ def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
     if abs(found.explained - found.counted) <= (1 - EXPLAINED) * found.counted:
         return [Notice(f"Work and times are those of this trace. The SOL capture {name} beside it counted the same work.", "info")]
     one, two = (human(round(v / found.steps), "FLOP") for v in (found.explained, found.counted))
-    text = f"Work and times are those of this trace. It explains {one} of matrix work per step, the SOL capture {name} beside it counted {two}"
-    return [Notice(f"{text} ({where}).", "info")]
+    text = f"Work and times are those of this trace. It explains {one} of matrix work per step"
+    return [Notice(f"{text}, the SOL capture {name} beside it counted {two} ({where}).", "info")]

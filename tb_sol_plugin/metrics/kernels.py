@@ -67,7 +67,9 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
     """The arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
 
-    Work that a SOL capture counted for a whole phase is that of no single kernel. A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
+    Work that a SOL capture counted for a whole phase is that of no single kernel.
+
+    A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
     device event of its operator, estimated where there are several. Work whose operator is not known stays unknown.
     """
     if not len(done.ops):

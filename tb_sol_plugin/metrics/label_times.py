@@ -26,8 +26,14 @@ Nodes = npt.NDArray[np.int64]
 def phase_device_ns(capture: Capture, part: Scope) -> Floats:
     """Device time per node of the phase tree over the selected steps, NaN where some range of it was not timed.
 
-    Of a step the time of its iteration; of a level that only names make, the sum of the levels below.
+    Of a step the time of its iteration; of a level that only names make, the sum of the levels below. Counting slows the host down, and
+    with it a device that waits for it: where iterations of the same inputs were not sampled, it is their mean, as often as there are steps.
     """
+    own, usual = _sampled_device_ns(capture, part), usual_phase_ns(capture, part)
+    return own if usual is None else np.where(np.isfinite(usual.device_ns), usual.device_ns * len(part.rows), own)
+
+
+def _sampled_device_ns(capture: Capture, part: Scope) -> Floats:
     tree = phase_tree(capture)
     total, ranges = _sums(capture, part, phase_nodes(capture), len(tree.name))
     iterations = capture.tables["iterations"]
@@ -86,8 +92,19 @@ def usual_phase_ns(capture: Capture, part: Scope) -> Usual | None:
             inside = tree.parent == place
             if not count[place] and inside.any():
                 total[place] = total[inside].sum()
-        out.append(np.where((count > 0) | np.isin(np.arange(size), tree.parent), total, np.nan))
-    return Usual(*out)
+        known = (count > 0) | np.isin(np.arange(size), tree.parent)
+        for step in [node for node, path in enumerate(tree.path) if path == STEP]:
+            total[step], known[step] = _mean(capture, alike, column), True
+        out.append(np.where(known, total, np.nan))
+    return Usual(out[0], out[1])
+
+
+def _mean(capture: Capture, alike: list[Nodes], column: str) -> float:
+    """Mean of a column of the iterations that were not sampled, each step's kind with the same weight."""
+    table = capture.tables["iterations"]
+    number, plain = table["number"].to_numpy(), ~table["sampled"].to_numpy()
+    values = table[column].to_numpy(dtype=np.float64)
+    return float(np.mean([values[np.isin(number, numbers) & plain].mean() for numbers in alike]))
 
 
 def module_device_ns(capture: Capture, part: Scope) -> Floats:
@@ -103,31 +120,29 @@ def module_nodes(capture: Capture) -> Nodes:
 
 
 def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
-    """By the calls whose start a label has: of the same place in the tree."""
-    labels, times, host = capture.tables["labels"], capture.tables["label_times"], capture.host
+    """By the module that work is credited to, else by the one call that starts when a range of the label does."""
+    labels, times, ledger = capture.tables["labels"], capture.tables["label_times"], capture.tables["ledger"]
     out = np.full(len(labels), -1, np.int64)
+    own, row = ledger["module"].to_numpy(), ledger["module_host"].to_numpy()
+    use = (own >= 0) & (row >= 0)
+    out[own[use]] = tree.node[row[use]]
+    lost = texts.where(labels["what"], "module".__eq__) & (out < 0)
+    ranges = np.flatnonzero(lost[times["label"].to_numpy()] & np.isin(times["iteration"].to_numpy(), capture.steps["number"].to_numpy()))
+    label, first = np.unique(times["label"].to_numpy()[ranges], return_index=True)
     calls = np.flatnonzero(tree.node >= 0)
-    start = host["start_ns"].to_numpy()
-    classes = np.array([tree.class_name[n] for n in tree.node[calls].tolist()], object)
-    by_start: dict[tuple[int, str], list[int]] = {}
-    for row, name in zip(calls.tolist(), classes.tolist(), strict=True):
-        by_start.setdefault((int(start[row]), name), []).append(row)
-    is_module = texts.where(labels["what"], "module".__eq__)
-    class_of = texts.pick(labels["class_name"], np.arange(len(labels)))
-    own = times["label"].to_numpy()
-    for label, at in zip(own.tolist(), times["start_ns"].tolist(), strict=True):
-        if 0 <= label < len(out) and is_module[label] and out[label] < 0:
-            found = by_start.get((at, str(class_of[label])), [])
-            if len(found) == 1:
-                out[label] = tree.node[found[0]]
-    ledger = capture.tables["ledger"]
-    label, row = ledger["module"].to_numpy(), ledger["module_host"].to_numpy()
-    use = (label >= 0) & (row >= 0)
-    out[label[use]] = tree.node[row[use]]
+    start = capture.host["start_ns"].to_numpy()[calls]
+    calls = calls[np.argsort(start, kind="stable")]
+    start = np.sort(start)
+    for name, at in zip(label.tolist(), times["start_ns"].to_numpy()[ranges[first]].tolist(), strict=True):
+        low, high = (int(np.searchsorted(start, at, side=side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        wanted = str(texts.pick(labels["class_name"], [name])[0])
+        nodes = {int(n) for n in tree.node[calls[low:high]].tolist() if tree.class_name[n] == wanted}
+        if len(nodes) == 1:
+            out[name] = nodes.pop()
     up = labels["parent"].to_numpy()
-    for node in reversed(range(len(out))):  # what is inside tells what is around it
-        if out[node] >= 0 and up[node] >= 0 and out[up[node]] < 0:
-            out[up[node]] = tree.parent[out[node]]
+    for inner in reversed(range(len(out))):  # what is inside tells what is around it
+        if out[inner] >= 0 and up[inner] >= 0 and out[up[inner]] < 0:
+            out[up[inner]] = tree.parent[out[inner]]
     return out
 
 

@@ -83,7 +83,8 @@ class StepTime:
 def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
     """How long the steps `rows` take while nothing is counted; None where no such iteration was recorded.
 
-    Iterations of one signature do the same work; of one without, nothing is known. Of each step counts the median of its kind; of the whole their mean.
+    Iterations of one signature do the same work; of one without, nothing is known. Of each step counts the median of its kind, of the
+    whole their mean.
     """
     return memo(capture, ("source.step_time", rows), lambda: _step_time(capture, rows))
 

@@ -25,7 +25,7 @@ def source_notices(capture: Capture, part: Scope) -> list[Notice]:
     out = [Notice(_what(capture, part), "info", Link("iterations"))]
     out += [Notice(text, "warn", Link("health")) for text in _lost(capture)]
     usual = source.step_time(capture, part.rows)
-    if usual is not None and source.on_cpu(capture) and abs(usual.ratio - 1) > source.DIFFERS:
+    if usual is not None and abs(usual.ratio - 1) > source.DIFFERS:
         out.append(Notice(_differs(usual), "info", Link("iterations")))
     return out
 
@@ -57,7 +57,8 @@ def _left_out(capture: Capture) -> str:
     lost = len(capture.steps) - len(source.steps_looked_at(capture))
     if lost <= 0:
         return ""
-    return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {human(source.MOST_CALLS, 'count')} calls."
+    most = human(source.MOST_CALLS, "count")
+    return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {most} calls."
 
 
 def _lost(capture: Capture) -> list[str]:
@@ -73,7 +74,8 @@ def _lost(capture: Capture) -> list[str]:
 
 def _differs(usual: source.StepTime) -> str:
     others = "the one other" if usual.count == 1 else f"the {human(usual.count, 'count')} others"
+    own, other = human(round(usual.sampled_ns), "ns"), human(round(usual.median_ns), "ns")
     return (
-        f"A sampled iteration lasts {human(round(usual.sampled_ns), 'ns')}, {others} of the same inputs {human(round(usual.median_ns), 'ns')}"
+        f"A sampled iteration lasts {own}, {others} of the same inputs {other}"
         f"{' (median)' if usual.count > 1 else ''}: ranges on the host are those of the sampled ones, a step is as long as the others."
     )

@@ -10,8 +10,8 @@ import pandas as pd
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost.inputs import readable_shapes
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.metrics.work.arguments import arguments_of
+from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
 from tb_sol_plugin.metrics.work.ledger import ledger_inputs
 from tb_sol_plugin.model.capture import Capture
@@ -27,7 +27,9 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     """Calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
 
     name; input_shapes, types as a reader sees them; calls; measured_ns (plain sum of device time, of host time without a device);
-    share of the time of all `ops`; why: one sentence. A time that is not known is None. Copies over a link and communication are left out: a link bounds them.
+    share of the time of all `ops`; why: one sentence. A time that is not known is None.
+
+    Copies over a link and communication are left out: a link bounds them.
     """
     time = ops["measured_ns" if done.by_host_time or done.from_ledger else "device_sum_ns"].to_numpy(dtype=np.float64)
     bare = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))

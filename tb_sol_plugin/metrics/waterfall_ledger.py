@@ -5,7 +5,8 @@
 Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
 where there are none, as long as the sampled ones. The recorder times the operators of a CPU one by one, so their times add up where
 they run one after another; everything else is Python, dispatch and what the recorder does not see. It is negative where operators
-take longer than the step: several threads at once, or slower while they are counted. A device's operators are not timed: its steps stay whole.
+take longer than the step: several threads at once, or slower while they are counted. A device's operators are not timed: its steps
+stay whole.
 """
 
 from __future__ import annotations

@@ -23,8 +23,10 @@ from tb_sol_plugin.units import human
 MOST_PHASES: Final = 12
 PHASE_COLUMNS: Final = (
     Column("phase", "Phase", "", "Path of the phase below the step.", "code"),
-    Column("host_ns", "Host", "ns", "Sum of its ranges, per step, in iterations that were not sampled where there are any.", "bar", color="host"),
-    Column("device_ns", "Device", "ns", "Time between the events around its ranges, likewise.", "bar", color="compute", missing="not timed"),
+    Column("host_ns", "Host", "ns", "Sum of its ranges, per step, in iterations that were not sampled where there are any.", "bar",
+           color="host"),
+    Column("device_ns", "Device", "ns", "Time between the events around its ranges, likewise.", "bar", color="compute",
+           missing="not timed"),
     Column("flop", "FLOP", "FLOP", "Matrix operations counted in it, per step.", missing="no work with a cost model"),
     Column("flop_share", "Of all", "ratio", "Its matrix operations over those of all phases.", "share", rank=2),
     Column("sol_ns", "Limit", "ns", "Least time of its work on this device, per step.", missing="no cost model, or unknown device limits"),

@@ -17,7 +17,7 @@ from tb_sol_plugin.analyses.phases.rows import once, tree_rows
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import layers
 from tb_sol_plugin.metrics.joined_notes import joined_notices
-from tb_sol_plugin.metrics.label_times import phase_device_ns
+from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, phase_work
 from tb_sol_plugin.metrics.phases import STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.metrics.scope import Scope, scope
@@ -50,6 +50,14 @@ COLUMNS = (
     Column("device_events", "GPU events", "count", "Device events launched inside.", rank=2),
     Column("ops", "Operators", "count", "Operator calls inside.", rank=3),
     Column("host_ns", "Host", "ns", "Sum of the durations of its ranges on the host.", "bar", color="host"),
+    Column(
+        "usual_ns",
+        "Not sampled",
+        "ns",
+        "Host time of the phase in iterations of the same inputs that were not sampled: their mean, as often as there are steps.",
+        rank=3,
+        missing="no such iteration",
+    ),
     Column("host_self_ns", "Host self", "ns", "Host time less the phases inside on the same thread; never negative.", rank=3),
     Column(
         "device_ns",
@@ -194,7 +202,8 @@ def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
     node, name = int(frame["node"].iloc[place]), str(frame["path"].iloc[place]).removeprefix(f"{STEP}/")
     each = "per step" if part.rows else "in all"
     device = float(phase_device_ns(capture, part)[node]) / part.step_count
-    host = float(frame["host_ns"].iloc[place]) / part.step_count
+    usual = usual_phase_ns(capture, part)
+    host = float(frame["host_ns"].iloc[place]) / part.step_count if usual is None else float(usual.host_ns[node])
     time = f"{human(round(device), 'ns')} on the device" if device == device else f"{human(round(host), 'ns')} on the host"
     flop, whole = float(work.inclusive["flop"].iloc[node]), float(np.nansum(work.calls.values["flop"]))
     share = f" and {human(flop / whole, 'ratio')} of the matrix work" if whole and flop == flop else ""
@@ -243,6 +252,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     if work.calls.done.from_ledger:
         quiet = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
         rank = dict.fromkeys(quiet, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
+        rank |= {"usual_ns": 1} if rows["usual_ns"].notna().any() else {}
         rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
     if not rows["efficiency"].notna().any():
         rank |= dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
@@ -250,7 +260,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
             rank |= {"sol_ns": 1, "bound": 1}
     if float(work.calls.values["recompute_ns"].sum()) > 0:
         rank["recompute_share"] = 2
-    columns = [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
+    columns = [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS if c.name in rows]
     section = make_table(
         "phases",
         "Phases",

@@ -11,7 +11,7 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
-from tb_sol_plugin.metrics.label_times import phase_device_ns
+from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
 from tb_sol_plugin.metrics.phases import STEP, device_owners
 from tb_sol_plugin.metrics.scope import Scope
@@ -22,13 +22,17 @@ from tb_sol_plugin.tables import intervals as iv
 OUTSIDE: Final = "(outside every phase)"
 DEVICE: Final = ("device_ns", "device_sum_ns", "compute_ns", "exposed_communication_ns", "exposed_memcpy_ns", "by_time_ns")
 TIMES: Final = ("host_ns", "host_self_ns", *DEVICE)
+USUAL: Final = "usual_ns"
+"""Column of a SOL capture alone."""
 WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
 def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
     """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). Times and work over `divide`."""
     if source.is_capture(capture):
-        frame = frame.assign(device_ns=phase_device_ns(capture, part)[frame["node"].to_numpy()])
+        node, usual = frame["node"].to_numpy(), usual_phase_ns(capture, part)
+        other = usual.host_ns[node] * part.step_count if usual is not None else np.nan
+        frame = frame.assign(device_ns=phase_device_ns(capture, part)[node], usual_ns=other)
     path = dict(zip(frame["node"].tolist(), frame["path"].tolist(), strict=True))
     inside = work.inclusive.drop(columns="ops").iloc[frame["node"].to_numpy()].reset_index(drop=True)
     out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
@@ -39,7 +43,7 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     outside = outside_rows(capture, part, work)
     if len(outside):
         out = pd.concat([out.astype(object), outside.reindex(columns=out.columns).astype(object)], ignore_index=True)
-    for name in (*TIMES, *WORK):
+    for name in (*TIMES, *WORK, *([USUAL] if USUAL in out else [])):
         out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
     if not len(capture.device):
         for name in (*DEVICE, "device_events"):

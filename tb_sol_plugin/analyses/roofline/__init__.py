@@ -91,8 +91,10 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     by_host = done.by_host_time
     counted = sampled_words(capture, part) if done.from_ledger else ""
     report = Report(analysis="roofline", title="Roofline", headline=headline(frame, facts, spec, by_host=by_host, counted=counted))
-    report.notices = source_notices(capture, part) + joined_notices(capture, done, part) + notices(
-        capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2"
+    report.notices = (
+        source_notices(capture, part)
+        + joined_notices(capture, done, part)
+        + notices(capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2")
     )
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
     report.sections = [

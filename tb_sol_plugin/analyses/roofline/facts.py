@@ -11,8 +11,8 @@ import pandas as pd
 from tb_sol_plugin.analyses.roofline.columns import FACTS
 from tb_sol_plugin.analyses.roofline.selection import Selection
 from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.joined_notes import check_of
+from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.metrics.work.calls import Work
@@ -101,8 +101,8 @@ def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
     check = check_of(capture, done, part)
     if check is None or check.agree or not check.counted:
         return None
-    return Mark("flagged", f"{human(abs(check.explained / check.counted - 1), 'ratio')} {'more' if check.explained > check.counted else 'less'}"
-                " than the SOL capture counted: one of them misses work, or counts some twice")
+    part_of, word = human(abs(check.explained / check.counted - 1), "ratio"), "more" if check.explained > check.counted else "less"
+    return Mark("flagged", f"{part_of} {word} than the SOL capture counted: one of them misses work, or counts some twice")
 
 
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:

@@ -24,9 +24,9 @@ from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.direction import in_backward, recomputed
 from tb_sol_plugin.metrics.work.inferred import with_inferred
+from tb_sol_plugin.metrics.work.joined import Match, with_counted
 from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.metrics.work.ledger import ledger_calls
-from tb_sol_plugin.metrics.work.joined import Match, with_counted
 from tb_sol_plugin.metrics.work.links import link_bytes, over_link
 from tb_sol_plugin.metrics.work.owner import above, owners
 from tb_sol_plugin.metrics.work.types import TF32
@@ -38,7 +38,6 @@ from tb_sol_plugin.tables import tree
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-
 
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -352,7 +351,8 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
     known_ns: measured time of the calls with a cost model (the base of rates). modelled_ns: that of the calls with a limit;
     wasted_ns, efficiency: over these. modelled_share: known_ns over measured_ns. bound: the side that holds the larger part of the
-    limit. A call whose time is unknown counts in the limit and in no ratio of times. flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
+    limit. A call whose time is unknown counts in the limit and in no ratio of times.
+    flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
     """
     if isinstance(by, np.ndarray):
         number, first = np.unique(by, return_index=True)

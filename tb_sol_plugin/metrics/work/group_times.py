@@ -15,6 +15,7 @@ from tb_sol_plugin.metrics.modules import module_tree
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.source import step_time
 from tb_sol_plugin.model.capture import Capture
 
 LAUNCH_BOUND_NS: Final = 20_000
@@ -35,11 +36,15 @@ def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[
         return _known(word, phase_self_ns(capture, part))
     if by == "step":
         table = capture.tables["iterations"]
-        number, time = table["number"].to_numpy(), table["device_ns"].to_numpy(dtype=np.float64)
-        return {f"step {n}": float(t) for n, t in zip(number.tolist(), time.tolist(), strict=True) if n in part.steps and t == t}
+        own = dict(zip(table["number"].tolist(), table["device_ns"].tolist(), strict=True))
+        out = {}
+        for row, step in zip(part.rows, part.steps, strict=True):
+            usual = step_time(capture, (row,))
+            time = usual.device_ns if usual is not None and usual.device_ns == usual.device_ns else own.get(step, np.nan)
+            out[f"step {step}"] = float(time)
+        return {name: ns for name, ns in out.items() if ns == ns}
     if by == "module" and direction == "forward":
-        names = module_tree(capture).name
-        return _known(dict(enumerate(names)), module_device_ns(capture, part))
+        return _known(dict(enumerate(module_tree(capture).name)), module_device_ns(capture, part))
     return {}
 
 

@@ -26,7 +26,7 @@ from tb_sol_plugin.metrics.breakdown import COMPUTATION, classes
 from tb_sol_plugin.metrics.phase_labels import label_paths, phase_nodes
 from tb_sol_plugin.metrics.phases import device_owners, phase_tree
 from tb_sol_plugin.metrics.work.inferred import stacked
-from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
+from tb_sol_plugin.metrics.work.kinds import DIRECTIONS
 from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs
 from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model.capture import Capture

@@ -28,7 +28,9 @@ BF16 = {"types": ["c10::BFloat16", "c10::BFloat16"]}
 SIZES = {"shapes": [[1000, 1000], [1000, 2000]], **BF16}
 
 
-def trace(folder: Path, *, forward: bool = False, backward: bool = False, number: int = 5, device: str = "NVIDIA H100 80GB HBM3") -> Capture:
+def trace(
+    folder: Path, *, forward: bool = False, backward: bool = False, number: int = 5, device: str = "NVIDIA H100 80GB HBM3"
+) -> Capture:
     """One step of 1 ms: a product of 200 µs in train/forward, 300 µs of a replayed graph in train/backward, 10 µs in no phase.
 
     forward, backward: whether the products there were recorded with sizes (the backward one is then no graph).

@@ -48,7 +48,14 @@ def untimed(b: SolBuilder) -> SolBuilder:
 
 def on_a_slow_cpu(b: SolBuilder, folder: Path) -> Capture:
     """Opened beside a device file for its CPU: 1 GFLOP/s in FP32, 1 GB/s."""
-    row = {"key": "slow", "name": "A CPU", "vendor": "cpu", "fp32_matrix_tflops": 0.001, "fp32_vector_tflops": 0.001, "mem_bw_gb_per_s": 1.0}
+    row = {
+        "key": "slow",
+        "name": "A CPU",
+        "vendor": "cpu",
+        "fp32_matrix_tflops": 0.001,
+        "fp32_vector_tflops": 0.001,
+        "mem_bw_gb_per_s": 1.0,
+    }
     (folder / "sol_devices.json").write_text(json.dumps([row]))
     return sol.open_capture(str(b.write(folder / b.name)))
 
