@@ -72,7 +72,7 @@ class ThreadState:
     """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
 
     # worker: works for a backward pass that began elsewhere (a thread of autograd), so that every call has to ask where it is.
-    __slots__ = ("attribution", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
+    __slots__ = ("attribution", "calls", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
         self.attribution = attribution
@@ -85,6 +85,7 @@ class ThreadState:
         self.passes: list[Pass] = []
         self.worker = False
         self.rows = rows
+        self.calls = 0
 
     def phase(self) -> int:
         """The phase of this thread; that of the backward pass on a thread of autograd."""
@@ -155,7 +156,7 @@ class Attribution:
     """The threads of one sampled step, and the backward passes that run in it.
 
     lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine while `watch` is on,
-    to know where a backward pass begins.
+    so as to know where a backward pass begins.
     """
 
     def __init__(self, labels: Labels, modules: Stack, phases: PhaseStack, functions: Stack, lost: Counter[str]) -> None:
@@ -163,10 +164,9 @@ class Attribution:
         self.local = threading.local()
         self.threads: list[ThreadState] = []
         self.running: list[Pass] = []
+        self.begins: Callable[[], ThreadState | None] = self.here
         self._places: dict[tuple[int, int, int], int] = {}
         self._lock = threading.Lock()
-        self._original: Callable[..., object] | None = None
-        self._mine: Callable[..., object] | None = None
 
     def state(self, rows: dict[RowKey, Row]) -> ThreadState:
         """A new state of the calling thread."""
@@ -205,36 +205,59 @@ class Attribution:
             found = self._places[key] = parent
         return found
 
-    def watch(self, state: Callable[[], ThreadState]) -> None:
-        """Be told of backward passes from now on. state: of the calling thread."""
-        original = getattr(torch.autograd, "_engine_run_backward", None)
-        if original is None or self._mine is not None:
-            return
+    def here(self) -> ThreadState | None:
+        """The state of the calling thread, None if nothing was counted on it."""
+        return getattr(self.local, "state", None)
 
-        def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> object:
-            if self._mine is None:
-                return original(outputs, *args, **kwargs)
-            own = state()
-            begun = Pass(own, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
-            own.passes.append(begun)
-            self.running.append(begun)
-            try:
-                return original(outputs, *args, **kwargs)
-            finally:
-                own.passes.remove(begun)
-                self.running.remove(begun)
+    def watch(self, begins: Callable[[], ThreadState | None] | None = None) -> None:
+        """Be told of backward passes from now on.
 
-        self._original, self._mine = original, _engine_run_backward
-        torch.autograd._engine_run_backward = _engine_run_backward
+        begins: asked when one begins on a thread, for the state of that thread; None where nothing is counted on it.
+        """
+        self.begins = begins or self.here
+        with _lock:
+            if not _watching:
+                _original[:] = [getattr(torch.autograd, "_engine_run_backward", None)]
+                if _original[0] is not None:
+                    torch.autograd._engine_run_backward = _engine_run_backward
+            _watching.append(self)
 
     def unwatch(self) -> None:
-        """Puts torch's own function back. One that somebody else has wrapped since stays in their wrapper, and passes calls on."""
-        if self._mine is not None and torch.autograd._engine_run_backward is self._mine:
-            torch.autograd._engine_run_backward = self._original
-        self._mine = None
+        """The last one puts torch's own function back. Where somebody has wrapped ours since then, it stays inside and passes calls on."""
+        with _lock:
+            if self in _watching:
+                _watching.remove(self)
+            if not _watching and torch.autograd.__dict__.get("_engine_run_backward") is _engine_run_backward:
+                torch.autograd._engine_run_backward = _original[0]
 
     def forget(self) -> None:
         """Drops what was noted of the step."""
         self.local = threading.local()
         self.threads.clear()
         self.running.clear()
+
+
+_lock: Final = threading.Lock()
+_watching: Final[list[Attribution]] = []
+_original: Final[list[Callable[..., object] | None]] = [None]
+
+
+def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> object:
+    """Stands in for torch's function of that name, whose positional arguments are (outputs, gradients, retain_graph, create_graph, …)."""
+    run = _original[0]
+    assert run is not None
+    begun = []
+    for attribution in tuple(_watching):
+        thread = attribution.begins()
+        if thread is not None:
+            one = Pass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
+            thread.passes.append(one)
+            attribution.running.append(one)
+            begun.append((attribution, one))
+    try:
+        return run(outputs, *args, **kwargs)
+    finally:
+        for attribution, one in begun:
+            for held in (one.thread.passes, attribution.running):
+                if one in held:
+                    held.remove(one)

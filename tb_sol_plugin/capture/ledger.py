@@ -30,6 +30,8 @@ __all__ = ["Ledger", "LedgerMode", "Row", "RowKey", "Signature", "available"]
 
 SIGNATURES: Final = 200_000
 """Distinct signatures of a tracker; calls beyond are lost."""
+INFOS: Final[dict[int, OpInfo]] = {}
+"""What is known of operators, by id."""
 UNTIMED: Final = -1
 HOST_WORK: Final = "work of the host, beside that of the device"
 
@@ -97,7 +99,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._ledger, self.clock, self.timed, self.compiled = ledger, clock, timed, compiled
         self.attribution = Attribution(ledger.labels, modules, phases, functions, ledger.lost)
-        self._infos: dict[int, OpInfo] = {}
+        self._infos = INFOS
         self._entered = 0
 
     @property
@@ -114,10 +116,11 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __enter__(self) -> LedgerMode:
         super().__enter__()
+        if not self._entered:
+            self.attribution.watch()
         self._entered += 1
-        if self._entered == 1:
-            self.attribution.state(self._ledger.rows)
-            self.attribution.watch(self._state)
+        if self.attribution.here() is None:
+            self.attribution.state({} if self.attribution.threads else self._ledger.rows)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -132,8 +135,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self.attribution.forget()
 
     def _state(self) -> ThreadState:
-        state: ThreadState | None = getattr(self.attribution.local, "state", None)
-        return self.attribution.state({}) if state is None else state
+        return self.attribution.here() or self.attribution.state({})
 
     def _count(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         info = self._infos.get(id(func))
@@ -150,7 +152,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 state.view()
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
-        opens = False
+        opens: object = None
         try:
             node = current_node()
             if node is None and not state.passes and not state.worker:
@@ -173,15 +175,16 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             signature = self._ledger.ids.get(key)
             made = None
             if signature is None:
-                opens = info.opens and can_open(info, args)
-                if not opens:
+                opens = can_open(info, args) if info.opens else None
+                if opens is None:
                     made = describe(info, args, kwargs)
         except Exception as problem:
             signature = made = None
             self._lose(problem)
-        if opens:
+        if opens is not None:
             self.clock.own_ns += perf_counter_ns() - began
-            return self._open(info, args, kwargs or {}, state, (module, phase, forward_phase, function, flags))
+            return self._open(info, opens, args, kwargs or {}, state, (module, phase, forward_phase, function, flags))
+        state.calls += 1
         call = info.call
         start = perf_counter_ns()
         result = call(*args, **kwargs) if kwargs else call(*args)
@@ -227,16 +230,15 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         return NotImplemented  # the class turns this into calls of plain tensors, which come here again
 
     def _open(
-        self, info: OpInfo, args: tuple[object, ...], kwargs: dict[str, object], state: ThreadState, place: Context
+        self, info: OpInfo, kernel: object, args: tuple[object, ...], kwargs: dict[str, object], state: ThreadState, place: Context
     ) -> object:  # fmt: skip
         """Runs an operator that calls others in such a way that those are counted. The kernel is the one that runs without this mode."""
-        before = self.clock.own_ns
+        before = state.calls
         start = perf_counter_ns()
         with self._again():
-            result = info.run_open(args, kwargs)
+            result = info.run_open(kernel, args, kwargs)
         end = perf_counter_ns()
-        # Whatever was counted inside took own time. Nothing was: then it is an operator like any other.
-        if not info.made_of_others and self.clock.own_ns == before:
+        if not info.made_of_others and state.calls == before:  # nothing was counted inside: it is an operator like any other
             found = self._made(odd_key(info, args, kwargs), describe(info, args, kwargs), (args, kwargs), result)
             if isinstance(found, int):
                 row = state.rows.setdefault((found, *place), [0, 0 if self.timed else UNTIMED])

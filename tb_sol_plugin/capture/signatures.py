@@ -61,7 +61,7 @@ class OpInfo:
     """
 
     __slots__ = (
-        "arguments", "backend", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "name", "opens",
+        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "name", "opens",
         "written",
     )  # fmt: skip
 
@@ -80,7 +80,6 @@ class OpInfo:
         self.free = self.name in FREE or space == "profiler" or (not self.made_of_others and _is_view(schema))
         self.fractions = self.name in _FRACTIONS
         self.full_name = f"{self.name}.{schema.overload_name}" if schema.overload_name else self.name
-        self.backend: object = None
 
     @classmethod
     def of_higher_order(cls, func: object) -> OpInfo | None:
@@ -90,15 +89,15 @@ class OpInfo:
             return None
         out = cls.__new__(cls)
         out.func, out.call, out.name, out.full_name = func, func, name, name  # type: ignore[assignment]
-        out.arguments, out.written, out.backend = [(str(at), "Any", None) for at in range(4)], frozenset(), None
+        out.arguments, out.written = [(str(at), "Any", None) for at in range(4)], frozenset()
         out.communication = out.made_of_others = out.opens = out.free = out.fractions = False
         return out
 
-    def run_open(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Runs the kernel of the device that `can_open` found, or takes a composite apart."""
+    def run_open(self, kernel: object, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Runs the kernel that `can_open` found, or takes a composite apart."""
         if self.made_of_others:
             return self.func.decompose(*args, **kwargs)  # type: ignore[attr-defined]
-        return self.func._op_dk(self.backend, *args, **kwargs)  # type: ignore[attr-defined]
+        return self.func._op_dk(kernel, *args, **kwargs)  # type: ignore[attr-defined]
 
 
 COMMUNICATION: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
@@ -144,27 +143,29 @@ def _has_kernel(name: str, overload: str, key: str, func: object) -> bool:
     return getattr(torch._C.DispatchKey, key, None) in getattr(func, "py_kernels", ())
 
 
-def can_open(info: OpInfo, args: Sequence[object]) -> bool:
-    """Whether a call can be run by its parts: all tensors are dense ones on one device that has no kernel of its own for a composite."""
+def can_open(info: OpInfo, args: Sequence[object]) -> object:
+    """Which kernel runs a call by its parts (True: that of a composite), None if it cannot be taken apart.
+
+    All tensors have to be dense ones of one device, and a composite has to have no kernel of its own for that device.
+    """
     devices = set()
     for a in args:
         for item in a if isinstance(a, list | tuple) else (a,):
             if isinstance(item, Tensor):
                 if item.layout is not torch.strided or item.is_nested or item.is_quantized or item.is_meta:
-                    return False
+                    return None
                 devices.add(item.device.type)
     if len(devices) != 1:
-        return info.made_of_others and not devices
+        return True if info.made_of_others and not devices else None
     device = devices.pop().upper()
     own = torch._C._dispatch_has_kernel_for_dispatch_key
     if info.made_of_others:
-        return not (hasattr(torch._C.DispatchKey, device) and own(info.full_name, device))
+        return None if hasattr(torch._C.DispatchKey, device) and own(info.full_name, device) else True
     # Only a key that the kernel was registered for itself: a kernel in Python that is run by any other one crashes (torch 2.13).
     for key in (device, "CompositeExplicitAutograd"):
         if hasattr(torch._C.DispatchKey, key) and own(info.full_name, key):
-            info.backend = getattr(torch._C.DispatchKey, key)
-            return True
-    return False
+            return getattr(torch._C.DispatchKey, key)
+    return None
 
 
 def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
