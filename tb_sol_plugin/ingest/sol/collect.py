@@ -20,8 +20,9 @@ HIGHEST_AMOUNT: Final = 1e24
 """FLOP or bytes that no call has."""
 MOST_CALLS: Final = 10_000_000
 """Calls of one row; no step has as many alike."""
-MOST_ROWS: Final = 4_000_000
-MOST_TIMES: Final = 1_000_000
+MOST_ROWS: Final = 2_000_000
+MOST_PHASE_TIMES: Final = 4_000_000
+MOST_MODULE_TIMES: Final = 1_000_000
 """Rows kept of ledgers, of phase times and of module times; of a longer recording the latest."""
 WHATS: Final = ("module", "phase", "function")
 _LARGEST: Final = 2**62
@@ -62,8 +63,8 @@ class Collected:
         self.sigs = Signatures(self.health)
         self.iterations = Iterations(self.health)
         self.ledger = Rows(9, MOST_ROWS)
-        self.phase_times = Rows(6, MOST_TIMES)
-        self.module_times = Rows(6, MOST_TIMES)
+        self.phase_times = Rows(6, MOST_PHASE_TIMES)
+        self.module_times = Rows(6, MOST_MODULE_TIMES)
         self.offset = 0
 
     def begin(self, offset: int) -> None:

@@ -198,23 +198,26 @@ def _category(module: npt.NDArray[np.bool_]) -> pd.Categorical:
 def _phase_names(c: Collected, label: Ints, names: Interner) -> Ints:
     words = list(c.labels.names)
     name = np.array(c.labels.name, np.int64)[label]
-    return np.fromiter((names[str(words[n]) or "(unnamed)"] for n in name.tolist()), np.int64, len(name))
+    distinct, place = np.unique(name, return_inverse=True)
+    return np.fromiter((names[str(words[n]) or "(unnamed)"] for n in distinct.tolist()), np.int64, len(distinct))[place]
 
 
 def _module_names(c: Collected, label: Ints, names: Interner) -> Ints:
     """`nn.Module: Linear_3`: as a profiler trace numbers the modules of a class, in order of first call."""
     words = [str(w) for w in c.labels.classes]
     name, class_name = (np.array(a, np.int64) for a in (c.labels.name, c.labels.class_name))
+    distinct, first, place = np.unique(label, return_index=True, return_inverse=True)
     numbers: dict[tuple[int, int], int] = {}
     used: dict[int, int] = {}
-    out = np.zeros(len(label), np.int64)
-    for i, own in enumerate(label.tolist()):
+    codes = np.zeros(len(distinct), np.int64)
+    for i in np.argsort(first, kind="stable").tolist():
+        own = int(distinct[i])
         key = int(class_name[own]), int(name[own])
         if key not in numbers:
             numbers[key] = used.get(key[0], 0)
             used[key[0]] = numbers[key] + 1
-        out[i] = names[f"nn.Module: {words[key[0]] or 'Module'}_{numbers[key]}"]
-    return out
+        codes[i] = names[f"nn.Module: {words[key[0]] or 'Module'}_{numbers[key]}"]
+    return codes[place]
 
 
 def _steps(shown: Shown, host: pd.DataFrame, first: dict[tuple[int, int], int]) -> pd.DataFrame:
@@ -300,8 +303,11 @@ def _amount(values: Floats, sig: Ints) -> Floats:
 def _host_of(step: Ints, label: Ints, first: dict[tuple[int, int], int], parent: Sequence[int], root: Callable[[int], int]) -> Rows:
     """Host row of the first range of a label in its step, else of the label around it, else `root(step)`."""
     known: dict[tuple[int, int], int] = {}
-    out = np.full(len(step), -1, np.int32)
-    for i, (at, own) in enumerate(zip(step.tolist(), label.tolist(), strict=True)):
+    width = len(parent) + 1
+    keys, place = np.unique(step * width + label + 1, return_inverse=True)  # few: many rows are of one label
+    out = np.full(len(keys), -1, np.int32)
+    for i, key in enumerate(keys.tolist()):
+        at, own = key // width, key % width - 1
         way, up = [], own
         while up >= 0 and (at, up) not in known and (at, up) not in first:
             way.append(up)
@@ -312,4 +318,4 @@ def _host_of(step: Ints, label: Ints, first: dict[tuple[int, int], int], parent:
             found = first[(at, up)]
         known.update(((at, passed), found) for passed in way)
         out[i] = found
-    return out
+    return out[place]
