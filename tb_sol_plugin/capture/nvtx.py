@@ -17,12 +17,28 @@ Mark = tuple[bool, "_Open | None"]
 """An open mark: whether an NVTX range was pushed, and the open range of torch.profiler."""
 
 
+class _State(Protocol):
+    _is_profiler_enabled: bool
+
+
+class _Asked:
+    """For a torch that does not keep the state of its profiler where this file looks for it."""
+
+    @property
+    def _is_profiler_enabled(self) -> bool:
+        enabled = getattr(getattr(sys.modules.get("torch"), "autograd", None), "_profiler_enabled", None)
+        return bool(enabled is not None and enabled())
+
+
+def profiler_state() -> _State:
+    """Whose `_is_profiler_enabled` says, at the cost of a look at a variable, whether a torch profiler records. Never loads torch."""
+    module = sys.modules.get("torch.autograd.profiler")
+    return module if hasattr(module, "_is_profiler_enabled") else _Asked()  # type: ignore[return-value]
+
+
 def profiler_active() -> bool:
     """True while a torch profiler records in this process. Never loads torch."""
-    module = sys.modules.get("torch.autograd.profiler")
-    if module is None:
-        return False
-    return bool(getattr(module, "_is_profiler_enabled", False))
+    return bool(profiler_state()._is_profiler_enabled)
 
 
 def nvtx_usable() -> bool:
@@ -37,18 +53,13 @@ def nvtx_usable() -> bool:
 
 def open_mark(name: str, nvtx: bool) -> Mark | None:
     """Open the ranges of a phase; None where nobody listens."""
-    module = sys.modules.get("torch.autograd.profiler")
-    listening = module is not None and getattr(module, "_is_profiler_enabled", False)
-    if not (nvtx or listening):
-        return None
-    pushed, found = False, None
+    found = None
     if nvtx:
         sys.modules["torch"].cuda.nvtx.range_push(name)
-        pushed = True
-    if listening and module is not None:
-        found = module.record_function(name)
+    if profiler_active():
+        found = sys.modules["torch.autograd.profiler"].record_function(name)
         found.__enter__()
-    return pushed, found
+    return (nvtx, found) if nvtx or found is not None else None
 
 
 def close_mark(mark: Mark | None) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tb_sol_plugin.capture.boundary import Boundary, log
 from tb_sol_plugin.capture.labels import Labels
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.log_tensorboard import Writer
     from tb_sol_plugin.capture.writer import CaptureWriter
 
+PhaseTimes: TypeAlias = "dict[str, float | None]"
+"""Device time in µs by phase."""
+
 PATIENCE: Final = 2.0
 """Seconds that closing waits for the device to pass the last events."""
 
@@ -34,6 +38,9 @@ class Rows:
     signatures: list[Signature]
     rows: Mapping[tuple[int, ...], Sequence[int]]
     lost: Counter[str]
+
+
+NO_ROWS: Final = Rows([], {}, Counter())
 
 
 @dataclass
@@ -60,6 +67,8 @@ class Finished:
         """Read the events that the device has passed; the others' times stay unknown."""
         pool, step = self.pool, self.step
         step.phase_times = self.phases.rows()
+        if not self.calls and pool is None:
+            return
         rows: list[TimeRow] = []
         for label, start, duration, events in self.calls:
             rows.append((label, start, duration, None if pool is None else pool.resolve(events), 1))
@@ -106,9 +115,10 @@ class Output:
         self._own_board = False
         self._notes: list[tuple[str, str, int]] = []
         self._closed = False
-        self.analysis: Analysis | None = None
-        """The last analysis, of a sampled iteration or carried over."""
         self._sample: tuple[str, Analysis] | None = None
+        self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
+        self._totals: Analysis | None = None
+        self._first: bool | None = None
         self.iterations = 0
 
     # --- Finished iterations ---
@@ -117,41 +127,72 @@ class Output:
         """Write and log one iteration."""
         if self._closed or os.getpid() != self._pid:
             return
-        attempt = self.boundary.attempt
+        attempt, step = self.boundary.attempt, done.step
         attempt("times", done.settle, None)
-        analysis = attempt("analysis", lambda: self._analyse(done), None)
+        known = attempt("analysis", lambda: self._analyse(done), False)
         self.iterations += 1
         attempt("file", lambda: self._write(done), None)
-        if analysis is None:
+        if self._first is None:
+            self._first = self._first_rank()
+        if not known or not self._first:
             return
-        self.analysis = analysis
-        if not self._first_rank():
+        board = bool(self.places.tensorboard) and attempt("tensorboard", self._find_board, None) is not None
+        wandb = self.places.wandb and _wandb_open()
+        if not (board or wandb or done.report):
             return
-        iteration = done.step.iteration
-        attempt("tensorboard", lambda: self._log_board(analysis, iteration, done.report), None)
-        if self.places.wandb:
-            attempt("wandb", lambda: _log_wandb(analysis, iteration, done.report), None)
+        found = attempt("analysis", lambda: self._logged(done), None)
+        if found is None:
+            return
+        if board:
+            attempt("tensorboard", lambda: self._log_board(found, step.iteration, done.report), None)
+        if wandb:
+            attempt("wandb", lambda: _log_wandb(found, step.iteration, done.report), None)
         if self.places.console and done.report:
-            attempt("console", lambda: _print(analysis), None)
+            attempt("console", lambda: _print(found), None)
 
-    def _analyse(self, done: Finished) -> Analysis | None:
+    def _analyse(self, done: Finished) -> bool:
+        """Whether the work of the iteration is known: counted in it, or in a sampled one like it."""
+        step = done.step
+        if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
+            return False
         from tb_sol_plugin.capture import analysis as work
 
-        step = done.step
         phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
-        if step.sampled:
-            spec, reason = self._spec()
-            layers = None
-            if not step.compiled and done.pool is not None:
-                names = {one.layer_name for one in done.records if one.layer_type}
-                layers = work.times_of_layers(step.module_times, self.labels, names)
-            found = work.analyse(done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason)
-            self._sample = (step.signature, found)
-            step.totals = totals_of(found)
-            return found
-        if self._sample is None or not step.signature or step.signature != self._sample[0]:
-            return None
+        if not step.sampled:
+            self._alike = step, phases
+            return True
+        spec, reason = self._spec()
+        layers = None
+        if not step.compiled and done.pool is not None:
+            names = {one.layer_name for one in done.records if one.layer_type}
+            layers = work.times_of_layers(step.module_times, self.labels, names)
+        found = work.analyse(done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason)
+        self._sample, self._alike, self._totals = (step.signature, found), None, None
+        step.totals = totals_of(found)
+        return True
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The last one, of a sampled iteration or of one like it. Made when it is asked for."""
+        if self._sample is None or self._alike is None:
+            return None if self._sample is None else self._sample[1]
+        from tb_sol_plugin.capture import analysis as work
+
+        step, phases = self._alike
         return work.carry(self._sample[1], step, phase_times=phases)
+
+    def _logged(self, done: Finished) -> Analysis | None:
+        """The analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
+        nothing new to say, and writing them in every iteration would take more time than all phases together."""
+        if done.report or self._sample is None or self._alike is None or self._alike[1] is not None or done.step.device_ns is not None:
+            return self.analysis
+        step, sample = done.step, self._sample[1]
+        if self._totals is None:
+            whole = self.analysis
+            self._totals = None if whole is None else replace(whole, phases=[])
+        if self._totals is None:
+            return None
+        return replace(self._totals, iteration=step.iteration, age=step.iteration - sample.iteration, step_us=step.duration_ns / 1e3)
 
     # --- The file ---
 
@@ -235,13 +276,14 @@ def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
     }
 
 
+def _wandb_open() -> bool:
+    return getattr(sys.modules.get("wandb"), "run", None) is not None
+
+
 def _log_wandb(analysis: Analysis, iteration: int, tables: bool) -> None:
-    import sys
+    from tb_sol_plugin.capture.log_wandb import log_wandb
 
-    if "wandb" in sys.modules:
-        from tb_sol_plugin.capture.log_wandb import log_wandb
-
-        log_wandb(analysis, iteration, tables)
+    log_wandb(analysis, iteration, tables)
 
 
 def _print(analysis: Analysis) -> None:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.labels import NONE, Labels
-from tb_sol_plugin.capture.nvtx import Mark, close_mark, open_mark
+from tb_sol_plugin.capture.nvtx import Mark, close_mark, open_mark, profiler_state
 from tb_sol_plugin.capture.step import TimeRow
 from tb_sol_plugin.capture.timing import EventPool, Pair
 
@@ -20,6 +20,8 @@ RANGES: Final = 256
 DEPTH: Final = 64
 """Open phases of a thread; deeper ones are not recorded."""
 NAME_LENGTH: Final = 256
+NAMES: Final = 10_000
+"""Pairs of a phase and one inside it whose label is remembered for quick use."""
 PENDING: Final = 64
 """Pairs of events that a summed phase keeps unread."""
 
@@ -33,26 +35,24 @@ def phase_name(name: object) -> str:
     return text[:NAME_LENGTH].strip().strip("/") or "(unnamed)"
 
 
-@dataclass
-class _Frame:
-    """An open range. scoped: it closes itself at the end of a `with`; step: number of the step in which it was opened."""
-
-    __slots__ = ("events", "mark", "name", "scoped", "start_ns", "step")
-    name: str
-    start_ns: int
-    events: Pair | None
-    mark: Mark | None
-    scoped: bool
-    step: int
+_Frame: TypeAlias = "tuple[str, int, Pair | None, Mark | None, bool, int]"
+"""An open range: name, start_ns, events, mark, whether it closes itself at the end of a `with`, number of the step it was opened in."""
 
 
-class _Own(threading.local):
+class _Thread:
     """Of one thread: open labels, their frames, and pushes that were too deep to record."""
+
+    __slots__ = ("excess", "frames", "open")
 
     def __init__(self) -> None:
         self.open: list[int] = []
         self.frames: list[_Frame] = []
         self.excess = 0
+
+
+class _Own(threading.local):
+    def __init__(self) -> None:
+        self.thread = _Thread()
 
 
 @dataclass
@@ -84,9 +84,11 @@ class PhaseStack:
         self._noted: set[str] = set()
         self._step = 0
         self._step_start = 0
-        self._runner = self._own.open
+        self._runner = self._own.thread.open
+        self._known: dict[tuple[int, str], int] = {}
         self.times: list[PhaseTime] = []
         self._sums: dict[int, _Sum] = {}
+        self._profiler = profiler_state()
         self.events: EventPool | None = None
         self.nvtx = False
         self.on = True
@@ -96,15 +98,13 @@ class PhaseStack:
     @property
     def open(self) -> list[int]:
         """Labels that are open on the calling thread, innermost last."""
-        return self._own.open
+        return self._own.thread.open
 
     @property
     def top(self) -> int:
         """The label of the calling thread's innermost phase, or the inherited one; NONE outside of all."""
-        own = self._own.open
-        if own:
-            return own[-1]
-        return self.inheriting()
+        stack = self._own.thread.open
+        return stack[-1] if stack else self.inheriting()
 
     def inheriting(self) -> int:
         """The innermost phase of the thread that runs the step. That thread waits in `backward()` while workers of autograd run."""
@@ -117,37 +117,50 @@ class PhaseStack:
 
     def push(self, name: object, *, scoped: bool = False) -> int:
         """Enter a phase. Answers the depth before, for `pop_to`."""
+        # Phases are always on, and run with cold caches: few lookups, few calls.
         began = perf_counter_ns()
-        own = self._own
+        own = self._own.thread
         stack = own.open
         depth = len(stack)
         if not self.on:
             return depth
-        if type(name) is not str or not name or len(name) > NAME_LENGTH or name[0] in "/ " or name[-1] in "/ ":
-            name = phase_name(name)
-        if depth and not scoped:
-            depth = self._forgotten(own, name)
-        if depth >= DEPTH:
-            own.excess += 1
-            self._once("phase_depth", f"more than {DEPTH} phases are open at once; deeper ones are not recorded. Is one not popped?")
-            return depth
-        label = self._labels.id_of("phase", stack[-1] if stack else self.inheriting(), name)
-        mark = open_mark(name, self.nvtx)
-        events = self.events.started() if self.events is not None else None
-        clock = self._clock
-        frame = _Frame(name, 0, events, mark, scoped, self._step)
+        if depth:
+            if not scoped:
+                depth = self._forgotten(own, name)
+            if depth >= DEPTH:
+                return self._too_deep(own)
+            parent = stack[-1] if depth else NONE
+        else:
+            parent = NONE if stack is self._runner else self.inheriting()
+        try:
+            label = self._known[parent, name]  # type: ignore[index]
+        except (KeyError, TypeError):
+            label = self._label(parent, name)
+        mark = open_mark(self._labels.known[label].name, self.nvtx) if self.nvtx or self._profiler._is_profiler_enabled else None
+        events = None if self.events is None else self.events.started()
         stack.append(label)
-        own.frames.append(frame)
-        now = perf_counter_ns()
+        clock, now = self._clock, perf_counter_ns()
         if stack is self._runner:
             clock.own_ns += now - began
-        frame.start_ns = now - clock.monotonic_ns - clock.own_ns
+        own.frames.append((name, now - clock.monotonic_ns - clock.own_ns, events, mark, scoped, self._step))  # type: ignore[arg-type]
         return depth
+
+    def _label(self, parent: int, name: object) -> int:
+        text = phase_name(name)
+        label = self._labels.id_of("phase", parent, text)
+        if isinstance(name, str) and len(self._known) < NAMES:
+            self._known[parent, name] = label
+        return label
+
+    def _too_deep(self, own: _Thread) -> int:
+        own.excess += 1
+        self._once("phase_depth", f"more than {DEPTH} phases are open at once; deeper ones are not recorded. Is one not popped?")
+        return len(own.open)
 
     def pop(self) -> None:
         """Leave the innermost phase. On an empty stack this is noted once and does nothing."""
         began = perf_counter_ns()
-        own = self._own
+        own = self._own.thread
         if own.excess:
             own.excess -= 1
         elif own.open:
@@ -158,11 +171,15 @@ class PhaseStack:
     def pop_to(self, depth: int) -> None:
         """Leave all phases deeper than that, also those that nobody popped."""
         began = perf_counter_ns()
-        own = self._own
+        own = self._own.thread
+        deeper = len(own.open) - depth
+        if deeper == 1 and not own.excess:
+            self._pop(own, began)
+            return
         if own.excess:
-            own.excess = own.excess - 1 if len(own.open) == depth else 0
-        if len(own.open) > depth + 1:
-            self._once("phase_not_popped", f"the phase {own.frames[-1].name!r} was not popped before the one around it ended")
+            own.excess = own.excess - 1 if deeper == 0 else 0
+        if deeper > 1:
+            self._once("phase_not_popped", f"the phase {own.frames[-1][0]!r} was not popped before the one around it ended")
         while len(own.open) > depth:
             self._pop(own, began)
             began = perf_counter_ns()
@@ -176,24 +193,28 @@ class PhaseStack:
         finally:
             self.pop_to(depth)
 
-    def _pop(self, own: _Own, began: int) -> None:
+    def _pop(self, own: _Thread, began: int) -> None:
         clock = self._clock
-        end = began - clock.monotonic_ns - clock.own_ns
-        frame = own.frames.pop()
+        _, start, events, mark, _, _ = own.frames.pop()
         label = own.open.pop()
-        if frame.events is not None:
-            frame.events.stop()
-        close_mark(frame.mark)
+        if events is not None:
+            events.stop()
+        if mark is not None:
+            close_mark(mark)
         if self.on:
-            start = max(frame.start_ns, self._step_start)
-            self._keep((label, start, max(0, end - start), frame.events))
+            if start < self._step_start:
+                start = self._step_start
+            duration = began - clock.monotonic_ns - clock.own_ns - start
+            self.times.append((label, start, duration if duration > 0 else 0, events))
+            if self._sums or len(self.times) > RANGES:
+                self._bound()
         if own.open is self._runner:
             clock.own_ns += perf_counter_ns() - began
 
-    def _forgotten(self, own: _Own, name: str) -> int:
+    def _forgotten(self, own: _Thread, name: object) -> int:
         """Close a phase of an earlier step whose name is pushed again: an exception kept it from being popped."""
-        for at, frame in enumerate(own.frames):
-            if frame.step < self._step and frame.name == name and not frame.scoped:
+        for at, (known, _, _, _, scoped, step) in enumerate(own.frames):
+            if step < self._step and known == name and not scoped:
                 self._once("phase_not_popped", f"the phase {name!r} of an earlier step was never popped")
                 began = perf_counter_ns()
                 while len(own.open) > at:
@@ -209,15 +230,13 @@ class PhaseStack:
 
     # --- Times ---
 
-    def _keep(self, time: PhaseTime) -> None:
-        summed = self._sums.get(time[0]) if self._sums else None
-        if summed is not None:
-            with self._lock:
-                self._add(summed, time)
-            return
-        self.times.append(time)
-        if len(self.times) > RANGES:
-            with self._lock:
+    def _bound(self) -> None:
+        """Add the last range to its sum if it has one; make a sum where there are too many ranges."""
+        with self._lock:
+            if self.times and self.times[-1][0] in self._sums:
+                time = self.times.pop()
+                self._add(self._sums[time[0]], time)
+            if len(self.times) > RANGES:
                 self._fold()
 
     def _fold(self) -> None:
@@ -263,24 +282,27 @@ class PhaseStack:
 
     def begin_step(self, now: int) -> None:
         """Start the times of a step at `now`, on the thread that runs it. Phases that are open go on in it."""
-        own = self._own
+        own = self._own.thread
         self._step += 1
         self._step_start = now
         self._runner = own.open
+        self._profiler = profiler_state()
         self.times, self._sums = [], {}
-        for frame in own.frames:
-            frame.start_ns = now
-            frame.events = self.events.started() if self.events is not None else None
+        if own.frames:
+            pool = self.events
+            own.frames[:] = [
+                (name, now, None if pool is None else pool.started(), mark, scoped, step) for name, _, _, mark, scoped, step in own.frames
+            ]
 
     def end_step(self, now: int) -> PendingTimes:
         """The times of the step that ends at `now`; phases that are open count up to now."""
-        own = self._own
+        own = self._own.thread
         if own.open is self._runner:
-            for label, frame in zip(own.open, own.frames, strict=True):
-                if frame.events is not None:
-                    frame.events.stop()
-                self._keep((label, frame.start_ns, max(0, now - frame.start_ns), frame.events))
-                frame.events = None
+            for label, (_, start, events, _, _, _) in zip(own.open, own.frames, strict=True):
+                if events is not None:
+                    events.stop()
+                self.times.append((label, max(start, self._step_start), max(0, now - max(start, self._step_start)), events))
+                self._bound()
         with self._lock:
             times, sums = self.times, self._sums
             self.times, self._sums = [], {}

@@ -85,7 +85,7 @@ def sol_nvtx_range(name: str, log_level: int = 1) -> AbstractContextManager[None
     if not 1 <= log_level <= _state.level:
         return _NOTHING
     tracker = _state.tracker
-    return PhaseRange(tracker, name) if tracker is not None else _Marked(name)
+    return PhaseRange(tracker, tracker.phases, name) if tracker is not None else _Marked(name)
 
 
 class _Nothing:

@@ -7,9 +7,8 @@ import os
 import socket
 import threading
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -21,7 +20,7 @@ from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.nvtx import nvtx_usable
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
-from tb_sol_plugin.capture.output import Finished, Output, Places, Rows
+from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.schedule import Alike, Schedule
 from tb_sol_plugin.capture.step import StepRecord
@@ -148,7 +147,7 @@ class SOLTracker:
     @property
     def analysis(self) -> Analysis | None:
         """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
-        return self.output.analysis
+        return self.boundary.attempt("analysis", lambda: self.output.analysis, None)
 
     @property
     def sampled(self) -> bool:
@@ -171,9 +170,9 @@ class SOLTracker:
         models = list(_modules_in(model))
         if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
             return
-        with self._alone() as alone:
-            if not alone:
-                return
+        if not self._enter_alone():
+            return
+        try:
             if not self._running:
                 self._configure(read_arguments(args))
             else:
@@ -186,6 +185,8 @@ class SOLTracker:
             self._prepare()
             self._own_before = self.clock.own_ns
             self._start()
+        finally:
+            self._busy.release()
 
     def _configure(self, said: Options) -> None:
         interval = self._given_report or said.report_interval or REPORT_INTERVAL
@@ -225,17 +226,18 @@ class SOLTracker:
         self._restart()
 
     def _restart(self) -> None:
-        with self._alone() as alone:
-            if not alone:
-                return
+        if not self._enter_alone():
+            return
+        try:
             self._kept = []
-            if not self._running:
-                return
-            self.watch.clear()
-            if self._profiler is not None and self._profiler.running:
-                self._profiler.restart()
-            self.phases.end_step(self.clock.now())
-            self._start()
+            if self._running:
+                self.watch.clear()
+                if self._profiler is not None and self._profiler.running:
+                    self._profiler.restart()
+                self.phases.end_step(self.clock.now())
+                self._start()
+        finally:
+            self._busy.release()
 
     def step(self, loss: object = None, *, batch: int | None = None, tokens: int | None = None) -> None:
         """The iteration ends: `log_analysis` with the next number.
@@ -254,11 +256,12 @@ class SOLTracker:
 
     @bounded
     def _end_of_iteration(self, iteration: int | None, clear: bool, batch: int | None, tokens: int | None) -> None:
-        with self._alone() as alone:
-            if not alone or not self._running:
-                return
-            began, own = perf_counter_ns(), self.clock.own_ns
-            end = began - self.clock.monotonic_ns - own
+        if not self._running or not self._enter_alone():
+            return
+        try:
+            clock = self.clock
+            began, own = perf_counter_ns(), clock.own_ns
+            end = began - clock.monotonic_ns - own
             if self._whole is not None:
                 self._whole.stop()
             number = self._next if iteration is None else int(iteration)
@@ -267,11 +270,16 @@ class SOLTracker:
                 self._stride = number - self._last
             self._last, self._next = number, number + self._stride
             self._kept = [] if clear else finished.records
-            self._waiting.append(finished)
-            self._write_finished()
+            if self._waiting or not finished.done():
+                self._waiting.append(finished)
+                self._write_waiting()
+            else:
+                self.output.finish(finished)
             self._prepare()
-            self.clock.own_ns = own + perf_counter_ns() - began  # so that the next iteration begins where this one ended
+            clock.own_ns = own + perf_counter_ns() - began  # so that the next iteration begins where this one ended
             self._start()
+        finally:
+            self._busy.release()
 
     def _end(self, number: int, end: int, batch: int | None, tokens: int | None) -> Finished:
         """Take everything off, and collect what the iteration left."""
@@ -285,12 +293,9 @@ class SOLTracker:
         pending = self.phases.end_step(end)
         if self._profiler is not None and self._profiler.running:
             self.boundary.attempt("profiler", lambda: self._stop_profiler(number), None)
-        given = (
-            batch if batch is not None else self._ask(self._batch),
-            tokens if tokens is not None else self._ask(self._tokens),
-        )
+        given = self._sizes(batch, self._batch), self._sizes(tokens, self._tokens)
         step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=overhead)
-        rows, records, calls = Rows(self.ledger.signatures, {}, Counter()), [], []
+        rows, records, calls = NO_ROWS, [], []
         if sampled:
             step.compiled = self._compiled = self._compiled or compiled(self.models)
             seen = watch.collect(compiled=step.compiled)
@@ -305,9 +310,9 @@ class SOLTracker:
         schedule.ended(sampled=sampled)
         return Finished(step, pending, calls, self._whole, self._events, rows, records, report)
 
-    def _write_finished(self, *, all_of_them: bool = False) -> None:
+    def _write_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and (all_of_them or len(waiting) > WAITING or waiting[0].done()):
+        while waiting and (len(waiting) > WAITING or waiting[0].done()):
             self.output.finish(waiting.popleft())
 
     def _prepare(self) -> None:
@@ -347,21 +352,22 @@ class SOLTracker:
         finally:
             _sampling.discard(self)
 
-    def _ask(self, sizes: Sizes) -> int | None:
-        found = self.boundary.attempt("sizes", sizes, None) if callable(sizes) else sizes
-        return None if found is None else int(found)
+    def _sizes(self, given: int | None, otherwise: Sizes) -> int | None:
+        if given is None and otherwise is None:
+            return None
 
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Keeps a second thread out. False if another thread, or this one in a signal handler, is at it already: nobody ever waits."""
-        if not self._busy.acquire(blocking=False):
-            self._note("threads", "two threads, or a signal, were about to end an iteration at once; the second was passed over")
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self._busy.release()
+        def ask() -> int | None:
+            found = given if given is not None else otherwise() if callable(otherwise) else otherwise
+            return None if found is None else int(found)
+
+        return self.boundary.attempt("sizes", ask, None)
+
+    def _enter_alone(self) -> bool:
+        """Keeps a second thread out: False if another thread, or this one in a signal handler, is at it already. Nobody ever waits."""
+        if self._busy.acquire(blocking=False):
+            return True
+        self._note("threads", "two threads, or a signal, were about to end an iteration at once; the second was passed over")
+        return False
 
     # --- Phases ---
 
@@ -381,7 +387,7 @@ class SOLTracker:
 
     def phase(self, name: object) -> PhaseRange:
         """The phase of a `with` block, left also when an exception flies."""
-        return PhaseRange(self, name)
+        return PhaseRange(self, self.phases, name)
 
     # --- What was captured ---
 
@@ -518,28 +524,25 @@ class SOLTracker:
 class PhaseRange:
     """A phase of a tracker as a context manager. If an exception leaves the outermost phase, a sampled iteration is given up."""
 
-    __slots__ = ("_depth", "_name", "_tracker")
+    __slots__ = ("_depth", "_name", "_phases", "_tracker")
 
-    def __init__(self, tracker: SOLTracker, name: object) -> None:
-        self._tracker, self._name, self._depth = tracker, name, 0
+    def __init__(self, tracker: SOLTracker, phases: PhaseStack, name: object) -> None:
+        self._tracker, self._phases, self._name, self._depth = tracker, phases, name, -1
 
     def __enter__(self) -> None:
-        tracker = self._tracker
         try:
-            self._depth = tracker.phases.push(self._name, scoped=True)
+            self._depth = self._phases.push(self._name, scoped=True)
         except Exception as error:
-            self._depth = -1
-            tracker.boundary.failed("push_phase", error, vital=True)
+            self._tracker.boundary.failed("push_phase", error, vital=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        tracker = self._tracker
         try:
             if self._depth >= 0:
-                tracker.phases.pop_to(self._depth)
+                self._phases.pop_to(self._depth)
             if kind is not None and self._depth <= 0 and not issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
-                tracker._unwound(kind)
+                self._tracker._unwound(kind)
         except Exception as problem:
-            tracker.boundary.failed("pop_phase", problem, vital=True)
+            self._tracker.boundary.failed("pop_phase", problem, vital=True)
 
 
 def _modules_in(model: object) -> Iterator[object]:

@@ -410,10 +410,9 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
     tracker.close()
     recorded = only(tmp_path)
     assert [s["iteration"] for s in recorded.steps] == [0, 1, 2, 3]
-    # AND each has 4 ms on the device, its work and its layer
+    # AND each has 4 ms on the device; the layer, which is on the host in truth, is not taken for work of the device
     assert [s["device_ns"] for s in recorded.steps] == [4_000_000] * 4
-    assert [recorded.flop(n) for n in recorded.sampled] == [LINEAR] * 3
-    assert all(row.time_ns is None for n in recorded.sampled for row in recorded.ledgers[n])
+    assert recorded.sampled == [0, 1, 2] and all(recorded.steps[n]["lost"] for n in recorded.sampled)
 
 
 def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
