@@ -12,7 +12,10 @@ import pytest
 from tests.browser.conftest import HOSTILE, Server, hash_of
 
 pytestmark = pytest.mark.browser
-RUNS = ["cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "hostile <run> & 100%", "simulated_gpu_llm", "simulated_gpu_train"]
+RUNS = [
+    "capture_fsdp", "capture_rl", "capture_train", "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "hostile <run> & 100%",
+    "simulated_gpu_llm", "simulated_gpu_train",
+]  # fmt: skip
 SHOTS = os.environ.get("TB_SOL_SHOTS", "")
 
 
@@ -87,7 +90,8 @@ def test_an_empty_logdir_says_what_was_looked_at(chromium: object, view: Callabl
         v.open(home)
         v.page.wait_for_selector("text=No recording in this logdir yet")
         assert "notes.json" in v.page.locator("main").text_content()
-        assert "tensorboard_trace_handler" in v.page.locator(".snippet").text_content()
+        trace, capture = v.page.locator(".snippet").all_text_contents()
+        assert "tensorboard_trace_handler" in trace and f'sol.capture("{tmp_path.name}", model=model)' in capture
         picture(v, "empty")
     finally:
         stop(process)

@@ -1,0 +1,106 @@
+"""SOL captures in Chromium: alone, beside a trace, in both themes and on narrow windows; what each page says of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Server, hash_of
+from tests.browser.test_browser_pages import picture
+
+pytestmark = pytest.mark.browser
+ALONE, BOTH = "capture_rl", "capture_train"
+PAGES = {"Overview": "overview", "Phases": "phases", "Modules": "modules", "Roofline": "roofline", "Iterations": "iterations"}
+
+
+def open_page(v: Any, serve: Server, **state: str) -> Any:
+    v.open(serve.home + hash_of(v="1", **state))
+    return v.page
+
+
+def badge(page: Any) -> str:
+    return page.locator(".bar .badge.kind").text_content() or ""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_capture_alone_is_walked_through(serve: Server, view: Callable[..., Any], theme: str) -> None:
+    # GIVEN a run with a SOL capture and no trace WHEN its pages are opened one after the other from the page list
+    v = view(color_scheme=theme)
+    page = open_page(v, serve, page="overview", run=ALONE)
+    assert badge(page) == "SOL capture"
+    for title, name in PAGES.items():
+        page.locator(f".nav-item:has-text('{title}')").first.click()
+        page.wait_for_function("(name) => location.hash.includes('page=' + name) || name === 'overview'", arg=name)
+        v.settle()
+        # THEN each is a report with figures drawn or a table, and nothing failed
+        assert page.locator("main .page").count() == 1, name
+        assert page.locator("main .failed, main .notice.error, main .section-empty").count() == 0, name
+        assert page.locator("main [data-section]").count() >= 2, name
+        picture(v, f"{ALONE}-walk-{name}-{theme}")
+
+
+def test_a_page_it_cannot_fill_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason stands in the page list and on the page, with the one argument marked
+    page = open_page(view(), serve, page="kernels", run=ALONE)
+    assert "a SOL capture holds no kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
+    assert "A SOL capture holds no kernels" in page.locator("main .state h2").first.text_content()
+    assert page.locator(".snippet .mark-code").text_content() == "profile=True"
+    assert "sol.capture(logdir, model=model, profile=True)" in page.locator(".snippet").text_content()
+
+
+def test_a_trace_with_a_capture_beside_it_says_so_and_leads_there_and_back(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a run with traces and the SOL capture of the same worker WHEN it is opened THEN the newest trace is shown, joined
+    v = view()
+    page = open_page(v, serve, page="iterations", run=BOTH)
+    assert badge(page) == "trace + SOL capture"
+    assert page.locator("[data-section=iterations] tbody tr:has-text('in the trace')").count() <= 1  # a row is drawn where it is in sight
+    assert "In the trace" in page.locator("[data-section=course] .legend").text_content()
+    # AND the span's card lists each recording with its kind, and leads to the capture alone and back
+    page.locator(".pick:has-text('Span')").click()
+    notes = page.locator(".float .option .note").all_text_contents()
+    assert sum(note.startswith("SOL capture") for note in notes) == 1 and sum(note.startswith("trace + SOL capture") for note in notes) == 3
+    page.locator(".float a:has-text('Open the SOL capture of this worker alone')").click()
+    page.wait_for_function("document.querySelector('.bar .badge.kind')?.textContent === 'SOL capture'")
+    v.settle()
+    assert "In the trace" not in page.locator("[data-section=course] .legend").text_content()
+    page.locator(".pick:has-text('Span')").click()
+    page.locator(".float a:has-text('Open the profiler trace of this worker')").click()
+    page.wait_for_function("document.querySelector('.bar .badge.kind')?.textContent === 'trace + SOL capture'")
+    v.settle()
+
+
+def test_a_sampled_iteration_is_selected_in_chart_and_table(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the iterations of a capture WHEN the row of iteration 20 is selected THEN its point has a ring and its card
+    v = view()
+    page = open_page(v, serve, page="iterations", run=ALONE)
+    table = page.locator("[data-section=iterations] tbody tr")
+    table.filter(has_text="sampled").nth(1).click()
+    page.wait_for_selector("[data-section=iterations] tbody tr.selected")
+    assert "t.iterations.k=" in page.evaluate("decodeURIComponent(location.hash)")
+    # AND the other metric draws its own line
+    page.locator("main .page-head button:has-text('Tokens')").click()
+    page.wait_for_selector("text=Tokens/s over iterations")
+    v.settle()
+    picture(v, "iterations-tokens")
+
+
+@pytest.mark.parametrize("width", [1024, 700, 400])
+def test_captures_fit_narrow_windows(serve: Server, view: Callable[..., Any], width: int) -> None:
+    # GIVEN a window of some width WHEN pages of a capture, alone and beside a trace, are opened THEN only tables scroll, and the kind is seen
+    v = view(viewport={"width": width, "height": 900})
+    for run in (ALONE, BOTH):
+        for name in (*PAGES.values(), "steps", "health", "kernels"):
+            page = open_page(v, serve, page=name, run=run)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} of {run} is {wide} px wide at {width}"
+            assert "SOL capture" in badge(page)
+            picture(v, f"{run}-{name}-{width}")
+
+
+def test_a_plain_trace_has_no_badge_and_says_how_to_watch_the_job(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a trace without a SOL capture WHEN its iterations are opened THEN the page says which call records them
+    page = open_page(view(), serve, page="iterations", run="cpu_transformer")
+    assert page.locator(".bar .badge.kind").count() == 0
+    assert page.locator(".snippet .mark-code").text_content() == "sol.capture(logdir, model=model)"
