@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.modules import ModuleTree, module_tree
 from tb_sol_plugin.metrics.phase_labels import phase_nodes
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.source import unsampled_alike
+from tb_sol_plugin.metrics.source import on_cpu, unsampled_alike
 from tb_sol_plugin.model.capture import Capture
 
 Floats = npt.NDArray[np.float64]
@@ -47,10 +47,18 @@ def _sampled_device_ns(capture: Capture, part: Scope) -> Floats:
     return np.where((ranges > 0) | np.isin(np.arange(len(total)), tree.parent), total, np.nan)
 
 
+def phase_time_ns(capture: Capture, part: Scope) -> Floats:
+    """What to hold the work of a whole phase against: its device time; on a CPU its host time in iterations that were not sampled."""
+    usual = usual_phase_ns(capture, part)
+    if on_cpu(capture):
+        return np.full(len(phase_tree(capture).name), np.nan) if usual is None else usual.host_ns * len(part.rows)
+    return phase_device_ns(capture, part)
+
+
 def phase_self_ns(capture: Capture, part: Scope) -> Floats:
     """The same less the phases inside, NaN where one of them was not timed."""
     tree = phase_tree(capture)
-    total = phase_device_ns(capture, part)
+    total = phase_time_ns(capture, part)
     out = total.copy()
     for node, up in enumerate(tree.parent.tolist()):
         if up >= 0:

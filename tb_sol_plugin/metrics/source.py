@@ -43,6 +43,12 @@ def on_cpu(capture: Capture) -> bool:
     return not capture.facts.devices
 
 
+def calls_timed(capture: Capture) -> bool:
+    """Whether times of single calls of a SOL capture are those of the program: not on a device, nor where compiled code ran eagerly."""
+    ledger = capture.tables["ledger"]
+    return bool(np.isfinite(ledger["time_ns"].to_numpy(dtype=np.float64)).any()) and not ledger["compiled"].to_numpy(dtype=bool).any()
+
+
 def steps_looked_at(capture: Capture) -> Rows:
     """Rows of `steps` of a SOL capture whose work is looked at: all sampled ones, the last where they hold more than MOST_CALLS."""
 

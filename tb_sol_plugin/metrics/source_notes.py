@@ -46,7 +46,7 @@ def _what(capture: Capture, part: Scope) -> str:
     names = [str(n) for n in part.steps]
     listed = ", ".join(names) if len(names) <= MOST_NAMED else f"{', '.join(names[: MOST_NAMED - 2])} … {names[-1]}"
     of = f"{human(len(names), 'count')} of {human(every, 'count')} recorded"
-    timed = "operators are timed by the wall clock" if source.on_cpu(capture) else "operators are not timed one by one"
+    timed = "operators are timed by the wall clock" if source.calls_timed(capture) else "operators are not timed one by one"
     left = _left_out(capture)
     word = "iteration" if len(names) == 1 else "iterations"
     return f"This is a SOL capture: work counted in sampled {word} {listed} ({of}); {timed}.{left}"

@@ -38,7 +38,7 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     return HostSplit(
         own=own,
         busy=iv.empty(),
-        busy_ns=min(busy, total),
+        busy_ns=busy,
         total_ns=total,
         loading_ns=0,
         unmodelled_ns=bare,

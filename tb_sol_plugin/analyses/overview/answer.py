@@ -74,6 +74,7 @@ class Tiles:
 
 
 NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
+BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
 COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
 BY_CALLS = "Of the counted calls: single calls were not timed."
 UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
@@ -149,7 +150,7 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
         fall.busy_ns / fall.total_ns if fall.total_ns and timed else None,
         f"{unit} busy",
         more=f"{busy} / {step}." if timed else "",
-        mark=None if timed else Mark("unknown", NOT_TIMED),
+        mark=Mark("unknown", NOT_TIMED) if not timed else Mark("flagged", BEYOND) if fall.busy_ns > TOLERATED * fall.total_ns else None,
     )
     efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns and timed else None
     tiles.add(

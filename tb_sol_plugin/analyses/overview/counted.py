@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.overview.answer import UNITS, Tiles, step_words
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
+from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import phase_work
 from tb_sol_plugin.metrics.phases import STEP, phase_times
 from tb_sol_plugin.metrics.scope import Scope
@@ -87,7 +87,7 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
             "flop": _whole(flop / each),
             "flop_share": flop / whole if whole else np.nan,
             "sol_ns": _whole(sol / each),
-            "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol / each, device),
+            "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol, phase_time_ns(capture, part)[node]),
         }
     ).sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
     every = len(out)

@@ -110,6 +110,7 @@ ONCE_COLUMNS = (
 )
 
 BETWEEN_EVENTS = "over the time between two events on the device's stream: idle time in it counts"
+WHOLE_PHASE = "over the host time of the whole phase in iterations that were not sampled"
 COUNTED_FOOTER = (
     "Operators are those that the recorder counted. Backward work stands in the phase that ran it. A phase of the device is as long as "
     "the time between its events."
@@ -279,7 +280,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"] if len(capture.device) else None)
     if not work.calls.done.timed:
         known = [i for i, v in enumerate(section.data["efficiency"]) if v is not None and str(i) not in marks]
-        marks |= {str(i): Mark("partial", BETWEEN_EVENTS) for i in known}
+        marks |= {str(i): Mark("partial", WHOLE_PHASE if source.on_cpu(capture) else BETWEEN_EVENTS) for i in known}
     if marks:
         section.marks["efficiency"] = marks
     return section

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
-from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
+from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
 from tb_sol_plugin.metrics.phases import STEP, device_owners
 from tb_sol_plugin.metrics.scope import Scope
@@ -38,7 +39,7 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
     out = _with_ratios(out)
     if not work.calls.done.timed:
-        out = _over_device_time(out)
+        out = _over_phase_time(out, phase_time_ns(capture, part))
     out = out.assign(id=frame["path"], parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object))
     outside = outside_rows(capture, part, work)
     if len(outside):
@@ -52,10 +53,10 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     return out, outside["id"].tolist() if len(outside) else []
 
 
-def _over_device_time(frame: pd.DataFrame) -> pd.DataFrame:
-    """Efficiency over the time between the events around each phase, where single calls have none."""
-    sol, device = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "device_ns"))
-    return frame.assign(wasted_ns=device - sol, efficiency=ratio(sol, device))
+def _over_phase_time(frame: pd.DataFrame, time: npt.NDArray[np.float64]) -> pd.DataFrame:
+    """Efficiency over the time of each whole phase (per node, ns), where single calls have none."""
+    sol, own = frame["sol_ns"].to_numpy(dtype=np.float64), time[frame["node"].to_numpy()]
+    return frame.assign(wasted_ns=own - sol, efficiency=ratio(sol, own))
 
 
 def _with_ratios(frame: pd.DataFrame) -> pd.DataFrame:

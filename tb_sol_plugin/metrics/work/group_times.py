@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.modules import module_tree
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.source import step_time
+from tb_sol_plugin.metrics.source import on_cpu, step_time
 from tb_sol_plugin.model.capture import Capture
 
 LAUNCH_BOUND_NS: Final = 20_000
@@ -24,9 +24,9 @@ LAUNCH_BOUND: Final = "launch-bound timing"
 
 
 def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[str, float]:
-    """Device time in ns by the name of a row; names of which some part was not timed are left out.
+    """Time in ns by the name of a row, on a device or on the CPU; names of which some part was not timed are left out.
 
-    Phases less the phases inside; modules only forward, as only that was timed.
+    Phases less the phases inside; modules only forward and on a device, as only that was timed.
     """
     if by == "phase":
         tree = phase_tree(capture)
@@ -40,8 +40,8 @@ def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[
         out = {}
         for row, step in zip(part.rows, part.steps, strict=True):
             usual = step_time(capture, (row,))
-            time = usual.device_ns if usual is not None and usual.device_ns == usual.device_ns else own.get(step, np.nan)
-            out[f"step {step}"] = float(time)
+            time = np.nan if usual is None else usual.median_ns if on_cpu(capture) else usual.device_ns
+            out[f"step {step}"] = float(time if time == time else own.get(step, np.nan))
         return {name: ns for name, ns in out.items() if ns == ns}
     if by == "module" and direction == "forward":
         return _known(dict(enumerate(module_tree(capture).name)), module_device_ns(capture, part))

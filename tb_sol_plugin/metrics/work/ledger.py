@@ -124,7 +124,8 @@ def rows_looked_at(capture: Capture) -> Rows:
 def ledger_calls(capture: Capture) -> pd.DataFrame:
     """Calls of the steps looked at as rows of `Work.ops`, without limits; `ledger` is their row in the ledger.
 
-    measured_ns is NaN for a call that was not timed, device_sum_ns 0 on a CPU and NaN elsewhere.
+    measured_ns is NaN for a call that was not timed, device_sum_ns 0 on a CPU and NaN elsewhere. Where compiled code ran eagerly to be
+    counted, no time of the iteration is that of the program: all are NaN.
     """
     table = capture.tables["ledger"]
     known = ledger_costs(capture)
@@ -132,6 +133,8 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
     count = table["count"].to_numpy()[chosen].clip(min=0)
     at = np.repeat(chosen, count)
     each = table["time_ns"].to_numpy(dtype=np.float64)[chosen] / np.maximum(count, 1)
+    if table["compiled"].to_numpy(dtype=bool)[chosen].any():
+        each = np.full(len(each), np.nan)
     collective = texts.where(table["name"], lambda name: COLLECTIVE.match(name) is not None)[at]
     modelled = known.usable[at] & ~collective
     size = len(at)

@@ -311,3 +311,38 @@ def test_recomputed_calls_hang_where_their_module_does(tmp_path: Path) -> None:
     assert nodes["name"].tolist() == ["Net_0", "Block_0"] and nodes["calls"].tolist() == [1, 2]
     assert nodes["flop"].tolist() == [4_096, 4_096] and nodes["backward_flop"].tolist() == [2_048, 2_048]
     assert work(c).ops["recompute"].tolist() == [False, True, False, False]
+
+
+def test_times_of_compiled_code_that_ran_eagerly_are_not_shown(tmp_path: Path) -> None:
+    # GIVEN the same perceptron, compiled: its sampled iteration ran eagerly in 8 ms, the one after it compiled in 5 ms
+    b = small()
+    for r in b.records:
+        if r["kind"] == "ledger":
+            r["rows"] = [[*row[:5], row[5] | 8, *row[6:]] for row in r["rows"]]  # type: ignore[misc,union-attr,index,operator]
+        if r["kind"] == "step" and r["iteration"] == 2:
+            r["duration_ns"] = 5_000_000
+    c = opened(b, tmp_path)
+    done = work(c)
+    # THEN its work is right, and no operator has a time
+    assert done.ops["flop"].sum() == FLOP and not done.timed and done.ops["measured_ns"].isna().all()
+    fall = waterfall(c, scope(c, Query()))
+    assert fall.total_ns == 5_000_000 == fall.unsplit_ns
+    # AND a phase is held against its host time in the compiled iteration: 2 and 4 ms
+    assert report(c, "roofline", by="phase").table("ops").set_index("name")["measured_ns"].drop("ProfilerStep").to_dict() == {
+        "train/forward": 2_000_000,
+        "train/backward": 4_000_000,
+    }
+    assert any("compiled" in n.text for n in report(c, "overview").notices)
+
+
+def test_operators_that_take_longer_than_the_step_are_told(tmp_path: Path) -> None:
+    # GIVEN 2.1 ms of operators in a step that takes 2 ms while nothing is counted
+    b = small()
+    for r in b.records:
+        if r["kind"] == "step" and r["iteration"] == 2:
+            r["duration_ns"] = 2_000_000
+    c = opened(b, tmp_path)
+    parts = report(c, "overview").table("parts")
+    # THEN the parts still add up to the step, with one below zero
+    assert dict(zip(parts["part"], parts["time_ns"], strict=True))["Operators beyond the step"] == -100_000
+    assert parts["time_ns"].iloc[1:].sum() == parts["time_ns"].iloc[0] == 2_000_000
