@@ -23,13 +23,17 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.join import captures_beside, joined, state_of
+from tb_sol_plugin.store.join import SOL_CAPTURE, captures_beside, joined, state_of
 from tb_sol_plugin.store.memo import Memo
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.worker import Cancelled, Read, Task, read_capture
 from tb_sol_plugin.store.workers import Workers
 
 State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
+
+
+SETTLE_SECONDS = 60.0
+"""A trace keeps what its growing SOL capture held for so long, and with it what was derived from both."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -67,6 +71,8 @@ class Loader:
         self._jobs: dict[str, _Job] = {}
         self._errors: dict[str, SolError] = {}
         self._behind: dict[str, Recording] = {}
+        self._settled: dict[str, float] = {}
+        self._latest: dict[str, str] = {}
         self._lock = threading.RLock()
         self._spool = ""
         self._closed = False
@@ -80,18 +86,30 @@ class Loader:
 
         devices: the rows of device files that hold for it now. recordings: of its run; a trace gets the tables of its SOL capture.
         """
-        found = self._capture(recording, wait)
+        key, found = self._newest(recording, wait)
         if found.devices.fingerprint != devices.fingerprint:
             found = found.with_devices(devices)
-            self._open.put(cache_key(recording), found)
+            self._open.put(key, found)
         return self._joined(recording, found, recordings, wait) if recordings else found
+
+    def _newest(self, recording: Recording, wait: float) -> tuple[str, Capture]:
+        """(key, capture); a SOL capture that grows is shown as it was a moment ago where it is not read anew in time."""
+        key = cache_key(recording)
+        try:
+            return key, self._capture(recording, wait)
+        except StillLoading:
+            older = self._latest.get(recording.path, "") if recording.kind == SOL_CAPTURE else ""
+            found = self._open.peek(older)
+            if found is None:
+                raise
+            return older, found
 
     def _joined(self, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
         beside = captures_beside(recording, recordings, found.facts.rank)
         state = state_of(beside, self._stamp)
-        if found.beside == state:
-            return found
         key = cache_key(recording)
+        if found.beside == state or (found.beside and time.monotonic() < self._settled.get(key, 0.0)):
+            return found
         try:
             found = joined(found, beside, lambda other: self._capture(other, wait), state_of(beside, self._stamp))
         except StillLoading:
@@ -102,6 +120,7 @@ class Loader:
             raise
         self._behind.pop(key, None)
         found.beside = state_of(beside, self._stamp)
+        self._settled[key] = time.monotonic() + SETTLE_SECONDS
         self._open.put(key, found)
         return found
 
@@ -186,9 +205,10 @@ class Loader:
         return True
 
     def forget_errors(self) -> None:
-        """Let files that failed be tried again."""
+        """Let files that failed be tried again, and traces take what their SOL captures hold by now."""
         with self._lock:
             self._errors.clear()
+            self._settled.clear()
 
     def warm(self) -> None:
         """Start a worker process ahead of the first file."""
@@ -262,6 +282,7 @@ class Loader:
                 if capture is None:
                     raise BadInput("the cache entry of this recording vanished", hint="scan again to read the file once more")
                 self._open.put(key, named(capture, recording))
+                self._latest[recording.path] = key
             except (CancelledError, Cancelled):
                 pass
             except SolError as error:

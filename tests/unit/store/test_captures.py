@@ -138,6 +138,22 @@ def test_a_growing_capture_is_read_again_when_it_grew(store: Store, tmp_path: Pa
     assert store.active()
 
 
+def test_while_a_grown_capture_is_read_the_older_one_is_shown(store: Store, tmp_path: Path) -> None:
+    # GIVEN a capture of one iteration that is open, whose file has grown since
+    path = tmp_path / "logs" / "run" / NAME
+    text = small().lines()
+    path.write_bytes(b"".join(text[:17]))
+    store.rescan()
+    older = open_soon(store, store.recording("run"))
+    path.write_bytes(b"".join(text))
+    store.rescan()
+    # WHEN a page asks and does not wait, THEN it gets what there was, and the new one a moment later
+    assert store.capture(store.recording("run"), 0.0) is older
+    end = time.monotonic() + 30
+    while len(store.capture(store.recording("run"), 0.2).tables["iterations"]) != 3:
+        assert time.monotonic() < end
+
+
 # -- joining --------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +236,27 @@ def test_a_ledger_that_grows_is_attached_anew(store: Store, tmp_path: Path) -> N
     store.rescan()
     alone = store.capture(recording)
     assert alone.tables["ledger"].empty and "sol_capture" not in alone.facts.metadata
+
+
+def test_a_trace_is_not_joined_anew_with_every_iteration_that_is_written(store: Store, tmp_path: Path) -> None:
+    # GIVEN a trace opened beside a capture that is being written
+    run = tmp_path / "logs" / "run"
+    text = small().lines()
+    (run / NAME).write_bytes(b"".join(text[:17]))
+    trace(run / "node1_rank0.1.pt.trace.json")
+    store.rescan()
+    recording = next(r for r in store.recordings("run") if r.kind == "kineto")
+    first = open_soon(store, recording)
+    # WHEN the capture has grown by the next listing, THEN the trace stays as it is, with what was derived from it
+    (run / NAME).write_bytes(b"".join(text))
+    end = time.monotonic() + 30
+    while next(r for r in store.listing()[1].runs["run"] if r.kind != "kineto").size != (run / NAME).stat().st_size:
+        assert time.monotonic() < end
+    assert store.capture(recording, 1.0) is first
+    # WHEN the reader asks for a new look, THEN it has all
+    store.rescan()
+    while len(store.capture(recording, 0.2).tables["iterations"]) != 3:
+        assert time.monotonic() < end
 
 
 def test_a_broken_capture_does_not_hide_the_trace(store: Store, tmp_path: Path) -> None:
