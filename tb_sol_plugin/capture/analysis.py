@@ -122,11 +122,10 @@ def analyse(
     precision = current_precision() if precision is None else precision
     records = list(records)
     own = any(r.measured_time_us is not None for r in records)
-    flagged = any(r.compiled for r in records)
-    compiled = step.compiled or flagged
+    compiled = step.compiled or any(r.compiled for r in records)
     source = CPU if own else EVENT if step.device_ns is not None or layer_times or phase_times else ""
     comparable = spec is not None and (spec.vendor == CPU) == (source != EVENT)
-    rows = [row_of(r, spec, precision, timed=own and not (r.compiled if flagged else compiled), comparable=comparable) for r in records]
+    rows = [row_of(r, spec, precision, timed=own and not compiled, comparable=comparable) for r in records]
     by_events = source == EVENT and not compiled and (comparable or spec is None)
     total = sum_of("total", rows)
     if by_events and step.device_ns is not None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tb_sol_plugin.capture.device_specs import DeviceSpec
-from tb_sol_plugin.capture.operation_registry import BoundType, OpRecord
+from tb_sol_plugin.capture.operation_registry import BoundType, OpRecord, OpType
 from tb_sol_plugin.capture.roofline import FLAGS, LAUNCH_BOUND_US, TOLERATED, Precision, RooflineResult, roofline
 
 UNATTRIBUTED: Final = "(unattributed)"
 NO_PHASE: Final = "(no phase)"
+COMMUNICATION: Final = OpType.COMMUNICATION
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Group:
 
     flops: matrix class; flops_vector apart; None where no operation's is known. compute_us: the part of the estimate that arithmetic
     sets. share: of the total estimate. measured_us: all measured time; timed_us: the part of it whose work has an estimate, which is
-    timed_estimate_us. unknown: calls without an estimate. flags: see `roofline.FLAGS`.
+    timed_estimate_us. unknown: calls without an estimate, communication left out. flags: see `roofline.FLAGS`.
     """
 
     name: str
@@ -109,7 +110,7 @@ def sum_of(name: str, rows: Sequence[Row]) -> Group:
         measured_us=known_sum(row.measured_us for row in rows),
         timed_us=known_sum(row.measured_us for row in both),
         timed_estimate_us=known_sum(row.result.estimated_time_us for row in both),
-        unknown=sum(row.record.count for row in rows if row.result.estimated_time_us is None),
+        unknown=sum(row.record.count for row in rows if row.result.estimated_time_us is None and row.record.op_type is not COMMUNICATION),
     )
     return flagged(group, found)
 

@@ -37,6 +37,10 @@ class Precision:
         tf32 = self.cudnn_tf32 if op_type is OpType.CONV else self.matmul != "highest"
         return DataType.TF32 if tf32 else dtype
 
+    def on(self, spec: DeviceSpec | None) -> Precision:
+        """As it holds on a device: other vendors than NVIDIA compute FP32 in FP32 whatever these settings are."""
+        return self if spec is None or spec.vendor in ("nvidia", "") else Precision()
+
 
 def current_precision() -> Precision:
     """How FP32 products of this process run now; as FP32 where torch does not say."""
@@ -86,6 +90,7 @@ class RooflineResult:
 
 FLAGS: Final = {
     "above_limit": "above the limit: data that stayed in cache, or a wrong type or peak",
+    "communication": "bound by a link, not by this device: it has no estimate",
     "no_model": "its work is not known",
     "no_peak": "the device has no peak for its type",
     "estimated": "a size, type or mask was assumed",
@@ -143,12 +148,13 @@ def roofline(
     precision: how FP32 products run; without it they run in FP32. A record without time has no efficiency.
     """
     flops, vector, data = work_of(record)
-    dtype = (precision or Precision()).compute_type(record.dtype, record.op_type)
+    dtype = (precision or Precision()).on(spec).compute_type(record.dtype, record.op_type)
+    link = record.op_type is OpType.COMMUNICATION
     arithmetic = flops if flops or vector is None else vector
     measured = record.measured_time_us if record.measured_time_us and record.measured_time_us > 0 else None
     peak = bandwidth = estimate = None
     bound = BoundType.UNKNOWN
-    if spec is not None:
+    if spec is not None and not link:
         peak = spec.matrix_peak(dtype) if flops else spec.vector_peak(dtype)
         bandwidth = spec.memory_bandwidth_bytes_per_sec
         estimate, bound = least_time(flops, vector, data, dtype=dtype, spec=spec)
@@ -156,8 +162,9 @@ def roofline(
     launch_bound = events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1)
     holds = {
         "above_limit": efficiency is not None and efficiency > TOLERATED,
-        "no_model": not flops and data is None,
-        "no_peak": spec is not None and bool(flops) and not peak,
+        "communication": link,
+        "no_model": not flops and data is None and not link,
+        "no_peak": spec is not None and bool(flops) and not peak and not link,
         "estimated": record.estimated or (estimate is not None and (data is None or not bandwidth)),
         "recompute": record.is_recompute,
         "launch_bound_timing": launch_bound,

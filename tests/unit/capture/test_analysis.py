@@ -75,8 +75,9 @@ def test_utilisation_of_the_matrix_units() -> None:
 
 def test_utilisation_sums_types_at_their_own_peaks() -> None:
     rows = [op(flops=1_000_000_000, bytes=0), op(flops=1_000_000_000, bytes=0, dtype=DataType.FP32), op(flops=5, bytes=0, dtype=DataType.FP16)]
-    assert analyse(rows, step(wall_us=1000.0), device(), precision=Precision()).mfu == pytest.approx((10 + 100) / 1000)
-    assert analyse(rows, step(wall_us=1000.0), device(), precision=Precision("high")).mfu == pytest.approx((10 + 20) / 1000)
+    taken = step(wall_us=1000.0, device_us=900.0)
+    assert analyse(rows, taken, gpu(), precision=Precision()).mfu == pytest.approx((10 + 100) / 1000)
+    assert analyse(rows, taken, gpu(), precision=Precision("high")).mfu == pytest.approx((10 + 20) / 1000)
 
 
 def test_single_operations_by_their_estimates() -> None:
@@ -215,10 +216,20 @@ def test_times_of_a_compiled_model_run_eagerly_are_not_published() -> None:
         assert len(found.notes) == 1 and "eagerly" in found.notes[0]
 
 
-def test_eager_work_beside_compiled_regions_keeps_its_time() -> None:
+def test_nor_is_any_other_time_of_that_step() -> None:
     rows = [op(flops=2_000_000_000, bytes=0, compiled=True, measured_time_us=99.0), op("aten::add", flops_vector=1, bytes=8_000_000, measured_time_us=16.0)]
     total = analyse(rows, step(), device()).total
-    assert figures(total) == (2, 28.0, 16.0, 50.0)
+    assert figures(total) == (2, 28.0, None, None)
+
+
+def test_communication_has_time_and_no_limit_of_this_device() -> None:
+    # GIVEN 20 µs of work in 40 µs, and 60 µs of a collective
+    rows = [op(flops=2_000_000_000, bytes=0, measured_time_us=40.0), op("c10d::allreduce_", OpType.COMMUNICATION, measured_time_us=60.0)]
+    total = analyse(rows, step(), device()).total
+
+    # THEN its time stands in the sum and in no efficiency; its work is not unknown
+    assert figures(total) == (2, 20.0, 100.0, 50.0)
+    assert (total.unknown, total.flags) == (0, ("communication",))
 
 
 # -- rows of times -----------------------------------------------------------------------------------------------------

@@ -121,13 +121,15 @@ def test_an_unconfirmed_peak_is_flagged_where_it_sets_the_limit() -> None:
 )
 def test_fp32_products_run_in_tf32_where_torch_says_so(precision: Precision, kind: OpType, peak: float) -> None:
     record = op(kind=kind, dtype=DataType.FP32, flops=1_000_000, bytes=0)
-    assert roofline(record, device(), precision=precision).peak_used == peak
+    assert roofline(record, gpu(), precision=precision).peak_used == peak
+    assert roofline(record, gpu(vendor="amd"), precision=precision).peak_used == 10e12
+    assert roofline(record, device(), precision=precision).peak_used == 10e12
 
 
 def test_tf32_is_no_matter_of_other_types_and_of_vector_work() -> None:
     high = Precision("high", True)
-    assert roofline(op(flops=100, bytes=0), device(), precision=high).peak_used == 100e12
-    assert roofline(op("aten::add", OpType.ELEMENTWISE, dtype=DataType.FP32, flops_vector=9, bytes=0), device(), precision=high).peak_used == 5e12
+    assert roofline(op(flops=100, bytes=0), gpu(), precision=high).peak_used == 100e12
+    assert roofline(op("aten::add", OpType.ELEMENTWISE, dtype=DataType.FP32, flops_vector=9, bytes=0), gpu(), precision=high).peak_used == 5e12
 
 
 def test_the_precision_of_this_process() -> None:
