@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +14,14 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.modules import work_of
+from tb_sol_plugin.metrics.phase_work import phase_work
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs, rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.csv_text import csv_of
 from tests.support.captures import report
@@ -32,7 +38,7 @@ def check_capture(path: Path, cache: Path) -> Capture:
     for name in registry():
         answer = c.analyze(name)
         is_contract_shaped(name, answer)
-        if isinstance(answer, Report) and name in SUMS:
+        if isinstance(answer, Report) and name in SUMS and not (c.facts.source == "sol_capture" and name in OF_EVENTS):
             SUMS[name](c)
     survives_the_cache(c, cache)
     return c
@@ -154,6 +160,9 @@ def _breakdown(c: Capture) -> None:
 def _steps(c: Capture) -> None:
     t = report(c, "steps").table("steps")
     parts = ["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns"]
+    if c.facts.source == "sol_capture":  # whose steps hold ranges, and no operators that could fill them
+        assert t[parts].isna().all(axis=None) and len(t) == len(c.steps)
+        return
     assert (t[parts].sum(axis=1) == t["duration_ns"]).all(), "a step is the sum of its exclusive parts"
     assert (t[parts] >= 0).all(axis=None) and len(t) == len(c.steps)
 
@@ -211,11 +220,38 @@ def _roofline(c: Capture) -> None:
     assert share is None or 0.0 <= float(share) <= 1.0 + 1e-9  # type: ignore[arg-type]
     unmodelled = answer.facts.get("unmodelled_ns")
     whole = int(c.device["duration_ns"].sum()) or int(c.host.loc[c.host["kind"] == S.OPERATOR, "duration_ns"].sum())  # CPU only: host time
+    if c.facts.source == "sol_capture":
+        whole = round(float(np.nansum(c.tables["ledger"]["time_ns"])))
+        _ledger(c)
     assert unmodelled is None or 0 <= int(unmodelled) <= whole  # type: ignore[arg-type]
+
+
+def _ledger(c: Capture) -> None:
+    """Every grouping of the roofline, the phases and the modules hold the work of the ledger once."""
+    part = scope(c, Query())
+    ledger = ledger_costs(c)
+    rows = rows_looked_at(c)
+    known = ledger.usable[rows] & (np.nan_to_num(ledger.flop[rows]) > 0)
+    collective = c.tables["ledger"]["name"].astype(str).str.match(COLLECTIVE.pattern).to_numpy()[rows]
+    calls = c.tables["ledger"]["count"].to_numpy()[rows].clip(min=0)
+    flop = float((np.nan_to_num(ledger.flop[rows]) * calls)[known & ~collective].sum())
+    for by in ("op_shape", "op", "module", "layer", "phase", "step", "dtype", "kind"):
+        t = report(c, "roofline", by=by).table("ops")
+        assert int(t["calls"].sum()) == int(calls.sum()), by
+        assert math.isclose(float(t["flop"].sum()), flop, rel_tol=1e-9, abs_tol=len(t)), by
+    found = phase_work(c, part)
+    alone = float(np.nansum(found.calls.values["flop"][found.node < 0]))
+    assert math.isclose(float(np.nansum(found.own["flop"])) + alone, flop, rel_tol=1e-9)
+    modules = work_of(c, part)
+    outside = float(np.nansum(modules.calls.values["flop"][modules.node < 0]))
+    assert math.isclose(float(np.nansum(modules.own["flop"])) + outside, flop, rel_tol=1e-9)
 
 
 def _health(c: Capture) -> None:
     facts = report(c, "health").facts
+    if c.facts.source == "sol_capture":
+        assert facts["total_events"] == c.facts.total_events
+        return
     t = report(c, "health").table("categories")
     assert int(facts["total_events"]) == int(t["count"].sum()) == c.facts.total_events  # type: ignore[arg-type]
     assert facts["device_events"] == len(c.device)
@@ -246,3 +282,7 @@ def survives_the_cache(c: Capture, folder: Path) -> None:
                 assert mine.astype(object).fillna("").tolist() == theirs.astype(object).fillna("").tolist(), f"{name}.{column}"
             else:
                 assert mine.dtype == theirs.dtype and np.array_equal(mine.to_numpy(), theirs.to_numpy(), equal_nan=mine.dtype.kind == "f")
+
+
+OF_EVENTS = {"steps", "health"}
+"""Sums over single events, which a SOL capture does not hold."""

@@ -1,0 +1,92 @@
+"""Every page of SOL captures, whatever they hold: it answers, or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.report import encode
+from tests.support.check_capture import check_capture
+from tests.support.sol_builder import CUDA, SolBuilder, small
+
+
+def unsampled() -> SolBuilder:
+    """Two iterations, of which none was sampled."""
+    b = SolBuilder()
+    forward = b.phase("forward")
+    for number in (0, 1):
+        b.iteration(number, number * 1_000, 1_000, phases=[b.time(forward, number * 1_000 + 100, 500)])
+    return b
+
+
+def empty() -> SolBuilder:
+    """A header alone."""
+    return SolBuilder()
+
+
+def gpu() -> SolBuilder:
+    """A GPU: no call timed."""
+    b = small(device=CUDA, time_source="event")
+    for r in b.records:
+        if r["kind"] == "ledger":
+            r["rows"] = [[*row[:7], None] for row in r["rows"]]  # type: ignore[misc,union-attr,index]
+    return b
+
+
+def odd() -> SolBuilder:
+    """Work without labels, work no model knows, a module that was never called, a phase without ranges, calls of zero length."""
+    b = SolBuilder(device={"type": "xpu", "name": "something new"}, model=None)
+    lone = b.module("lone", "Lone")
+    ghost = b.phase("ghost/inside")
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    unknown = b.sig("mine::op", [[3], [[1], [2]]], flop=None, flop_vector=None, bytes=None, dtype="", work="mystery")
+    none = b.sig("aten::add", [], flop=None, flop_vector=None, bytes=None, dtype="")
+    huge = b.sig("aten::mm", [[2**40, 2**40], [2**40, 2**40]], flop=1e30, bytes=1e20)
+    b.iteration(7, 0, 0, rows=[b.row(mm), b.row(unknown, count=3, time_ns=0)])
+    b.iteration(
+        8, 10, 1_000,
+        rows=[b.row(mm, module=lone, phase=ghost, time_ns=10), b.row(unknown, module=lone), b.row(none, phase=ghost, flags=15, time_ns=5),
+              b.row(huge, count=2, time_ns=1), b.row(mm, count=0, time_ns=0)],
+    )  # fmt: skip
+    return b
+
+
+CASES = {"small": small, "gpu": gpu, "unsampled": unsampled, "empty": empty, "odd": odd}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("limits", ["", "H100_SXM"])
+def test_every_page_answers_or_says_why_not(tmp_path: Path, name: str, limits: str) -> None:
+    # GIVEN a SOL capture WHEN every analysis is asked, as matched and against a chosen device
+    b = CASES[name]()
+    (tmp_path / "run").mkdir()
+    c = check_capture(b.write(tmp_path / "run"), tmp_path / "cache")
+    for page in registry():
+        # THEN it answers in the contract's shape, without NaN, or names what is missing
+        answer = c.analyze(page, device_limits=limits) if "device_limits" in {f.name for f in registry()[page].fields} else c.analyze(page)
+        assert encode(answer) and (answer.available or (answer.because and answer.record_it_with)), page  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("query", [{"direction": "forward"}, {"direction": "backward"}, {"merge": "on"}, {"width": "flop"}])
+def test_modules_in_every_way(tmp_path: Path, query: dict[str, str]) -> None:
+    for name in ("small", "gpu", "odd"):
+        (tmp_path / name).mkdir()
+        c = check_capture(CASES[name]().write(tmp_path / name), tmp_path / f"cache-{name}")
+        answer = c.analyze("modules", **query)
+        assert encode(answer)
+
+
+@pytest.mark.parametrize("step", ["1", "0", "99"])
+def test_steps_are_iterations(tmp_path: Path, step: str) -> None:
+    # GIVEN a capture whose sampled iteration on the timeline is 1
+    from tb_sol_plugin.errors import BadQuery
+
+    c = check_capture(small().write(tmp_path / small().name), tmp_path / "cache")
+    for page in ("overview", "phases", "modules", "roofline", "whatif"):
+        if step == "1":
+            assert c.analyze(page, step=step).available
+        else:  # iteration 0 carries one-time costs and is not on the timeline
+            with pytest.raises(BadQuery):
+                c.analyze(page, step=step)
