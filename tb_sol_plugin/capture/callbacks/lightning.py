@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 try:
     from lightning.pytorch.callbacks import Callback
 except ImportError:
-    from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning.callbacks import Callback  # type: ignore[assignment,import-not-found]
 
 from tb_sol_plugin.capture.callbacks.tracking import Tracking
 

@@ -23,7 +23,7 @@ class Tracking:
         self._tracker: SOLTracker | None = None
         self._open: list[str] = []
 
-    def start(self, logdir: str, model: Module | None, first: int) -> None:
+    def start(self, logdir: str | None, model: Module | None, first: int) -> None:
         """Open the capture; `first` is the number of the first iteration, after a resumed run above 0."""
         self.stop(complete=False)
         self._tracker = capture(logdir, model=model, first_iteration=first, **self._options)  # type: ignore[arg-type]
