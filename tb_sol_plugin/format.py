@@ -69,9 +69,12 @@ CAP_BYTES: Final = 256 << 20
 """Size at which a file is continued in the next part."""
 
 
+_encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def encode(record: dict[str, object]) -> bytes:
     """One line. ValueError for NaN or infinity, which JSON cannot hold."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+    return _encoder.encode(record).encode("utf-8", "replace") + b"\n"
 
 
 def file_name(host: str, rank: int, pid: int, start_ns: int, part: int = 0) -> str:

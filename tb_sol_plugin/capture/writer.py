@@ -22,7 +22,7 @@ from tb_sol_plugin import format as F
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.labels import Labels
-    from tb_sol_plugin.capture.step import StepRecord, TimeRow
+    from tb_sol_plugin.capture.step import StepRecord
 
 SYNC_SECONDS: Final = 10.0
 """A sampled iteration is brought to the disk at once, but no more often than this."""
@@ -168,6 +168,11 @@ class CaptureWriter:
         return _line({**own, **{k: v for k, v in self._header.items() if k not in own}})
 
     def _step(self, step: StepRecord, ledger: _Ledger, labels: Labels) -> None:
+        if not step.sampled and len(labels.known) == self._labels and not self._notes:
+            lines = [*_records(step, ())]  # the usual iteration, kept short: it is written between two of the training loop
+            if self.size + sum(map(len, lines)) <= self._cap:
+                self._append(lines)
+                return
         work = ledger.rows if step.sampled else {}
         rows = [(*key, value[0], None if value[1] < 0 else value[1]) for key, value in work.items()]
         count = len(labels.known)  # other threads may add labels meanwhile
@@ -268,26 +273,24 @@ def _plain_list(text: str) -> object:
 
 
 def _records(step: StepRecord, rows: Sequence[tuple[object, ...]]) -> Iterable[bytes]:
-    always: dict[str, object] = {
+    known: dict[str, object] = {
         "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
-    }  # fmt: skip
-    known = {
         "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
         "overhead_ns": step.overhead_ns, "totals": step.totals or None, "lost": step.lost or None, "compiled": step.compiled or None,
     }  # fmt: skip
-    yield _line({**always, **{k: v for k, v in known.items() if v is not None}})
+    yield _line({k: v for k, v in known.items() if v is not None})
     if step.sampled:
         yield _line({"kind": "ledger", "iteration": step.iteration, "rows": rows})
-    times: tuple[tuple[str, Sequence[TimeRow]], ...] = (("phase_time", step.phase_times), ("module_time", step.module_times))
-    for kind, ranges in times:
-        if ranges:
-            yield _line({"kind": kind, "iteration": step.iteration, "rows": ranges})
+    if step.phase_times:
+        yield _line({"kind": "phase_time", "iteration": step.iteration, "rows": step.phase_times})
+    if step.module_times:
+        yield _line({"kind": "module_time", "iteration": step.iteration, "rows": step.module_times})
 
 
-def _line(record: Mapping[str, object]) -> bytes:
+def _line(record: dict[str, object]) -> bytes:
     """One line; what JSON cannot hold is null, or the text of it."""
     try:
-        return F.encode(dict(record))
+        return F.encode(record)
     except (ValueError, TypeError):
         return F.encode({str(key): _plain(value) for key, value in record.items()})
 
