@@ -9,7 +9,10 @@ from typing import Final, Protocol
 from tb_sol_plugin.capture import log_values
 from tb_sol_plugin.capture.analysis import Analysis
 from tb_sol_plugin.capture.log_values import Cell
+from tb_sol_plugin.capture.report_console import notes_of
 
+NOTED: Final = "sol/by_layer_type"
+"""The table that all notes stand below."""
 EVENT_AT_ONCE: Final = "torch.utils.tensorboard.writer"
 """The writer whose scalars go into one event; any other gets them one by one."""
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~<>&-])")
@@ -34,7 +37,14 @@ def log_tensorboard(analysis: Analysis, iteration: int, writer: Writer, tables: 
     if tables and add_text is not None:
         for name, (columns, rows) in log_values.tables(analysis).items():
             if rows:
-                add_text(name, markdown(columns, rows), iteration)
+                add_text(name, markdown(columns, rows) + _notes(analysis, every=name == NOTED), iteration)
+
+
+def _notes(analysis: Analysis, *, every: bool) -> str:
+    """Sentences below a table: of which iteration it is where that is an earlier one; every: all that a reader has to know."""
+    notes = notes_of(analysis.reported, analysis.age)
+    shown = notes if every else notes[: analysis.age > 0]
+    return "".join(f"\n\n{_escaped(note)}" for note in shown)
 
 
 def _in_one_event(writer: object, values: Mapping[str, float], iteration: int) -> bool:

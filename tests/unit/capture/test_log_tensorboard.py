@@ -187,6 +187,18 @@ def test_columns_of_the_tables() -> None:
         )
 
 
+def test_notes_stand_below_the_tables() -> None:
+    last, writer = analyse(records(), step(), device()), Texts()
+    log_tensorboard(last, 7, writer, tables=True)
+    by_layer, by_phase = (writer.texts[f"sol/by_{name}"].replace("\\", "") for name in ("layer_type", "phase"))
+    assert "\n\n1 of 10 ops have no estimate: their work is not known.\n\n(unattributed), (no phase): above the limit" in by_layer
+    assert by_phase.splitlines()[-1].startswith("| (no phase)")
+
+    log_tensorboard(carry(last, step(9)), 9, writer, tables=True)
+    for name in ("by_layer_type", "by_function", "by_phase", "top_operations"):
+        assert writer.texts[f"sol/{name}"].replace("\\", "").count("Counted and timed in iteration 7, 2 iterations ago.") == 1
+
+
 def test_names_cannot_break_a_table_or_become_markup() -> None:
     """As TensorBoard itself renders Markdown: the cells of a row are those of the columns, and a tag in a name is text."""
     plugin_util = pytest.importorskip("tensorboard.plugin_util")
