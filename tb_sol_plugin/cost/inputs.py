@@ -27,6 +27,7 @@ _TYPES: Final = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "at::Half": "fp16", "at::BFloat16": "bf16", "float": "fp32", "double": "fp64",
     "long int": "int64", "long": "int64", "long long": "int64", "__int64": "int64", "int": "int32", "short": "int16",
     "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "char": "int8", "bool": "bool", "unsigned short": "uint16",
+    "short unsigned int": "uint16", "long unsigned int": "uint64",
     "unsigned int": "uint32", "unsigned long": "uint64", "unsigned long long": "uint64", "c10::Float8_e4m3fn": "fp8_e4m3",
     "c10::Float8_e4m3fnuz": "fp8_e4m3", "c10::Float8_e5m2": "fp8_e5m2", "c10::Float8_e5m2fnuz": "fp8_e5m2",
     "c10::Float8_e8m0fnu": "e8m0", "c10::Float4_e2m1fn_x2": "fp4x2", "c10::complex<c10::Half>": "complex32",
