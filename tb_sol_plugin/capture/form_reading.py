@@ -30,16 +30,21 @@ def layer_forms(layer: str, module: object, args: Arguments, kwargs: Named, resu
 def _linear_layer(module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
     x, y = _tensor(_first(args, kwargs)), _result(result)
     has_bias = isinstance(getattr(module, "bias", None), Tensor) and not isinstance(result, tuple)
-    return _linear(x, y, bias=has_bias, weight_grad=_trains(module))
+    return _linear(x, y, bias=has_bias, weight_grad=_trains(module), type_=_multiplies(module, y))
 
 
-def _linear(x: torch.Tensor, y: torch.Tensor, *, bias: bool, weight_grad: bool) -> list[Form]:
+def _multiplies(module: object, y: torch.Tensor) -> str:
+    """The type that a layer multiplies in: that of its result, unless Transformer Engine says that it is at work in 8 bits."""
+    return "c10::Float8_e4m3fn" if getattr(module, "fp8", None) is True else type_name(y)
+
+
+def _linear(x: torch.Tensor, y: torch.Tensor, *, bias: bool, weight_grad: bool, type_: str) -> list[Form]:
     """y = x W^T: rows are those of the larger side, for either may be a part of a sequence that other ranks hold."""
     if not x.ndim or not y.ndim:
         raise ValueError("a layer of scalars")
     k, n = int(x.shape[-1]), int(y.shape[-1])
     m = max(x.numel() // k if k else 0, y.numel() // n if n else 0)
-    return forms.products(m, k, n, type_name(y), Needs(x.requires_grad, weight_grad), bias=bias, turned=True)
+    return forms.products(m, k, n, type_, Needs(x.requires_grad, weight_grad), bias=bias, turned=True)
 
 
 def _norm_layer(module: object, args: Arguments, kwargs: Named, result: object, *, rms: bool = False) -> list[Form]:
@@ -70,9 +75,10 @@ def _norm_mlp_layer(module: object, args: Arguments, kwargs: Named, result: obje
         raise ValueError("a fused MLP without the weights of both layers")
     k, f, h = int(x.shape[-1]), int(up.shape[0]), int(down.shape[-1])
     m = max(x.numel() // max(1, k), y.numel() // max(1, int(y.shape[-1])))
-    gradient = _trains(module)
-    first = forms.products(m, k, f, type_name(y), Needs(x.requires_grad or gradient, gradient), turned=True)
-    second = forms.products(m, h, int(down.shape[0]), type_name(y), Needs(x.requires_grad or gradient, gradient), turned=True)
+    type_, gradient = _multiplies(module, y), _trains(module)
+    needs = Needs(x.requires_grad or gradient, gradient)
+    first = forms.products(m, k, f, type_, needs, turned=True)
+    second = forms.products(m, h, int(down.shape[0]), type_, needs, turned=True)
     return _fused_norm(module, x) + first + second
 
 
@@ -84,7 +90,9 @@ def _fused_norm(module: object, x: torch.Tensor) -> list[Form]:
 
 def _embedding_layer(module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
     indices, table = _tensor(_first(args, kwargs)), getattr(module, "weight", None)
-    return _embedding(indices, _tensor(table))
+    if not isinstance(table, Tensor):
+        raise ValueError("a table that is no tensor")
+    return _embedding(indices, table)
 
 
 def _embedding(indices: torch.Tensor, table: torch.Tensor) -> list[Form]:
@@ -103,7 +111,7 @@ def _attention_layer(module: object, args: Arguments, kwargs: Named, result: obj
     order = (1, 2, 0, 3) if layout == "sbhd" else (0, 2, 1, 3)
     mask = kwargs.get("attn_mask_type") or getattr(module, "attn_mask_type", "")
     needs = Needs(any(one.requires_grad for one in (q, k, v)))
-    turned = [_sizes(one.permute(order)) for one in (q, k, v)]
+    turned = [tuple(int(one.shape[at]) for at in order) for one in (q, k, v)]
     return forms.attention(turned[0], turned[1], turned[2], type_name(q), needs, causal="causal" in str(getattr(mask, "name", mask)))
 
 
@@ -131,7 +139,8 @@ def function_forms(name: str, args: Arguments, kwargs: Named, result: object) ->
 def _f_linear(args: Arguments, kwargs: Named, result: object) -> list[Form]:
     x, w = _tensor(_argument(args, kwargs, 0, "input")), _tensor(_argument(args, kwargs, 1, "weight"))
     bias = isinstance(_argument(args, kwargs, 2, "bias"), Tensor)
-    return _linear(x, _result(result), bias=bias, weight_grad=w.requires_grad)
+    y = _result(result)
+    return _linear(x, y, bias=bias, weight_grad=w.requires_grad, type_=type_name(y))
 
 
 def _f_matmul(args: Arguments, kwargs: Named, result: object, *, at: int = 0) -> list[Form]:
@@ -224,14 +233,16 @@ def _first(args: Arguments, kwargs: Named) -> object:
 
 
 def _tensor(value: object) -> torch.Tensor:
-    """A dense tensor with a device. Raises ValueError for anything else."""
+    """A dense tensor with a device; of one that is spread over ranks the part of this rank. Raises ValueError for anything else."""
     if not isinstance(value, Tensor):
         raise ValueError("no tensor where one is expected")
-    if value.is_meta:
+    part = getattr(value, "_local_tensor", None)
+    tensor: torch.Tensor = part if isinstance(part, Tensor) else value
+    if tensor.is_meta:
         raise ValueError("tensors without data (meta)")
-    if value.is_nested or value.layout is not torch.strided:
+    if tensor.is_nested or tensor.layout is not torch.strided:
         raise ValueError("a tensor that is not dense")
-    return value
+    return tensor.detach().requires_grad_() if tensor is not value and value.requires_grad else tensor
 
 
 def _result(value: object) -> torch.Tensor:

@@ -108,7 +108,7 @@ class HooksMode:
             if isinstance(known, str):
                 self.ledger.lost[known] += 1
             elif not form.backward:
-                self.ledger.add_row((known, module, phase, NONE, function, flags | again), 1, time)
+                self._add_row((known, module, phase, NONE, function, flags | again), 1, time)
         # A checkpointed call runs twice. Its backward follows the run that had gradients: the first one, unless that was without.
         seen = (who, ids[0] if isinstance(ids[0], int) else NONE)
         if not gradient:
@@ -119,6 +119,9 @@ class HooksMode:
             for form, known in zip(forms, ids, strict=True):
                 if form.backward and isinstance(known, int):
                     self._expected[known, module, phase, function, flags | BACKWARD | ESTIMATED] += 1
+
+    def _add_row(self, key: RowKey, count: int, time_ns: int) -> None:
+        self.ledger.add_row(key, count, time_ns)
 
     def _id(self, form: Form) -> int | str:
         known = self.ledger.ids.get(form)
@@ -132,7 +135,7 @@ class HooksMode:
         phase = self.phases.top
         for (known, module, forward_phase, function, flags), count in expected.items():
             key: RowKey = (known, module, phase, forward_phase, function, flags)
-            self.ledger.add_row(key, count, UNTIMED)
+            self._add_row(key, count, UNTIMED)
         state: ThreadState | None = getattr(self._attribution.local, "state", None)
         return self._attribution.state({}) if state is None else state
 

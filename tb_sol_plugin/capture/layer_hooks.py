@@ -181,8 +181,7 @@ class LayerSOLHooks:
         label = self.labels.id_of("module", parent, place.name, place.class_name)
         if place.layer is not None:
             self.supported[label] = place.layer
-        if place.compiled:
-            self.compiled.add(label)
+        (self.compiled.add if place.compiled else self.compiled.discard)(label)
         site.ids[parent] = label
         return label
 

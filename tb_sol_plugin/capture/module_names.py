@@ -32,7 +32,7 @@ SUPPORTED: Final[dict[str, OpType]] = {
 
 _ALSO: Final[dict[str, tuple[str, ...]]] = {
     "Linear": (
-        "ColumnParallelLinear", "RowParallelLinear", "LinearWithGradAccumulationAndAsyncCommunication", "LinearBase", "ReplicatedLinear",
+        "ColumnParallelLinear", "RowParallelLinear", "LinearBase", "ReplicatedLinear",
         "MergedColumnParallelLinear", "QKVParallelLinear", "Conv1D", "QuantLinear", "QuantizedLinear", "WQLinear", "WQLinear_GEMM",
         "WQLinear_GEMV", "HQQLinear", "Linear8bitLt", "Linear4bit", "LinearFP4", "LinearNF4", "Float8Linear", "FP8Linear", "BitLinear",
         "EetqLinear", "QLinear",
