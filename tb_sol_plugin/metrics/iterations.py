@@ -86,7 +86,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
         }
     )
     work, recorded, eager = _work(capture, frame, table, spec)
-    source = last_alike(sampled, table["signature"].cat.codes.to_numpy().astype(np.int64))
+    source = last_alike(sampled, np.where(texts.where(table["signature"], bool), texts.codes(table["signature"]), -1))
     known = source >= 0
     for name in WORK:
         values = work[name][np.maximum(source, 0)]
@@ -108,10 +108,10 @@ def _known(column: pd.Series) -> Floats:
 
 
 def last_alike(sampled: Mask, signature: Ints) -> Ints:
-    """Per iteration the last sampled one at or before it with its signature; -1 where there is none."""
-    out = np.full(len(sampled), -1, np.int64)
+    """Per iteration the last sampled one at or before it with its signature; -1 where there is none. Signature -1 is like no other."""
     at = np.arange(len(sampled))
-    for code in np.unique(signature[sampled]).tolist():
+    out = np.where(sampled, at, -1)
+    for code in np.unique(signature[sampled & (signature >= 0)]).tolist():
         mine = np.flatnonzero(signature == code)
         out[mine] = np.maximum.accumulate(np.where(sampled[mine], at[mine], -1))
     return out

@@ -164,9 +164,9 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
             **more,  # type: ignore[arg-type]
         )
 
-    top = [n for n in TILES if values[n] is not None]
+    absent = [n for n in TILES if values[n] is None]
     return (
-        section("answer", "The whole job", top, style="tiles", notes={n: t for n, t in _notes(told).items() if n in top}),
+        section("answer", "The whole job", list(TILES), style="tiles", hidden=absent, notes=_notes(told)),
         section("facts", "More numbers", rest, span=4, hidden=hidden),
     )
 

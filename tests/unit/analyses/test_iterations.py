@@ -131,6 +131,13 @@ def test_inputs_of_another_size_have_no_known_work(tmp_path: Path) -> None:
     assert report(opened(loop(signature=lambda i: "b" if i in odd else "a"), tmp_path), signature="b").facts["iterations"] == 4
 
 
+def test_inputs_of_unknown_size_are_like_no_others(tmp_path: Path) -> None:
+    # GIVEN a recording that does not know the sizes of its inputs WHEN the page is made THEN only sampled iterations have work
+    frame = report(opened(loop(signature=lambda i: ""), tmp_path)).table("iterations").set_index("iteration")
+    assert frame.index[frame["work"] == "sampled"].tolist() == [0, 1, 10, 20, 30] and set(frame["work"]) == {"sampled", "unknown"}
+    assert frame.loc[10, "sol_ratio"] == pytest.approx(0.5) and frame.loc[[2, 11], ["flop", "sol_ratio"]].isna().all().all()
+
+
 def test_compiled_work_counts_and_its_eager_time_does_not(tmp_path: Path) -> None:
     # GIVEN a compiled model, which runs eagerly while it is counted WHEN the page is made THEN only iterations between have a ratio
     answer = report(opened(loop(flags=F.COMPILED), tmp_path))
@@ -281,6 +288,33 @@ def test_a_trace_beside_it_marks_its_steps(tmp_path: Path) -> None:
     frame = answer.table("iterations").set_index("iteration")
     assert frame["flags"].tolist() == ["first", "", "in the trace", ""]
     assert joined.facts.source == "kineto"
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_job_that_has_just_begun(tmp_path: Path, kept: int) -> None:
+    # GIVEN the file of a job after one, two and three iterations, not closed WHEN the page is made THEN it says what there is
+    b = loop(range(3))
+    b.records = [r for r in b.records if r["kind"] != "close" and int(str(r.get("iteration") or 0)) < kept]
+    answer = report(opened(b, tmp_path))
+    assert answer.facts["iterations"] == kept and answer.facts["median_ns"] == {1: 500 * MS, 2: 12 * MS, 3: 10 * MS}[kept]
+    assert answer.facts["trend_ns"] is None and len(encode(answer)) > 0
+
+
+def test_no_iteration_yet_is_said_to_be_so(tmp_path: Path) -> None:
+    answer = opened(SolBuilder(), tmp_path).analyze("iterations")
+    assert isinstance(answer, UnavailableReport) and answer.because == "no finished iteration yet"
+
+
+def test_hostile_names_of_phases_are_text_in_figures(tmp_path: Path) -> None:
+    # GIVEN a phase called like a tag WHEN its bar is drawn THEN its words are escaped where markup would be read
+    b = SolBuilder()
+    odd = b.phase("<img src=x onerror=alert(1)> & more")
+    for i in range(3):
+        b.iteration(i, i * MS, MS, rows=[] if i < 2 else None, phases=[b.time(odd, i * MS, MS // 2)])
+    figure = report(opened(b, tmp_path)).section("phases")
+    assert isinstance(figure, FigureSection)
+    hover = figure.figure["data"][0]["hovertext"][0]  # type: ignore[index]
+    assert "<img" not in hover and "&lt;img src=x onerror=alert(1)> &amp; more" in hover
 
 
 def test_every_fact_is_documented_and_units_are_known(tmp_path: Path) -> None:
