@@ -204,7 +204,8 @@ def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
     each = "per step" if part.rows else "in all"
     device = float(phase_device_ns(capture, part)[node]) / part.step_count
     usual = usual_phase_ns(capture, part)
-    host = float(frame["host_ns"].iloc[place]) / part.step_count if usual is None else float(usual.host_ns[node])
+    host = float("nan") if usual is None else float(usual.host_ns[node])
+    host = host if host == host else float(frame["host_ns"].iloc[place]) / part.step_count  # a phase that other iterations lack
     time = f"{human(round(device), 'ns')} on the device" if device == device else f"{human(round(host), 'ns')} on the host"
     flop, whole = float(work.inclusive["flop"].iloc[node]), float(np.nansum(work.calls.values["flop"]))
     share = f" and {human(flop / whole, 'ratio')} of the matrix work" if whole and flop == flop else ""
