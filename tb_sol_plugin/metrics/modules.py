@@ -118,17 +118,15 @@ def _adopt_recomputed(
 ) -> None:
     """The same in a SOL capture, where a name is one module of the model and the ledger says what is recomputed.
 
-    A call with nothing but recomputed forward work in it hangs where another call of its module hangs.
+    A call outside every module hangs where another call of its module hangs, unless forward work was counted in such a call that is not
+    recomputed: then the program calls it there itself.
     """
     ledger, end = capture.tables["ledger"], capture.host["end"].to_numpy()
     host, again = ledger["module_host"].to_numpy(), ledger["recompute"].to_numpy(dtype=bool)
-    forward = (ledger["direction"].to_numpy() == 0) & (host >= 0)
-    counts = []
-    for mask in (forward & again, forward & ~again):
-        per = np.bincount(host[mask], minlength=len(end))
-        counts.append(np.concatenate(([0], np.cumsum(per))))
-    inside = [(c[end[rows[lost]]] - c[rows[lost]]) > 0 for c in counts]
-    names = set(own[lost[inside[0] & ~inside[1]]].tolist())
+    first_time = (ledger["direction"].to_numpy() == 0) & (host >= 0) & ~again
+    before = np.concatenate(([0], np.cumsum(np.bincount(host[first_time], minlength=len(end)))))
+    working = (before[end[rows[lost]]] - before[rows[lost]]) > 0
+    names = set(own[lost].tolist()) - set(own[lost[working]].tolist())
     first: dict[int, int] = {}
     for call in np.flatnonzero(parent >= 0).tolist():
         first.setdefault(int(own[call]), int(parent[call]))

@@ -346,3 +346,27 @@ def test_operators_that_take_longer_than_the_step_are_told(tmp_path: Path) -> No
     # THEN the parts still add up to the step, with one below zero
     assert dict(zip(parts["part"], parts["time_ns"], strict=True))["Operators beyond the step"] == -100_000
     assert parts["time_ns"].iloc[1:].sum() == parts["time_ns"].iloc[0] == 2_000_000
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_calls_outside_the_model_that_hold_no_work_of_their_own(tmp_path: Path, own: bool) -> None:
+    # GIVEN a block that runs again outside its model's call; the recorder credits its work to the first call, or (own) it is called
+    # there by the program itself, with forward work
+    b = SolBuilder()
+    root = b.module("net", "Net")
+    block = b.module("net.block", "Block", root)
+    alone = b.module("net.block", "Block")
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    more = b.row(mm, module=alone, time_ns=100) if own else b.row(mm, module=block, flags=2, time_ns=100)
+    b.iteration(
+        3,
+        0,
+        10_000,
+        rows=[b.row(mm, module=block, time_ns=100), more],
+        modules=[b.time(root, 100, 3_000), b.time(block, 200, 2_000), b.time(alone, 5_000, 1_000)],
+    )
+    c = opened(b, tmp_path)
+    nodes = module_times(c, scope(c, Query()))
+    # THEN it is the same node where it runs again, and a node of its own where the program calls it
+    assert nodes["name"].tolist() == (["Net_0", "Block_0", "Block_0"] if own else ["Net_0", "Block_0"])
+    assert nodes["flop"].tolist() == ([1_024, 1_024, 1_024] if own else [2_048, 2_048])
