@@ -99,7 +99,7 @@ def _part(every: Iterations, query: IterationsQuery) -> pd.DataFrame:
     if not keep.any():
         span = f"recorded: {number.min()}–{number.max()}" if len(frame) else "no iteration was recorded"
         raise BadQuery("no iteration in this range", hint=span, field="first" if low is not None else "last")
-    return frame[keep].reset_index(drop=True)
+    return frame if keep.all() else frame[keep].reset_index(drop=True)
 
 
 def _about(frame: pd.DataFrame, query: IterationsQuery) -> str:

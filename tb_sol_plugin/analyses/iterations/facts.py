@@ -40,6 +40,13 @@ FACTS: Final = {
 }
 
 
+USED: Final = (
+    "time_ns", "host_ns", "overhead_ns", "sol_ns", "matrix_ns", "matrix_again_ns", "sol_ratio", "mfu", "bandwidth_utilisation", "age",
+    "batch", "tokens",
+)  # fmt: skip
+"""Columns of iterations that facts are made from."""
+
+
 @dataclass(frozen=True)
 class Told:
     """What is said of a selection.
@@ -53,13 +60,12 @@ class Told:
 
     @staticmethod
     def of(frame: pd.DataFrame, found: Course) -> Told:
-        over = frame[counted(frame)]
+        slim = frame[list(USED)]
+        over = slim[counted(frame)]
         times = over["time_ns"].to_numpy()
-        use = over[np.isfinite(over["sol_ratio"].to_numpy(dtype=np.float64))]
-        matrix = over[np.isfinite(over["mfu"].to_numpy(dtype=np.float64))]
-        traffic = over[np.isfinite(over["bandwidth_utilisation"].to_numpy(dtype=np.float64))]
-        sampled = frame[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
-        between = frame[~frame["sampled"]]
+        use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
+        sampled = slim[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
+        between = slim[~frame["sampled"]]
         slope = found.slope
         change = found.change if found.change is not None and found.change.share > 0 else None
         number = frame["number"].to_numpy()
@@ -191,11 +197,11 @@ def _signed(ns: float) -> str:
 
 def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
     """The first row of the table: medians of times, and ratios of sums, over the iterations that count."""
-    over = frame[counted(frame)]
+    rows = counted(frame)
     values = told.values
     first: dict[str, Scalar] = {"iteration": "median"}
     for name in ("time_ns", "host_ns", "device_ns", "sol_ns", "flop", "recompute_flop", "bytes", "overhead_ns", "ops", "unknown"):
-        known = over[name].dropna()
+        known = frame[name][rows].dropna()
         first[name] = round(float(known.median())) if len(known) else None
     first |= {n: values[n] for n in ("sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "tokens_per_s", "samples_per_s")}
     return pd.Series(first, dtype=object)
