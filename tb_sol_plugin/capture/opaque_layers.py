@@ -6,11 +6,13 @@ the step: no matrix product or attention was counted under its label. Forward an
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tb_sol_plugin.capture.costs import op_type_of
 from tb_sol_plugin.capture.hooks_ledger import HooksMode
 from tb_sol_plugin.capture.labels import NONE
 from tb_sol_plugin.capture.layer_hooks import Site
-from tb_sol_plugin.capture.ledger import Row, RowKey
+from tb_sol_plugin.capture.ledger import UNTIMED, Row, RowKey
 from tb_sol_plugin.capture.operation_registry import OpType
 from tb_sol_plugin.capture.signatures import Signature
 from tb_sol_plugin.format import BACKWARD, ESTIMATED
@@ -24,19 +26,30 @@ class OpaqueLayers(HooksMode):
     def __enter__(self) -> OpaqueLayers:
         self._rows: dict[RowKey, Row] = {}
         self.hooks.recorder = self
-        self._attribution.watch(self._backward_begins)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)
-        if not self._rows:
-            return
-        seen = {direction: self._seen(direction) for direction in (0, BACKWARD)}
-        for key, (count, time_ns) in self._rows.items():
-            _, module, *_, flags = key
-            if module not in seen[flags & BACKWARD]:
-                self.ledger.add_row((*key[:5], flags | ESTIMATED), count, time_ns)
+        self.hooks.recorder = None
+        if self._rows:
+            seen = {direction: self._seen(direction) for direction in (0, BACKWARD)}
+            self._follow()
+            for key, (count, time_ns) in self._rows.items():
+                if key[1] not in seen[key[5] & BACKWARD]:
+                    self.ledger.add_row((*key[:5], key[5] | ESTIMATED), count, time_ns)
         self._rows = {}
+        self._expected.clear()
+        self._without_gradient.clear()
+
+    def _follow(self) -> None:
+        """The backward of what ran forward, in the phase where the dispatch mode saw the backward of that phase; none if it saw none."""
+        phases: dict[int, Counter[int]] = {}
+        for (_, _, phase, forward_phase, _, flags), (count, _) in self.ledger.rows.items():
+            if flags & BACKWARD:
+                phases.setdefault(forward_phase, Counter())[phase] += count
+        every = sum(phases.values(), Counter())
+        for (signature, module, forward_phase, function, flags), count in self._expected.items() if every else ():
+            phase = phases.get(forward_phase, every).most_common(1)[0][0]
+            self._add_row((signature, module, phase, forward_phase, function, flags), count, UNTIMED)
 
     def layer_call(
         self, site: Site, label: int, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
@@ -47,7 +60,7 @@ class OpaqueLayers(HooksMode):
     def _add_row(self, key: RowKey, count: int, time_ns: int) -> None:
         row = self._rows.setdefault(key, [0, 0])
         row[0] += count
-        row[1] = -1  # a host's time of the whole layer, whose other operators are timed on their own
+        row[1] = UNTIMED  # a host's time of the whole layer, whose other operators are timed on their own
 
     def _seen(self, direction: int) -> set[int]:
         """Labels of modules with matrix work in this direction, and of all modules around them."""

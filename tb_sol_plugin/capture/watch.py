@@ -21,6 +21,7 @@ from tb_sol_plugin.capture.hooks_ledger import HooksMode, with_sources
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks
 from tb_sol_plugin.capture.ledger import Ledger, LedgerMode
+from tb_sol_plugin.capture.opaque_layers import OpaqueLayers
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.output import Rows
 from tb_sol_plugin.capture.phases import PhaseStack
@@ -182,6 +183,7 @@ class Watch:
         if self.mode == "hooks":
             self._open.enter_context(HooksMode(self.ledger, self.hooks, self.patcher, self.phases, self.clock, timed))
             return
+        self._open.enter_context(OpaqueLayers(self.ledger, self.hooks, self.patcher, self.phases, self.clock))
         if self._counting is None:  # one for all steps: it knows the operators it has met
             self._counting = LedgerMode(
                 self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
