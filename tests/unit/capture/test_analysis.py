@@ -57,6 +57,11 @@ def test_phases_hold_everything_once_and_no_phase_stands_last() -> None:
     assert [figures(g) for g in phases] == [(5, 50.0, 70.0, 71.43), (3, 28.0, 56.0, 50.0), (2, 12.0, 15.0, 120.0)]
 
 
+def test_no_phase_stands_last_also_where_it_is_largest() -> None:
+    rows = [op(flops=9_000_000_000, bytes=0), op(flops=1, bytes=0, phase="a"), op(flops=2, bytes=0, phase="b")]
+    assert [g.name for g in analyse(rows, step(), device()).phases] == ["b", "a", "(no phase)"]
+
+
 def test_functions_are_a_second_view() -> None:
     functions = analyse(records(), step(), device()).functions
 
