@@ -23,7 +23,20 @@ from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.records import record
-from tb_sol_plugin.capture.signatures import COPIES, Odd, OpInfo, Signature, call_key, can_open, describe, devices_of, odd_key, with_results
+from tb_sol_plugin.capture.signatures import (
+    COPIES,
+    VARIANTS,
+    Odd,
+    OpInfo,
+    Signature,
+    call_key,
+    can_open,
+    coarse_key,
+    describe,
+    devices_of,
+    odd_key,
+    with_results,
+)
 from tb_sol_plugin.format import COMPILED
 
 __all__ = ["Ledger", "LedgerMode", "Row", "RowKey", "Signature", "available"]
@@ -49,6 +62,9 @@ class Ledger:
         self.lost: Counter[str] = Counter()
         self.ids: dict[tuple[object, ...], int | str] = {}
         """Id of a signature by the key of a call; a text says why such calls are not counted."""
+        self.variants: Counter[str] = Counter()
+        """Keys by operator."""
+        self._texts: dict[tuple[str, ...], int] = {}
         self.lock = threading.Lock()
 
     def clear(self) -> None:
@@ -57,17 +73,21 @@ class Ledger:
         self.lost.clear()
 
     def add(self, key: tuple[object, ...], signature: Signature) -> int | str:
-        """The id of a signature under a key; a text if there is no room for it."""
+        """The id of a signature under a key; a text if there is no room for it. Signatures with the same texts are one."""
         with self.lock:
             known = self.ids.get(key)
             if known is not None:
                 return known
-            if len(self.signatures) >= SIGNATURES:
-                return "too many distinct calls"
-            signature.id = len(self.signatures)
-            self.signatures.append(signature)
-            self.ids[key] = signature.id
-            return signature.id
+            texts = signature.texts
+            number = self._texts.get(texts)
+            if number is None:
+                if len(self.signatures) >= SIGNATURES:
+                    return "too many distinct calls"
+                number = self._texts[texts] = signature.id = len(self.signatures)
+                self.signatures.append(signature)
+            self.variants[signature.op] += 1
+            self.ids[key] = number
+            return number
 
     def add_row(self, key: RowKey, count: int, time_ns: int) -> None:
         """Adds calls to a row. time_ns: of all of them, -1 not timed."""
@@ -176,8 +196,12 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             made = None
             if signature is None:
                 opens = can_open(info, args) if info.opens else None
-                if opens is None:
-                    made = describe(info, args, kwargs)
+                many = self._ledger.variants[info.name] >= VARIANTS
+                if many:
+                    key = coarse_key(info, args, kwargs)
+                    signature = self._ledger.ids.get(key)
+                if opens is None and signature is None:
+                    made = describe(info, args, kwargs, numbers=not many)
         except Exception as problem:
             signature = made = None
             self._lose(problem)

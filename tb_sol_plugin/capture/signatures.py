@@ -41,6 +41,8 @@ _LAYOUTS: Final = {
 _FORMATS: Final = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
 _FRACTIONS: Final = frozenset(("aten::arange", "aten::linspace", "aten::logspace", "aten::range"))
 """Operators whose result has a size that follows from numbers with a fraction."""
+VARIANTS: Final = 1000
+"""Keys of one operator that are told apart by numbers; later ones are taken together where only numbers differ."""
 LIST_LENGTH: Final = 10_000
 """Longest list that is written out."""
 
@@ -103,8 +105,11 @@ class OpInfo:
 COMMUNICATION: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
 """Namespaces of collectives."""
 HOLDERS: Final = frozenset(
-    ("aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention", "aten::_cdist_forward", "aten::_cdist_backward")
-)
+    (
+        "aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention", "aten::_cdist_forward", "aten::_cdist_backward",
+        "aten::_embedding_bag_backward", "aten::linalg_inv_ex", "aten::linalg_solve_triangular", "aten::_sparse_mm_reduce_impl",
+    )
+)  # fmt: skip
 """Operators that hold others which have models, where their own work has none. Those of other packages are taken to be such as well."""
 _TORCH_SPACES: Final = frozenset(("aten", "prim", "prims", "profiler", "quantized", "mkldnn", "mkl", "onednn", "inductor"))
 FREE: Final = frozenset(
@@ -234,6 +239,13 @@ def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bo
         add(kind)
 
 
+def coarse_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
+    """A key that leaves numbers out, for operators that are called with ever new ones."""
+    named = tuple((kwargs or {}).values())
+    values = [a for a in (*args, *named) if type(a) is not int and type(a) is not float]
+    return (*call_key(info, values, None), "any numbers")
+
+
 def odd_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
     """A key for calls that `call_key` cannot read: tensors without strides or without sizes."""
     out: list[Part] = [info, "odd"]
@@ -290,6 +302,11 @@ class Signature:
         self.stride0 = self.twice = ()
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """All that tells it from other signatures."""
+        return self.op, self.shapes, self.types, self.strides, self.concrete, self.out_shapes, self.out_types, self.odd, str(self.twice)
+
+    @property
     def known(self) -> CallCost:
         """The cost of one call."""
         if self.cost is None:
@@ -338,8 +355,11 @@ class _Entry:
         self.shape, self.type, self.strides, self.concrete = shape, type_, strides, concrete
 
 
-def describe(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> Signature:
-    """The signature of a call, without its results (`with_results`). Raises Odd for calls that do no work on a real device."""
+def describe(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, *, numbers: bool = True) -> Signature:
+    """The signature of a call, without its results (`with_results`). Raises Odd for calls that do no work on a real device.
+
+    numbers: whether single numbers are written out.
+    """
     out = Signature(info.name, communication=info.communication)
     entries: list[_Entry] = []
     stride0: list[tuple[bool, ...]] = []
@@ -361,7 +381,7 @@ def describe(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | N
     out.shapes = _json([e.shape for e in entries])
     out.types = _json([e.type for e in entries])
     out.strides = _json([e.strides for e in entries])
-    out.concrete = _json([e.concrete for e in entries])
+    out.concrete = _json([e.concrete if numbers or e.type != "Scalar" else "" for e in entries])
     out.stride0, out.twice = tuple(stride0), tuple(twice)
     return out
 

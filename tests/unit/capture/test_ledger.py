@@ -559,12 +559,19 @@ def test_a_mode_that_was_given_another_ledger_adds_nothing_to_the_first():
 
 
 def test_compiled_modules_are_marked():
+    # GIVEN a model whose second layer is said to be compiled
+    from tb_sol_plugin.capture.ledger import LedgerMode
+
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     counting = Counting(model)
     counting.run(lambda: model(torch.randn(2, 4)))
     label = next(at for at, label in enumerate(counting.labels.known) if label.name == "1")
-    counting.hooks.compiled.add(label)
-    counting.run(train(model, torch.randn(2, 4)))
+    stacks = counting.hooks.stack, counting.phases, counting.patcher.stack
+    counting.ledger.clear()
+    counting.hooks.attach(model)
+    with LedgerMode(counting.ledger, *stacks, counting.clock, compiled={label}):
+        train(model, torch.randn(2, 4))()
+    counting.hooks.remove()
     assert {r.module_context for r in counting.records if r.compiled} == {"1"}
     assert {r.direction for r in counting.records if r.compiled} == {"fwd", "bwd"}
     assert all(key[5] & ~(BACKWARD | RECOMPUTE | COMPILED) == 0 for key in counting.ledger.rows)
