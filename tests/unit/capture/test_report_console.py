@@ -8,7 +8,7 @@ from tb_sol_plugin.capture.analysis import Analysis, Group, analyse, carry
 from tb_sol_plugin.capture.report_console import amount, console_report, shortened
 from tests.support.sol_step import device, gpu, op, records, step
 
-WISHED = """\
+FORM = """\
 ==========================================================================================
                            SOL (Speed of Light) Analysis
 ==========================================================================================
@@ -36,7 +36,7 @@ def group(name: str, count: int, estimated_ms: float | None, measured_ms: float 
     )  # fmt: skip
 
 
-def test_the_wished_form() -> None:
+def test_the_form_of_the_report() -> None:
     analysis = Analysis(
         iteration=100,
         device="H100_SXM",
@@ -46,7 +46,7 @@ def test_the_wished_form() -> None:
         phases=[group("(no phase)", 50, 0.74, 0.80)],
         top=[],
     )
-    assert console_report(analysis) == WISHED
+    assert console_report(analysis) == FORM
 
 
 def test_a_whole_step() -> None:
