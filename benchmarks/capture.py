@@ -4,8 +4,8 @@
     python -m benchmarks.capture --check     # exit status 1 beyond the budget, or 25 % above the committed figures
     python -m benchmarks.capture --docs      # also write the table into docs/capture.md, and the figures that --check compares with
 
-Blocks of steps take turns, so that a machine that slows down does so for all of them; each figure is a median over the rounds of what
-one round says. What is always on is compared step by step with untracked steps of the same process.
+Each watched step stands beside an untracked one of the same process, and all ways to watch take turns, so that a machine that slows down
+does so for all of them; each figure is a median over the pairs.
 """
 
 from __future__ import annotations

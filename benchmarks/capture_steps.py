@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from tests.support.torch_models import transformer
 Figures = dict[str, Any]
 """{"machine", "torch", "import_ms", "models": {name: {"calls", "ways": {way: {...}}, ...}}}; times in s unless a name says otherwise."""
 
-WAYS = ("off", "sampled", "hooks", "counter", "profiler")
 SIZES = {
-    "small": {"layers": 8, "width": 32, "heads": 4, "vocab": 128, "batch": 2, "length": 16, "steps": 30},
-    "medium": {"layers": 6, "width": 256, "heads": 4, "vocab": 2000, "batch": 2, "length": 128, "steps": 5},
+    "small": {"layers": 8, "width": 32, "heads": 4, "vocab": 128, "batch": 2, "length": 16, "pairs": 40},
+    "medium": {"layers": 6, "width": 256, "heads": 4, "vocab": 2000, "batch": 2, "length": 128, "pairs": 6},
 }
+"""Decoders, and how many pairs of steps a round is."""
 NEVER = 1_000_000
 
 
@@ -102,111 +102,112 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
         job.step(no_phase)
     with Count() as count:
         job.step(no_phase)
-    steps = size["steps"]
-    blocks: dict[str, list[float]] = {way: [] for way in WAYS}
-    ends: dict[str, list[float]] = {}
-    recorded: list[float] = []
+    measured: dict[str, Pairs] = {way: Pairs() for way in WAYS}
     for n in range(rounds):
-        for way in WAYS:
+        for way, run in WAYS.items():
             gc.collect()
-            logdir = folder / f"{way}{n}"
-            bodies, after = RUNS[way](job, steps, logdir)
-            blocks[way].append(statistics.median(bodies))
-            if after:
-                ends.setdefault(way, []).append(statistics.median(after))
-            if way == "sampled":
-                recorded.append(statistics.median(durations(logdir)[2:]))
-    gc.collect()
-    on = {title: always_on(job, rounds * steps * 2, folder / title, scalars) for title, scalars in (("always on", False), ("scalars", True))}
-    base = statistics.median(blocks["off"])
-    calls = count.calls
-    ways: Figures = {}
-    for way in WAYS:
-        ratio = statistics.median(block / off for block, off in zip(blocks[way], blocks["off"], strict=True))
-        ways[way] = {"step_s": base * ratio, "over": ratio - 1, "us_per_call": (ratio - 1) * base / calls * 1e6}
-        if way in ends:
-            ways[way]["end_s"] = statistics.median(ends[way])
-    for title, (plain, tracked_) in on.items():
-        over = median_over(plain, tracked_)
-        ways[title] = {"step_s": base * (1 + over), "over": over}
-    ratio = statistics.median(r / off for r, off in zip(recorded, blocks["off"], strict=True))
-    ways["sampled, as recorded"] = {"step_s": base * ratio, "over": ratio - 1}
-    return {"calls": calls, "parameters": sum(p.numel() for p in job.model.parameters()), "ways": ways, **sizes(folder / "sampled0")}
+            run(job, size["pairs"], folder / way / str(n), measured[way])
+    base = statistics.median([t for pairs in measured.values() for t in pairs.plain])
+    ways: Figures = {"off": {"step_s": base}}
+    for way, pairs in measured.items():
+        over = more(pairs.plain, pairs.watched)
+        ways[way] = {"step_s": base * (1 + over), "over": over, "us_per_call": over * base / count.calls * 1e6}
+        if pairs.ends:
+            ways[way]["end_s"] = statistics.median(pairs.ends)
+        if pairs.recorded:
+            over = more(pairs.plain, pairs.recorded)
+            ways[f"{way}, as recorded"] = {"step_s": base * (1 + over), "over": over}
+    parameters = sum(p.numel() for p in job.model.parameters())
+    return {"calls": count.calls, "parameters": parameters, "ways": ways, **sizes(folder / "sampled" / "0")}
 
 
-def median_over(plain: list[float], on: list[float]) -> float:
-    """The median of what a tracked step lasts longer than the untracked one before it, as a share of an untracked step."""
-    return statistics.median(b - a for a, b in zip(plain, on, strict=True)) / statistics.median(plain)
+def more(plain: list[float], watched: list[float]) -> float:
+    """The median of what a watched step lasts longer than the untracked one beside it, as a share of an untracked step."""
+    return statistics.median(b - a for a, b in zip(plain, watched, strict=True)) / statistics.median(plain)
 
 
-def always_on(job: Job, pairs: int, logdir: Path, scalars: bool) -> tuple[list[float], list[float]]:
-    """Seconds of untracked steps and of steps with phases and step times, in turns; no step among them is sampled.
+@dataclass
+class Pairs:
+    """Seconds of untracked steps and of a watched one beside each; of `tracker.step()` after it; of the same on the recorder's clock."""
 
-    scalars: whether TensorBoard gets them in each step.
-    """
-    plain, on = [], []
-    options = {"console": False, "wandb": False, "tensorboard": scalars, "every_n_steps": NEVER}
-    with sol.capture(str(logdir), model=job.model, **options) as tracker:
-        for _ in range(3):
-            job.step(tracker.phase)
-            tracker.step()
-        for _ in range(pairs):
-            began = time.perf_counter()
-            job.step(no_phase)
-            plain.append(time.perf_counter() - began)
-            tracker.start_step()
-            began = time.perf_counter()
-            job.step(tracker.phase)
-            tracker.step()
-            on.append(time.perf_counter() - began)
-    return plain, on
+    plain: list[float] = field(default_factory=list)
+    watched: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    recorded: list[float] = field(default_factory=list)
 
 
-def untracked(job: Job, steps: int, logdir: Path) -> tuple[list[float], list[float]]:
-    return [clocked(lambda: job.step(no_phase)) for _ in range(steps)], []
+def always_on(scalars: bool) -> Way:
+    """No step is sampled. scalars: whether TensorBoard gets them in each step. The end of the iteration is part of the step."""
 
-
-def tracked(mode: str) -> Callable[[Job, int, Path], tuple[list[float], list[float]]]:
-    """(seconds of the steps themselves, seconds of `tracker.step()` after each), every step sampled; the first two are left out."""
-
-    def run(job: Job, steps: int, logdir: Path) -> tuple[list[float], list[float]]:
-        bodies, ends = [], []
-        with sol.capture(
-            str(logdir), model=job.model, every_n_steps=1, mode=mode, console=False, wandb=False, report_interval=NEVER
-        ) as tracker:
-            for _ in range(steps + 2):
-                bodies.append(clocked(lambda: job.step(tracker.phase)))
-                ends.append(clocked(tracker.step))
-        return bodies[2:], ends[2:]
+    def run(job: Job, count: int, logdir: Path, into: Pairs) -> None:
+        options = {"console": False, "wandb": False, "tensorboard": scalars, "every_n_steps": NEVER}
+        with sol.capture(str(logdir), model=job.model, **options) as tracker:
+            for _ in range(3):
+                job.step(tracker.phase)
+                tracker.step()
+            for _ in range(count):
+                into.plain.append(clocked(lambda: job.step(no_phase)))
+                tracker.start_step()
+                into.watched.append(clocked(lambda: (job.step(tracker.phase), tracker.step())))
 
     return run
 
 
-def counted(job: Job, steps: int, logdir: Path) -> tuple[list[float], list[float]]:
-    """Steps under FlopCounterMode."""
+def sampled(mode: str) -> Way:
+    """Every second step is sampled, the others are left alone."""
+
+    def run(job: Job, count: int, logdir: Path, into: Pairs) -> None:
+        options = {"console": False, "wandb": False, "every_n_steps": 2, "report_interval": NEVER}
+        with sol.capture(str(logdir), model=job.model, mode=mode, **options) as tracker:
+            for _ in range(3):
+                job.step(tracker.phase)
+                tracker.step()
+            for _ in range(count):
+                assert not tracker.sampled
+                into.plain.append(clocked(lambda: job.step(no_phase)))
+                tracker.step()
+                assert tracker.sampled
+                into.watched.append(clocked(lambda: job.step(tracker.phase)))
+                into.ends.append(clocked(tracker.step))
+        into.recorded += [d for n, d in enumerate(durations(logdir)) if n > 2 and n % 2 == 0]
+
+    return run
+
+
+def under(mode: Callable[[Job], AbstractContextManager[object]]) -> Way:
+    """Steps under something else, which is entered and left for each."""
+
+    def run(job: Job, count: int, logdir: Path, into: Pairs) -> None:
+        def step() -> None:
+            with mode(job):
+                job.step(no_phase)
+
+        step()
+        for _ in range(min(count, 8)):
+            into.plain.append(clocked(lambda: job.step(no_phase)))
+            into.watched.append(clocked(step))
+
+    return run
+
+
+def flop_counter(job: Job) -> AbstractContextManager[object]:
     from torch.utils.flop_counter import FlopCounterMode
 
-    def step() -> None:
-        with FlopCounterMode(display=False):
-            job.step(no_phase)
-
-    return [clocked(step) for _ in range(min(steps, 8))], []
+    return FlopCounterMode(display=False)
 
 
-def profiled(job: Job, steps: int, logdir: Path) -> tuple[list[float], list[float]]:
-    """Steps under torch.profiler with shapes, started and stopped for each."""
+def profiler(job: Job) -> AbstractContextManager[object]:
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if job.device == "cuda" else [])]
-
-    def step() -> None:
-        with profile(activities=activities, record_shapes=True, with_flops=True):
-            job.step(no_phase)
-
-    return [clocked(step) for _ in range(min(steps, 5) + 1)][1:], []
+    return profile(activities=activities, record_shapes=True, with_flops=True)
 
 
-RUNS = {"off": untracked, "sampled": tracked("dispatch"), "hooks": tracked("hooks"), "counter": counted, "profiler": profiled}
+Way = Callable[[Job, int, Path, Pairs], None]
+WAYS: dict[str, Way] = {
+    "always on": always_on(False), "scalars": always_on(True), "sampled": sampled("dispatch"), "hooks": sampled("hooks"),
+    "empty": under(lambda job: Count()), "counter": under(flop_counter), "profiler": under(profiler),
+}  # fmt: skip
 
 
 def clocked(call: Callable[[], object]) -> float:
