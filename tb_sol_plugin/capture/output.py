@@ -155,6 +155,9 @@ class Output:
         step = done.step
         if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
             return False
+        if not step.sampled and done.pool is None:
+            self._alike = step, None
+            return True
         from tb_sol_plugin.capture import analysis as work
 
         phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
@@ -180,6 +183,10 @@ class Output:
 
         step, phases = self._alike
         return work.carry(self._sample[1], step, phase_times=phases)
+
+    def forget(self) -> None:
+        """No iteration from now on is like one before."""
+        self._sample = self._alike = self._totals = None
 
     def _logged(self, done: Finished) -> Analysis | None:
         """The analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
@@ -236,8 +243,12 @@ class Output:
             if wanted is not True:
                 self._board = wanted  # type: ignore[assignment]
             elif self.places.logdir is not None:
-                from torch.utils.tensorboard import SummaryWriter
-
+                try:
+                    from torch.utils.tensorboard import SummaryWriter
+                except ImportError:
+                    self.places.tensorboard = False
+                    self.note("tensorboard", "TensorBoard is not installed here: no scalars are logged")
+                    return None
                 self._board = SummaryWriter(self.places.logdir)
                 self._own_board = True
         return self._board

@@ -19,8 +19,9 @@ from typing import Final
 from tb_sol_plugin.capture.arguments import ALL_LEVELS, read_arguments
 from tb_sol_plugin.capture.boundary import log
 from tb_sol_plugin.capture.nvtx import Mark, close_mark, nvtx_usable, open_mark
+from tb_sol_plugin.capture.phase_range import PhaseRange
 from tb_sol_plugin.capture.phases import phase_name
-from tb_sol_plugin.capture.tracker import PhaseRange, SOLTracker
+from tb_sol_plugin.capture.tracker import SOLTracker
 
 
 class _State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import socket
 import threading
@@ -13,14 +12,16 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from tb_sol_plugin.capture import lifetime
 from tb_sol_plugin.capture.arguments import REPORT_INTERVAL, Options, read_arguments
-from tb_sol_plugin.capture.boundary import Boundary, bounded, log
+from tb_sol_plugin.capture.boundary import Boundary, bounded
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.nvtx import nvtx_usable
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
+from tb_sol_plugin.capture.phase_range import PhaseRange
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.schedule import Alike, Schedule
 from tb_sol_plugin.capture.step import StepRecord
@@ -44,9 +45,8 @@ Sizes: TypeAlias = "int | Callable[[], int | None] | None"
 WAITING: Final = 2
 """Finished iterations that may wait for the device to pass their events; if there are more, the oldest is written without."""
 
-_trackers: weakref.WeakSet[SOLTracker] = weakref.WeakSet()
 _sampling: weakref.WeakSet[SOLTracker] = weakref.WeakSet()
-"""All trackers of the process; those that are in a sampled step, one at most."""
+"""Trackers that are in a sampled step; one at most."""
 
 
 class SOLTracker:
@@ -128,7 +128,7 @@ class SOLTracker:
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: list[OpRecord] = []
-        _trackers.add(self)
+        lifetime.follow(self)
 
     # --- The parts, by their wished names ---
 
@@ -165,7 +165,8 @@ class SOLTracker:
         """Track a model (or several, in a list or dict; None for work outside of modules) from now on.
 
         With the same models again this does nothing; with others, those are tracked in place of the ones before. args: parsed arguments
-        of the script, see `add_sol_arguments`; what the constructor was told has precedence.
+        of the script, see `add_sol_arguments`; what the constructor was told has precedence. With a timing_log_level of 0 in them
+        nothing is tracked.
         """
         models = list(_modules_in(model))
         if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
@@ -174,9 +175,14 @@ class SOLTracker:
             return
         try:
             if not self._running:
-                self._configure(read_arguments(args))
+                said = read_arguments(args)
+                if said.timing_log_level is not None and said.timing_log_level < 1:
+                    return
+                self._configure(said)
             else:
                 self._abandon()
+                self._alike = Alike()
+                self.output.forget()
                 self._note("model", "another model is tracked from here on; the file's header tells of the first one")
             self._model, self.models = model, models
             self._compiled = compiled(models)
@@ -338,7 +344,7 @@ class SOLTracker:
         self._start_ns = self.clock.now()
         self.phases.begin_step(self._start_ns)
 
-    def _unwound(self, kind: type[BaseException]) -> None:
+    def unwound(self, kind: type[BaseException]) -> None:
         """An exception left the outermost phase: whoever catches it finds nothing of ours on the model. The next iteration is sampled."""
         if self.watch.on and self.watch.here():
             self._abandon()
@@ -415,13 +421,14 @@ class SOLTracker:
         return (rank, world) if self._rank is None else (self._rank, max(world, self._rank + 1))
 
     def _header(self) -> dict[str, object]:
+        kind = device_kind(self.models)  # asked late: models may move to their device after `initialize`
         return header(
             self.clock,
             self.models,
             mode=self.watch.mode if self._schedule.every else "off",
             every_n_steps=self._schedule.every,
-            time_source="cpu" if self._events is None else "event",
-            kind=self._kind or "cpu",
+            time_source="cpu" if event_pool(kind) is None else "event",
+            kind=kind,
             spec=self._limits()[0],
             ranks=self._ranks(),
         )
@@ -495,7 +502,7 @@ class SOLTracker:
         self._note("off", f"tracking was switched off: {reason}")
         self.close()
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """This process is a copy of the one that is tracked: nothing here is recorded or written."""
         self.off = True
         self.phases.on = False
@@ -521,30 +528,6 @@ class SOLTracker:
         return type(None), ()
 
 
-class PhaseRange:
-    """A phase of a tracker as a context manager. If an exception leaves the outermost phase, a sampled iteration is given up."""
-
-    __slots__ = ("_depth", "_name", "_phases", "_tracker")
-
-    def __init__(self, tracker: SOLTracker, phases: PhaseStack, name: object) -> None:
-        self._tracker, self._phases, self._name, self._depth = tracker, phases, name, -1
-
-    def __enter__(self) -> None:
-        try:
-            self._depth = self._phases.push(self._name, scoped=True)
-        except Exception as error:
-            self._tracker.boundary.failed("push_phase", error, vital=True)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if self._depth >= 0:
-                self._phases.pop_to(self._depth)
-            if kind is not None and self._depth <= 0 and not issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
-                self._tracker._unwound(kind)
-        except Exception as problem:
-            self._tracker.boundary.failed("pop_phase", problem, vital=True)
-
-
 def _modules_in(model: object) -> Iterator[object]:
     """The models in nested lists and dicts; nothing for None."""
     if isinstance(model, Mapping):
@@ -555,21 +538,3 @@ def _modules_in(model: object) -> Iterator[object]:
             yield from _modules_in(one)
     elif model is not None:
         yield model
-
-
-def _close_all() -> None:
-    for tracker in list(_trackers):
-        tracker.close()
-
-
-def _in_child() -> None:
-    for tracker in list(_trackers):
-        try:
-            tracker._forked()
-        except Exception:
-            log.debug("SOL capture: detaching in a forked process failed", exc_info=True)
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

@@ -294,6 +294,21 @@ def test_metrics_are_carried_over_unsampled_iterations() -> None:
     assert ages == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 0)]
 
 
+def test_metrics_are_not_carried_to_another_model() -> None:
+    # GIVEN a model whose iterations were sampled WHEN another one is tracked that no iteration was sampled of THEN nothing is known of it
+    with SOLTracker(every_n_steps=100, **QUIET) as tracker:
+        first, second = layer(), layer()
+        tracker.initialize(first)
+        for _ in range(2):
+            first(X)
+            tracker.step()
+        assert tracker.analysis is not None
+        tracker.initialize(second)
+        second(X)
+        tracker.step()
+        assert tracker.analysis is None
+
+
 def test_metrics_are_not_carried_to_other_sizes() -> None:
     # GIVEN iterations of 8 and 4 samples, as the script says WHEN only those of 8 were sampled THEN those of 4 have no analysis
     model = layer()
@@ -367,6 +382,57 @@ def test_the_end_of_an_iteration_is_cheap() -> None:
             tracker.step()
             best = min(best, time.perf_counter() - began)
     assert best < 1e-3
+
+
+def test_level_0_in_the_arguments_tracks_nothing() -> None:
+    model = layer()
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+        tracker.initialize(model, {"timing_log_level": 0})
+        assert put_on(model) == NOTHING
+        tracker.step()
+    assert tracker.analysis is None
+
+
+def test_without_tensorboard_there_are_no_scalars_and_no_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), console=False) as tracker:
+        tracker.initialize(layer())
+        for _ in range(5):
+            tracker.step()
+    recorded = only(tmp_path)
+    assert len(recorded.steps) == 5 and dict(recorded.notes) == {"tensorboard": 1}
+
+
+def test_scalars_of_every_iteration_and_groups_of_sampled_ones(tmp_path: Path) -> None:
+    # GIVEN a summary writer of the script WHEN iterations 0, 1 and 4 of five are sampled
+    class Board:
+        def __init__(self) -> None:
+            self.values: dict[int, dict[str, float]] = {}
+
+        def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+            assert global_step is not None
+            self.values.setdefault(global_step, {})[tag] = scalar_value
+
+    board, model = Board(), layer()
+    with SOLTracker(every_n_steps=4, report_interval=100, tensorboard=board, console=False, device="H100_SXM") as tracker:
+        tracker.initialize(model)
+        for _ in range(5):
+            with tracker.phase("forward"):
+                model(X)
+            tracker.step()
+    # THEN all have the totals, those of unsampled ones with their age, and the sampled ones have groups
+    assert [values["sol/total_tflops"] for values in board.values.values()] == [LINEAR / 1e12] * 5
+    assert [values["sol/capture_age_iters"] for values in board.values.values()] == [0, 0, 1, 2, 0]
+    assert ["sol_phase/forward/count" in board.values[k] for k in range(5)] == [True, True, False, False, True]
+    # AND a rank that is not the first logs nothing
+    other = Board()
+    with SOLTracker(every_n_steps=1, tensorboard=other, console=False, rank=1) as tracker:
+        tracker.initialize(model)
+        model(X)
+        tracker.step()
+    assert other.values == {}
 
 
 def test_modes_and_profiles_that_do_not_exist() -> None:
