@@ -30,7 +30,7 @@ class Analysis:
     group: heading in the page list ("", "Time", "Speed of light", "Run", "foot"). order: place in its group.
     needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: one sentence per fact.
     count: how many things the page has to tell of a capture, where its entry in the page list says so.
-    counted: work that a SOL capture counted will do in place of what it needs.
+    counted: whether work that a SOL capture counted will do in place of what it needs.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Analysis:
     run: Callable[[Capture, Query], Report]
     help: str = field(default="")
     count: Callable[[Capture], int] | None = None
-    counted: bool = False
+    counted: Callable[[Capture], bool] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -68,7 +68,7 @@ def analysis(
     facts: Mapping[str, str] | None = None,
     icon: str = "",
     count: Callable[[Capture], int] | None = None,
-    counted: bool = False,
+    counted: Callable[[Capture], bool] | None = None,
 ) -> Callable[[Callable[[Capture, Q], Report]], Callable[[Capture, Q], Report]]:
     """Register a function as the analysis named after its module (`analyses/kernels.py` is `kernels`)."""
 
@@ -115,7 +115,7 @@ def get(name: str) -> Analysis:
 
 def availability(item: Analysis, capture: Capture) -> tuple[str, str, str] | None:
     """None if the capture has what the analysis needs; else (because, record it with, argument)."""
-    if item.counted and len(capture.tables["ledger"]):
+    if item.counted is not None and item.counted(capture):
         return None
     for need in item.needs:
         lack = capture.missing(need)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.metrics import memo, texts
-from tb_sol_plugin.metrics.modules import ModuleTree, module_tree
+from tb_sol_plugin.metrics.module_tree import ModuleTree, module_tree
 from tb_sol_plugin.metrics.phase_labels import phase_nodes
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
@@ -68,7 +69,7 @@ def phase_self_ns(capture: Capture, part: Scope) -> Floats:
 
 @dataclass(frozen=True)
 class Usual:
-    """Per node of the phase tree its time in one iteration in which nothing was counted: mean over these, NaN where it is not known."""
+    """Per node of the phase tree its time in one iteration in which nothing was counted, NaN where it is not known."""
 
     host_ns: Floats
     device_ns: Floats
@@ -77,42 +78,47 @@ class Usual:
 def usual_phase_ns(capture: Capture, part: Scope) -> Usual | None:
     """Times of phases while nothing is counted, in iterations of the same inputs as the selected steps; None where there are none.
 
-    Where the steps have inputs of several sizes, each counts as often as there are such steps.
+    The median over those in which the phase ran (the first of a compiled program may compile in it); of steps with inputs of several sizes
+    the mean of these. A level that only names make has the sum of the levels below.
     """
+    return memo(capture, ("label_times.usual", part.rows), lambda: _usual(capture, part))
+
+
+def _usual(capture: Capture, part: Scope) -> Usual | None:
     alike = unsampled_alike(capture, part.rows)
     if alike is None:
         return None
     tree, nodes = phase_tree(capture), phase_nodes(capture)
-    size = len(tree.name)
-    times = capture.tables["label_times"]
+    times, iterations = capture.tables["label_times"], capture.tables["iterations"]
     node = nodes[times["label"].to_numpy()] if len(nodes) else np.zeros(0, np.int64)
-    iteration = times["iteration"].to_numpy()
-    weight = np.zeros(len(times))
-    for numbers in alike:
-        weight += np.isin(iteration, numbers) / (len(numbers) * len(alike))
-    use = (node >= 0) & (weight > 0)
-    count = np.bincount(node[use], minlength=size)
+    distinct = {tuple(numbers.tolist()): numbers for numbers in alike}
+    weight = {key: sum(1 for numbers in alike if tuple(numbers.tolist()) == key) / len(alike) for key in distinct}
+    plain = ~iterations["sampled"].to_numpy()
     out = []
     for column in ("duration_ns", "device_ns"):
-        value = times[column].to_numpy(dtype=np.float64)[use] * weight[use]
-        total = np.bincount(node[use], value, minlength=size).astype(np.float64)
-        for place in reversed(range(size)):
-            inside = tree.parent == place
-            if not count[place] and inside.any():
-                total[place] = total[inside].sum()
-        known = (count > 0) | np.isin(np.arange(size), tree.parent)
-        for step in [node for node, path in enumerate(tree.path) if path == STEP]:
-            total[step], known[step] = _mean(capture, alike, column), True
-        out.append(np.where(known, total, np.nan))
+        whole = np.zeros(len(tree.name))
+        for key, numbers in distinct.items():
+            use = np.flatnonzero((node >= 0) & np.isin(times["iteration"].to_numpy(), numbers))
+            ranges = pd.DataFrame(
+                {
+                    "node": node[use],
+                    "iteration": times["iteration"].to_numpy()[use],
+                    "ns": times[column].to_numpy(dtype=np.float64)[use],
+                }
+            )
+            found = ranges.assign(lost=ranges["ns"].isna()).groupby(["node", "iteration"]).sum()
+            each = found["ns"].where(found["lost"] == 0).groupby("node").median()
+            one = np.full(len(tree.name), np.nan)
+            one[each.index.to_numpy()] = each.to_numpy()
+            steps = iterations[column].to_numpy(dtype=np.float64)[plain & np.isin(iterations["number"].to_numpy(), numbers)]
+            one[[place for place, path in enumerate(tree.path) if path == STEP]] = np.median(steps)
+            for place in reversed(range(len(one))):
+                inside = tree.parent == place
+                if np.isnan(one[place]) and inside.any() and not (node == place).any():
+                    one[place] = np.nansum(one[inside]) if np.isfinite(one[inside]).any() else np.nan
+            whole += weight[key] * one
+        out.append(whole)
     return Usual(out[0], out[1])
-
-
-def _mean(capture: Capture, alike: list[Nodes], column: str) -> float:
-    """Mean of a column of the iterations that were not sampled, each step's kind with the same weight."""
-    table = capture.tables["iterations"]
-    number, plain = table["number"].to_numpy(), ~table["sampled"].to_numpy()
-    values = table[column].to_numpy(dtype=np.float64)
-    return float(np.mean([values[np.isin(number, numbers) & plain].mean() for numbers in alike]))
 
 
 def module_device_ns(capture: Capture, part: Scope) -> Floats:
@@ -130,6 +136,8 @@ def module_nodes(capture: Capture) -> Nodes:
 def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
     """By the module that work is credited to, else by the one call that starts when a range of the label does."""
     labels, times, ledger = capture.tables["labels"], capture.tables["label_times"], capture.tables["ledger"]
+    if tree.of_label is not None:
+        return tree.of_label[:-1].astype(np.int64)
     out = np.full(len(labels), -1, np.int64)
     own, row = ledger["module"].to_numpy(), ledger["module_host"].to_numpy()
     use = (own >= 0) & (row >= 0)

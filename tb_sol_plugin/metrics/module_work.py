@@ -38,13 +38,23 @@ class ModuleWork:
     inclusive: pd.DataFrame
 
 
-def module_work(capture: Capture, part: Scope, of_host: Nodes, end: Nodes, direction: Direction = "both", limits: str = "") -> ModuleWork:
-    """Work per node. of_host: node per host row that is a module call, -1 for others. end: one past the subtree, per node in preorder.
+def module_work(
+    capture: Capture,
+    part: Scope,
+    of_host: Nodes,
+    end: Nodes,
+    direction: Direction = "both",
+    limits: str = "",
+    *,
+    of_label: Nodes | None = None,
+) -> ModuleWork:
+    """Work per node. of_host: node per host row that is a module call, -1 for others; of_label in its place: per row of
+    `labels`. end: one past the subtree, per node in preorder.
 
     forward: backward work counts outside; backward: forward work inside modules is left out.
     """
     calls = calls_of(capture, part, limits)
-    node, backward = _credited(capture, calls, of_host)
+    node, backward = _credited(capture, calls, of_host, of_label)
     if direction == "forward":
         node = np.where(backward, OUTSIDE, node)
     elif direction == "backward":
@@ -53,11 +63,14 @@ def module_work(capture: Capture, part: Scope, of_host: Nodes, end: Nodes, direc
     return ModuleWork(calls, node.astype(np.int32), own, subtree_sums(own, end))
 
 
-def _credited(capture: Capture, calls: Calls, of_host: Nodes) -> tuple[Nodes, npt.NDArray[np.bool_]]:
+def _credited(capture: Capture, calls: Calls, of_host: Nodes, of_label: Nodes | None) -> tuple[Nodes, npt.NDArray[np.bool_]]:
     """(node per call, whether it is backward work of that node)."""
     h = at.host(capture)
     if not len(h.start) or not len(of_host):
         return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
+    if of_label is not None:
+        label = capture.tables["ledger"]["module"].to_numpy()[calls.ops["ledger"].to_numpy()]
+        return of_label[label].astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
     if calls.done.from_ledger:
         own = calls.ops["module"].to_numpy()
         return np.where(own >= 0, of_host[np.maximum(own, 0)], OUTSIDE).astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1

@@ -38,6 +38,11 @@ def is_capture(capture: Capture) -> bool:
     return capture.facts.source == SOL_CAPTURE
 
 
+def has_ledger(capture: Capture) -> bool:
+    """Whether a SOL capture counted any work, alone or beside a trace."""
+    return len(capture.tables["ledger"]) > 0
+
+
 def on_cpu(capture: Capture) -> bool:
     """Whether a SOL capture was made on a CPU, where single calls are timed."""
     return not capture.facts.devices

@@ -16,7 +16,7 @@ from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.modules import work_of
 from tb_sol_plugin.metrics.phase_work import phase_work
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.scope import scope as scope_of
 from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs, rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -228,7 +228,7 @@ def _roofline(c: Capture) -> None:
 
 def _ledger(c: Capture) -> None:
     """Every grouping of the roofline, the phases and the modules hold the work of the ledger once."""
-    part = scope(c, Query())
+    part = scope_of(c, Query())
     ledger = ledger_costs(c)
     rows = rows_looked_at(c)
     known = ledger.usable[rows] & (np.nan_to_num(ledger.flop[rows]) > 0)

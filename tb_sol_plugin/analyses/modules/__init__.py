@@ -16,7 +16,18 @@ from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.label_times import qualified_names
-from tb_sol_plugin.metrics.modules import OWN, MergedRow, by_class, class_rows, merge_siblings, merged_sums, module_times, unmerged, work_of
+from tb_sol_plugin.metrics.module_tree import labels_alone
+from tb_sol_plugin.metrics.modules import (
+    OWN,
+    MergedRow,
+    by_class,
+    class_rows,
+    merge_siblings,
+    merged_sums,
+    module_times,
+    unmerged,
+    work_of,
+)
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
@@ -151,6 +162,7 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     group="Time",
     order=40,
     needs=("modules",),
+    counted=labels_alone,
     query=ModulesQuery,
     tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},
     facts=FACTS,
@@ -169,11 +181,13 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
     table["qualified_name"] = _qualified(capture, nodes, rows)
+    if labels_alone(capture):
+        table = table.assign(calls=None, host_total_ns=None, host_self_ns=None)
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=_headline(capture, table, query, whole))
     report.notices = source_notices(capture, part) or _notices(capture, table, query, facts)
     report.sections = [
-        icicle(nodes, _time(nodes, query.direction), rows, keys, query.width, whole),
+        icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole),
         _table(capture, part, nodes, table, rows, query, facts),
         _classes(capture, part, nodes, query, facts),
         _facts_section(facts),
@@ -233,6 +247,8 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
         "recompute_ns": round(float(np.nansum(calls_of(capture, part, limits).values["recompute_ns"]))),
         "outside_ns": max(whole - credited, 0),
     }
+    if labels_alone(capture):
+        facts["calls"] = None
     if source.is_capture(capture):
         facts["flop"] = round(float(np.nansum(calls_of(capture, part, limits).values["flop"])))
     if not len(capture.device):
@@ -337,7 +353,7 @@ def _table(
         subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
         key="id",
         tree=TreeSpec(),
-        sort=Sort("time_ns" if whole else "host_total_ns"),
+        sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         last=outside["id"].tolist() if len(outside) else [],
         filters=["name", "class_name"],
         footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
@@ -362,7 +378,9 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
         quiet -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
     limited = table["efficiency"].notna().any()
     again = {"recompute_share"} if facts["recompute_ns"] else set()
-    raised = {"host_total_ns", *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
+    hosted = table["host_total_ns"].notna().any() or "flop" not in facts
+    raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
+    quiet |= set() if hosted else {"calls", "host_total_ns"}
     counted = {"flop": 1, "backward_flop": 2, "qualified_name": 2} if "flop" in facts else {}
     counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
@@ -379,6 +397,8 @@ def _mark(section: TableSection) -> None:
 def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
+    if labels_alone(capture):
+        frame = frame.assign(calls=None, host_total_ns=None, host_self_ns=None)
     if source.is_capture(capture):
         frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
     section = make_table(

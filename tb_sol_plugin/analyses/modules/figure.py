@@ -77,7 +77,7 @@ def icicle(
     more = f"; {left_out} narrow boxes left out" if left_out > 0 else ""
     return FigureSection(
         id="icicle",
-        title="Device time by module" if width == "device" else f"{words.capitalize()} by module",
+        title="Device time by module" if width == "device" else f"{words[:1].upper()}{words[1:]} by module",
         subtitle=f"width is {words}, colour is efficiency: orange far below its limit, blue at it, grey without a cost model{more}",
         figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
         summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",

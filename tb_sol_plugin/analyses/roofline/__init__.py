@@ -25,6 +25,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source import has_ledger
 from tb_sol_plugin.metrics.source_notes import sampled_words, source_notices
 from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.work.calls import Work, work
@@ -66,7 +67,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     group="Speed of light",
     order=10,
     needs=("operators", "shapes"),
-    counted=True,
+    counted=has_ledger,
     query=RooflineQuery,
     tables={"ops": COLUMNS, "above": LIST_COLUMNS, "kinds": KIND_COLUMNS, "unmodelled": UNMODELLED_COLUMNS},
     facts=FACTS,

@@ -141,8 +141,8 @@ def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
     if not frame["efficiency"].notna().any():
         ranks |= {"wasted_ns": 3, "efficiency": 3, "bound": 3}
     if len(frame) and not frame["measured_ns"].notna().any():
-        ranks |= {"measured_ns": 3, "share": 3, "achieved_flop_per_s": 3, "achieved_bytes_per_s": 3, "sol_ns": 1, "flop": 1, "bytes": 2}
-        ranks |= {"bound": 1} if frame["sol_ns"].notna().any() else {}
+        ranks |= {"measured_ns": 3, "share": 3, "achieved_flop_per_s": 3, "achieved_bytes_per_s": 3, "flop": 1, "bytes": 2}
+        ranks |= {"bound": 1, "sol_ns": 1} if frame["sol_ns"].notna().any() else {}
     if (frame["recompute"].to_numpy(dtype=np.float64) > 0).any():
         ranks["recompute"] = 2
     if frame["inferred"].to_numpy().any():

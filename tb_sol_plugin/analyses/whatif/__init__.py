@@ -16,6 +16,7 @@ from tb_sol_plugin.analyses.whatif import figure as chart
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import whatif as W
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source import has_ledger
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
@@ -107,7 +108,7 @@ class WhatifQuery(Query, kw_only=True, frozen=True):
     group="Speed of light",
     order=15,
     needs=("operators", "shapes"),
-    counted=True,
+    counted=has_ledger,
     query=WhatifQuery,
     tables={"phases": PHASES, "devices": DEVICES, "kinds": KINDS, "operators": OPERATORS},
     facts=FACTS,

@@ -11,7 +11,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.label_times import module_device_ns, phase_self_ns
-from tb_sol_plugin.metrics.modules import module_tree
+from tb_sol_plugin.metrics.module_tree import module_tree
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Scope

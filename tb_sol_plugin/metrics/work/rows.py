@@ -11,6 +11,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.groups import numbered
+from tb_sol_plugin.metrics.module_tree import module_tree
 from tb_sol_plugin.metrics.names import module_instance, phase_name
 from tb_sol_plugin.metrics.work.calls import Work, group
 from tb_sol_plugin.metrics.work.joined import COUNTED
@@ -89,6 +90,11 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
 
 
 def _key(capture: Capture, ops: pd.DataFrame, by: By, kernels: bool) -> Key:
+    of_label = module_tree(capture).of_label if by == "module" else None
+    if of_label is not None:
+        node = of_label[capture.tables["ledger"]["module"].to_numpy()[ops["ledger"].to_numpy()]].astype(np.int64)
+        words = module_tree(capture).name
+        return Key(np.where(node < 0, len(words), node), [*words, OUTSIDE_MODULE])
     if by in ("module", "phase"):
         return _around(capture, ops, by)
     if by == "layer":

@@ -370,3 +370,22 @@ def test_calls_outside_the_model_that_hold_no_work_of_their_own(tmp_path: Path, 
     # THEN it is the same node where it runs again, and a node of its own where the program calls it
     assert nodes["name"].tolist() == (["Net_0", "Block_0", "Block_0"] if own else ["Net_0", "Block_0"])
     assert nodes["flop"].tolist() == ([1_024, 1_024, 1_024] if own else [2_048, 2_048])
+
+
+def test_modules_of_compiled_code_are_known_by_their_labels(tmp_path: Path) -> None:
+    # GIVEN work in two layers of a model, of which no call was timed
+    b = SolBuilder()
+    root = b.module("net", "Net")
+    layers = [b.module(f"net.{i}", "Linear", root) for i in range(2)]
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    rows = [b.row(mm, module=layer, flags=8 | back, count=1 + back) for layer in layers for back in (0, 1)]
+    b.iteration(3, 0, 10_000, rows=[*rows, b.row(mm, flags=8)])
+    c = opened(b, tmp_path)
+    # THEN the tree is that of the labels: 3 products in each layer, 6 in the model, one outside
+    t = report(c, "modules").table("modules")
+    assert t["name"].tolist() == ["Net_0", "Linear_0", "Linear_1", "(outside every module)"]
+    assert t["qualified_name"].fillna("").tolist() == ["net", "net.0", "net.1", ""]
+    assert t["flop"].tolist() == [6_144, 3_072, 3_072, 1_024] and t["backward_flop"].fillna(0).tolist() == [4_096, 2_048, 2_048, 0]
+    assert t["calls"].isna().all() and t["host_total_ns"].isna().all()
+    rows_of = report(c, "roofline", by="module").table("ops").set_index("name")["flop"].to_dict()
+    assert rows_of == {"Linear_0": 3_072, "Linear_1": 3_072, "(outside every module)": 1_024}
