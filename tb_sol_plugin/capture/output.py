@@ -20,6 +20,7 @@ from tb_sol_plugin.capture.timing import EventPool, Pair
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.analysis import Analysis
     from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.layer_hooks import Call
     from tb_sol_plugin.capture.ledger import Signature
     from tb_sol_plugin.capture.log_tensorboard import Writer
     from tb_sol_plugin.capture.writer import CaptureWriter
@@ -49,7 +50,7 @@ class Finished:
 
     step: StepRecord
     phases: PendingTimes
-    calls: list[tuple[int, int, int, Pair | None]]
+    calls: list[Call]
     whole: Pair | None
     pool: EventPool | None
     ledger: Rows
@@ -61,7 +62,8 @@ class Finished:
         pool = self.pool
         if pool is None:
             return True
-        return pool.done(self.whole) and self.phases.done() and all(pool.done(call[3]) for call in reversed(self.calls))
+        pairs = (call[3] for call in reversed(self.calls) if isinstance(call[3], Pair))
+        return pool.done(self.whole) and self.phases.done() and all(pool.done(pair) for pair in pairs)
 
     def settle(self) -> None:
         """Read the events that the device has passed; the others' times stay unknown."""
@@ -71,7 +73,10 @@ class Finished:
             return
         rows: list[TimeRow] = []
         for label, start, duration, events in self.calls:
-            rows.append((label, start, duration, None if pool is None else pool.resolve(events), 1))
+            if events is None or isinstance(events, Pair):
+                rows.append((label, start, duration, None if pool is None else pool.resolve(events), 1))
+            else:
+                rows.append((label, start, duration, None, events.count))
         step.module_times = rows
         if pool is not None:
             step.device_ns = pool.resolve(self.whole)
