@@ -10,8 +10,9 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch.compiler import is_compiling
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
-__all__ = ["SUPPORTED", "LayerSOLHooks", "Site", "layer_of"]
+__all__ = ["SUPPORTED", "LayerSOLHooks", "Several", "Site", "layer_of"]
 
 Number = TypeVar("Number", int, float)
 
@@ -41,17 +42,30 @@ class Recorder(Protocol):
     ) -> None: ...
 
 
-Call: TypeAlias = "tuple[int, int, int, Pair | None]"
-"""(label, start_ns, duration_ns, events) of one call of a module, on the recorder's clock."""
+CALLS_OF_ONE: Final = 256
+CALLS: Final = 20_000
+"""Calls of one module, and of all, that are kept singly in a step. Further ones of a module are summed up, without events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Stands in place of events in a row of `count` calls that are summed up: there are none."""
+
+    count: int
+
+
+Call: TypeAlias = "tuple[int, int, int, Pair | Several | None]"
+"""(label, start_ns, duration_ns, events) of a call of a module, on the recorder's clock. With `Several`, start of the first, sum of all."""
 
 
 class Site:
     """One hooked module: its place, and its label below each label that it was called from."""
 
-    __slots__ = ("ids", "place", "timed")
+    __slots__ = ("calls", "ids", "place", "timed")
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.calls = 0
         self.ids: dict[int, int] = {}
         # A compiled region runs eagerly while it is watched, so neither its times nor those of what holds it are its own.
         self.timed = not (place.compiled or place.holds_compiled)
@@ -87,6 +101,7 @@ class LayerSOLHooks:
         self.compiled: set[int] = set()
         self.lost: Counter[str] = Counter()
         self.recorder: Recorder | None = None
+        self._sums: dict[int, int] = {}
         self._everyone: dict[int, _Open] = {}
         self._local = _Frames(self.stack, self._everyone)
         self._handles: list[RemovableHandle] = []
@@ -131,7 +146,10 @@ class LayerSOLHooks:
     def clear(self) -> None:
         """Forgets the calls and losses of the step."""
         self.calls.clear()
+        self._sums.clear()
         self.lost.clear()
+        for site in self._sites.values():
+            site.calls = 0
 
     def lowest_layer(self) -> str | None:
         """The type of the lowest supported layer that the calling thread is in; None outside of all."""
@@ -165,6 +183,20 @@ class LayerSOLHooks:
             return
         self._handles += handles
         self._sites[id(module)] = site
+
+    def full(self, site: Site) -> bool:
+        """Whether the next call of a module will not be kept singly."""
+        return site.calls >= CALLS_OF_ONE or len(self.calls) >= CALLS
+
+    def _add(self, label: int, start: int, duration: int) -> None:
+        """Adds a call to the sum of those of its label that are not kept singly."""
+        at = self._sums.get(label)
+        if at is None:
+            self._sums[label] = len(self.calls)
+            self.calls.append((label, start, duration, Several(1)))
+        else:
+            _, first, before, several = self.calls[at]
+            self.calls[at] = (label, first, before + duration, Several(several.count + 1 if isinstance(several, Several) else 1))
 
     def _repair(self, frames: list[tuple[Site, int, int, Pair | None]], site: Site) -> bool:
         """Drops the calls above that of `site`, whose ends never came; False if it has none itself."""
@@ -215,7 +247,7 @@ class _Enter(_Hook):
             if label is None:
                 label = owner._label(site, parent)
             pair = None
-            if owner.events is not None and site.timed and not site.place.children:
+            if owner.events is not None and site.timed and not site.place.children and not owner.full(site):
                 pair = owner.events.pair()
                 if pair is not None:
                     pair.start()
@@ -245,7 +277,11 @@ class _Exit(_Hook):
             del local.open[depth:]
             duration = began - clock.monotonic_ns - clock.own_ns - start
             if site.timed:
-                owner.calls.append((label, start, duration, pair))
+                site.calls += 1
+                if site.calls <= CALLS_OF_ONE and len(owner.calls) < CALLS:
+                    owner.calls.append((label, start, duration, pair))
+                else:
+                    owner._add(label, start, duration)
             if owner.recorder is not None and site.place.lowest:
                 owner.recorder.layer_call(site, label, args, kwargs, result, duration)
             clock.own_ns += perf_counter_ns() - began

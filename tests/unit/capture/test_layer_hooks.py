@@ -21,6 +21,7 @@ from tests.support.toy import fused_qkv, some_tokens
 torch = pytest.importorskip("torch", reason="hooks modules of PyTorch")
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+import tb_sol_plugin.capture.layer_hooks as module_of_hooks  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks, captured_ops  # noqa: E402
 from tb_sol_plugin.capture.operation_registry import DataType, OpRecord, OpType  # noqa: E402
 
@@ -625,6 +626,40 @@ def test_the_work_of_hooks_is_not_in_the_times(hooks: LayerSOLHooks) -> None:
     model(None)
     assert hooks.clock.own_ns >= 20e6
     assert max(call[2] for call in hooks.calls) < 5e6
+
+
+def test_calls_beyond_a_number_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN room for three calls of a module, and a layer that is called five times in its model
+    monkeypatch.setattr(module_of_hooks, "CALLS_OF_ONE", 3)
+    pool = Pool()
+    hooks = new(events=pool)
+    layer = nn.ReLU()
+    model = nn.Sequential(*[layer] * 5)
+    hooks.attach(model)
+    for step in range(2):
+        model(torch.ones(1))
+        # THEN three stand for themselves, with events, the other two as one row with their number
+        counts = [(hooks.labels.known[label].name, getattr(events, "count", 1)) for label, _, _, events in hooks.calls]
+        assert counts == [("0", 1)] * 3 + [("0", 2), ("Sequential", 1)]
+        assert pool.log.count("start 0") == 1 and len(pool.log) == 6 * (step + 1)
+        # and the parts still sum up to less than the whole
+        (*_, summed), (_, start, whole, _) = hooks.calls[:-1], hooks.calls[-1]
+        assert start <= hooks.calls[0][1] < summed[1] and sum(call[2] for call in hooks.calls[:-1]) <= whole
+        hooks.clear()
+    hooks.remove()
+
+
+def test_calls_of_all_modules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_of_hooks, "CALLS", 4)
+    hooks = new()
+    model = nn.Sequential(nn.ReLU(), nn.Tanh())
+    hooks.attach(model)
+    for _ in range(100):
+        model(torch.ones(1))
+    # 4 singly, then one row for each of three modules
+    assert [getattr(call[3], "count", 1) for call in hooks.calls] == [1, 1, 1, 1, 99, 99, 98]
+    assert sum(getattr(call[3], "count", 1) for call in hooks.calls) == 300
+    hooks.remove()
 
 
 class Pool:
