@@ -170,7 +170,7 @@ def _walk(root: nn.Module, prefix: str, seen: set[int]) -> list[Place]:
             continue
         seen.add(id(module))
         held = wrapped_as(module)
-        compiled = compiled or getattr(module, "_compiled_call_impl", None) is not None
+        compiled = compiled or _is_compiled(module)
         at = above
         if held is None:
             at = len(met)
@@ -181,6 +181,12 @@ def _walk(root: nn.Module, prefix: str, seen: set[int]) -> list[Place]:
             for key, child in reversed(_children(module))
         ]
     return list(_placed(met))
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Whether the module's call or its own `forward` was compiled in place."""
+    own = vars(module).get("forward")
+    return getattr(module, "_compiled_call_impl", None) is not None or hasattr(own, "_torchdynamo_orig_callable")
 
 
 def _children(module: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -224,6 +224,12 @@ def test_compiled_regions_are_marked() -> None:
     assert [p.name for p in found if p.holds_compiled] == ["Sequential", "0", "2"]
 
 
+def test_a_forward_that_was_compiled_in_place_is_a_compiled_region() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU()))
+    model[1].forward = torch.compile(model[1].forward, backend="eager")
+    assert [(p.name, p.compiled) for p in places(model)] == [("Sequential", False), ("0", False), ("1", True), ("1.0", True)]
+
+
 def test_a_model_without_parameters_has_places() -> None:
     assert names(nn.Sequential(nn.ReLU(), nn.Dropout())) == ["Sequential", "0", "1"]
     assert is_module(nn.ReLU()) and not is_module(torch.relu) and class_name_of(nn.ReLU()) == "ReLU"
