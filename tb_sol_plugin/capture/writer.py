@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SYNC_SECONDS: Final = 10.0
 """A sampled iteration is brought to the disk at once, but no more often than this."""
 MOST_NOTES: Final = 200
+MOST_FAILURES: Final = 3
+"""Iterations that could not be put into records; after so many the file ends."""
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -89,6 +91,7 @@ class CaptureWriter:
         self._sigs: set[int] = set()
         self._notes: dict[tuple[str, str], int] = {}
         self._synced = 0.0
+        self._failures = 0
         self._empty = 0
         self._dirty = False  # a write was interrupted, perhaps within a line
         self._guarded(lambda: self._open(os.fspath(folder)))
@@ -134,7 +137,12 @@ class CaptureWriter:
             except OSError as error:
                 self._fail(error.strerror or type(error).__name__)
             except Exception as error:
-                self._fail(f"{type(error).__name__}: {error}"[:200])
+                reason = f"{type(error).__name__}: {error}"[:200]
+                self._failures += 1
+                if self._failures >= MOST_FAILURES:
+                    self._fail(reason)
+                else:
+                    self._notes["group_lost", reason] = self._notes.get(("group_lost", reason), 0) + 1
 
     def _fail(self, reason: str) -> None:
         self.problem = reason

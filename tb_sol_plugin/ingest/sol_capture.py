@@ -157,7 +157,7 @@ def _capture(reading: Reading, name: str) -> Capture:
         columns.health.add("no close record", 1)
     found = tables.build(columns, thread=H.thread(header), first_part=_whole_recording(header))
     for reason, count in columns.iterations.lost.items():
-        columns.health.add(f"work not counted: {redact.text(reason)[:120]}", count, effect="missing in the sums of the sampled iterations")
+        columns.health.add(f"not recorded: {redact.text(reason)[:120]}", count, effect="missing in the work or the times of its iterations")
     found["issues"] = columns.health.table()
     rank, world = H.rank(header)
     wall = H.wall_ns(header)

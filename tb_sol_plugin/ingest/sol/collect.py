@@ -24,6 +24,7 @@ MOST_ROWS: Final = 2_000_000
 MOST_PHASE_TIMES: Final = 4_000_000
 MOST_MODULE_TIMES: Final = 1_000_000
 """Rows kept of ledgers, of phase times and of module times; of a longer recording the latest."""
+MOST_REASONS: Final = 50
 WHATS: Final = ("module", "phase", "function")
 _LARGEST: Final = 2**62
 
@@ -317,8 +318,8 @@ class Iterations:
             self.whole[name][at] = value
         self.floats["device_ns"][at] = amount(step.device_ns)
         for reason, count in (step.lost or {}).items():
-            if len(self.lost) < 1000 or reason in self.lost:
-                self.lost[reason] = self.lost.get(reason, 0) + _whole(count, 0)
+            known = reason if reason in self.lost or len(self.lost) < MOST_REASONS else "other reasons"
+            self.lost[known] = self.lost.get(known, 0) + _whole(count, 0)
 
 
 def _whole(value: float | None, none: int = -1) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
+import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -302,3 +305,73 @@ def test_an_interrupted_write_costs_one_line(tmp_path: Path, monkeypatch: pytest
     # THEN the next group stands on lines of its own and is read
     c = read(writer.path)
     assert c.tables["iterations"]["number"].tolist() == [1] and c.tables["ledger"]["flop"].tolist() == [1024.0]
+
+
+class Broken(Sig):
+    """A signature whose cost cannot be worked out."""
+
+    @property
+    def flop(self) -> float | None:  # type: ignore[override]
+        raise ArithmeticError("no such cost")
+
+    @flop.setter
+    def flop(self, value: float | None) -> None: ...
+
+
+def test_an_iteration_that_cannot_be_written_is_left_out_and_noted(tmp_path: Path) -> None:
+    # GIVEN a signature whose cost raises, in the second of three iterations
+    labels, phase, module = labelled()
+    good = Ledger([Sig(0)], {(0, module, phase, -1, -1, 0): [1, 1]})
+    bad = Ledger([Sig(0), Broken(1)], {(1, module, phase, -1, -1, 0): [1, 1]})
+    writer = CaptureWriter(str(tmp_path), HEADER)
+    # WHEN all are written
+    for number, ledger in enumerate((good, bad, good)):
+        writer.step(sampled(number), ledger, labels)
+    # THEN the other two are there, and a note says what happened
+    found = records(Path(writer.path))
+    assert [r["iteration"] for r in found if r["kind"] == "step"] == [0, 2] and not writer.problem
+    assert [(r["code"], r["text"]) for r in found if r["kind"] == "note"] == [("group_lost", "ArithmeticError: no such cost")]
+    # WHEN it fails again and again, THEN the file ends with a warning
+    with pytest.warns(RuntimeWarning, match="no such cost"):
+        writer.step(sampled(3), bad, labels)
+        writer.step(sampled(4), bad, labels)
+    assert "no such cost" in writer.problem
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.unit.capture.test_writer import HEADER, Ledger, Sig, labelled, sampled
+from tb_sol_plugin.capture.writer import CaptureWriter
+labels, phase, module = labelled()
+ledger = Ledger([Sig(i) for i in range(300)])
+writer = CaptureWriter({folder!r}, HEADER)
+print("ready", flush=True)
+for number in range(10**9):
+    ledger.rows = {{(i, module, phase, -1, -1, 0): [1, number] for i in range(number % 300)}}
+    writer.step(sampled(number, phase_times=[(phase, number * 1000, 5, None, 1)]), ledger, labels)
+"""
+
+
+def test_a_process_that_is_killed_loses_one_iteration_at_most(tmp_path: Path) -> None:
+    # GIVEN a process that writes iterations as fast as it can, killed in the middle, three times over
+    root = str(Path(__file__).parents[3])
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        process = subprocess.Popen([sys.executable, "-c", KILLED.format(root=root, folder=str(folder))], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        time.sleep(0.2 + 0.07 * attempt)
+        process.kill()
+        process.communicate()
+        # WHEN its file is read, THEN iterations stand there without a gap, each with its work
+        (path,) = folder.iterdir()
+        c = read(str(path))
+        numbers = c.tables["iterations"]["number"].tolist()
+        assert numbers == list(range(len(numbers))) and len(numbers) > 5
+        work = c.tables["ledger"].groupby("iteration").size()
+        assert all(work.get(number, 0) == number % 300 for number in numbers[1:-1])
+        assert set(c.tables["issues"]["reason"].astype(str)) <= {
+            "no close record",
+            "truncated last line",
+            "sampled iteration without its work",
+        }

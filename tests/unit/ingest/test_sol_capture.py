@@ -238,7 +238,7 @@ def test_notes_lost_work_and_compiled_models_are_told(tmp_path: Path) -> None:
     assert row["compiled"] and row["estimated"] and row["recompute"] and row["direction"] == 0
     assert any("compiled" in w for w in c.facts.warnings) and "continued in part 1" in c.facts.warnings
     assert any("(3 times)" in w and "abcdefgh1234" not in w for w in c.facts.warnings)
-    assert issues(c) == {"work not counted: nested tensor": 4, "no close record": 1}
+    assert issues(c) == {"not recorded: nested tensor": 4, "no close record": 1}
 
 
 # -- files that hold little ------------------------------------------------------------------------------------

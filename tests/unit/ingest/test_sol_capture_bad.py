@@ -313,3 +313,12 @@ def test_a_million_labels_in_a_chain_are_read_in_time(tmp_path: Path) -> None:
     # THEN it takes seconds, not minutes, and nothing recurses
     assert time.monotonic() - before < 30
     assert len(c.tables["labels"]) == count and c.tables["ledger"]["module"].tolist() == [count - 1]
+
+
+def test_many_reasons_are_one_line_and_no_count_is_lost(tmp_path: Path) -> None:
+    # GIVEN 80 iterations, each of which lost something else
+    b = SolBuilder()
+    for number in range(80):
+        b.iteration(number, number * 100, 90, lost={f"operator {number}": 2})
+    found = issues(read(tmp_path, plain(b)))
+    assert len(found) == 51 and found["not recorded: other reasons"] == 60 and sum(found.values()) == 160
