@@ -87,7 +87,8 @@ def _first_result(signature: Signature) -> tuple[int, ...] | None:
 
 _DATA_TYPES: Final = {
     "fp64": DataType.FP64, "fp32": DataType.FP32, "tf32": DataType.TF32, "fp16": DataType.FP16, "bf16": DataType.BF16,
-    "fp8": DataType.FP8_E4M3, "fp8_e4m3": DataType.FP8_E4M3, "fp8_e5m2": DataType.FP8_E5M2, "fp4": DataType.FP4_E2M1, "fp4_e2m1": DataType.FP4_E2M1,
+    "fp8": DataType.FP8_E4M3, "fp8_e4m3": DataType.FP8_E4M3, "fp8_e5m2": DataType.FP8_E5M2, "fp4": DataType.FP4_E2M1,
+    "fp4_e2m1": DataType.FP4_E2M1,
     "fp4x2": DataType.FP4_E2M1, "int8": DataType.INT8, "uint8": DataType.UINT8, "int32": DataType.INT32, "int64": DataType.INT64,
     "bool": DataType.BOOL,
 }  # fmt: skip

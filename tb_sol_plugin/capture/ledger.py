@@ -119,7 +119,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._ledger, self.clock, self.timed, self.compiled = ledger, clock, timed, compiled
         self.attribution = Attribution(ledger.labels, modules, phases, functions, ledger.lost)
-        self._infos = INFOS
+        self._infos, self._ids, self._local = INFOS, ledger.ids, self.attribution.local
         self._entered = 0
 
     @property
@@ -132,11 +132,12 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         for thread in self.attribution.threads:
             if thread.rows is self._ledger.rows:
                 thread.rows = ledger.rows
-        self._ledger, self.attribution.lost = ledger, ledger.lost
+        self._ledger, self._ids, self.attribution.lost = ledger, ledger.ids, ledger.lost
 
     def __enter__(self) -> LedgerMode:
         super().__enter__()
         if not self._entered:
+            self._local = self.attribution.local
             self.attribution.watch()
         self._entered += 1
         if self.attribution.here() is None:
@@ -164,7 +165,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         if info is None or (types and not _ordinary(types)):
             return self._unusual(info, func, types, args, kwargs or {})
         try:
-            state = self.attribution.local.state
+            state = self._local.state
         except AttributeError:
             state = self._state()
         if info.free:
@@ -192,7 +193,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 key = call_key(info, args, kwargs)
             except (RuntimeError, TypeError, NotImplementedError):
                 key = odd_key(info, args, kwargs)
-            signature = self._ledger.ids.get(key)
+            signature = self._ids.get(key)
             made = None
             if signature is None:
                 opens = can_open(info, args) if info.opens else None

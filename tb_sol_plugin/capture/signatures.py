@@ -175,34 +175,37 @@ def can_open(info: OpInfo, args: Sequence[object]) -> object:
 
 def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
     """A key that is equal for calls whose cost is equal. Raises whatever a tensor without sizes raises when it is asked."""
-    out: list[Part] = [info]
-    add = out.append
+    out: tuple[Part, ...] = (info,)
     last: object = None
     for a in args:
         kind = type(a)
         if kind is Tensor or kind is Parameter:
             strides = a.stride()  # type: ignore[attr-defined]
-            add(a.shape)  # type: ignore[attr-defined]
-            add(a.dtype)  # type: ignore[attr-defined]
-            add(strides)
-            if 0 in strides or not strides:
-                add(a.layout)  # type: ignore[attr-defined]
             if last is None:
-                add(a.is_cpu)  # type: ignore[attr-defined]
-                if not a.is_cpu:  # type: ignore[attr-defined]
-                    add(a.is_meta)  # type: ignore[attr-defined]
+                cpu = a.is_cpu  # type: ignore[attr-defined]
+                out += (a.shape, a.dtype, strides, cpu)  # type: ignore[attr-defined]
+                if not cpu:
+                    out += (a.is_meta,)  # type: ignore[attr-defined]
             elif a is last:
-                add(Ellipsis)
+                out += (a.shape, a.dtype, strides, Ellipsis)  # type: ignore[attr-defined]
+            else:
+                out += (a.shape, a.dtype, strides)  # type: ignore[attr-defined]
+            if 0 in strides or not strides:
+                out += (a.layout,)  # type: ignore[attr-defined]
             last = a
         elif kind is int or a is None:
-            add(a)
+            out += (a,)
         else:
-            _add_other(add, a, kind, info.fractions)
+            more: list[Part] = []
+            _add_other(more.append, a, kind, info.fractions)
+            out += tuple(more)
     if kwargs:
+        more = []
         for name, a in kwargs.items():
-            add(name)
-            _add_other(add, a, type(a), info.fractions)
-    return tuple(out)
+            more.append(name)
+            _add_other(more.append, a, type(a), info.fractions)
+        out += tuple(more)
+    return out
 
 
 def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bool) -> None:
