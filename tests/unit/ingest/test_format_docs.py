@@ -11,6 +11,7 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
+from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest.sol import header as H
 from tb_sol_plugin.ingest.sol import records as R
 from tests.support.sol_builder import HEADER
@@ -73,3 +74,8 @@ def test_columns_of_rows_and_kinds_are_all_named() -> None:
     assert all(f"`{kind}`" in TEXT for kind in F.KINDS)
     assert f'"{F.FORMAT}"' in TEXT and f"`{list(F.VERSION)}`" in TEXT and F.CAP_BYTES == 256 << 20
     assert set(H.FLAGS) == {"record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"}
+
+
+def test_pages_that_the_document_names_are_there() -> None:
+    titles = {a.title for a in registry().values()}
+    assert {"Iterations", "Trace health"} <= titles and "*Iterations*" in TEXT and "*Trace health*" in TEXT
