@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.module_names import places
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
@@ -85,13 +86,7 @@ def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
 
 def compiled(models: list[object]) -> bool:
     """True if a model, or a module of it, is compiled by torch.compile."""
-    for model in models:
-        if type(model).__name__ == "OptimizedModule":
-            return True
-        for module in known(lambda model=model: list(model.modules())) or ():  # type: ignore[attr-defined,misc]
-            if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
-                return True
-    return False
+    return bool(known(lambda: any(place.compiled for place in places(models))))
 
 
 def device_kind(models: list[object]) -> str:
