@@ -19,7 +19,24 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.tracker import SOLTracker
+    from tb_sol_plugin.capture.arguments import add_sol_arguments as add_sol_arguments
+    from tb_sol_plugin.capture.context import capture as capture
+    from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
+    from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
+    from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
+    from tb_sol_plugin.capture.operation_registry import BoundType as BoundType
+    from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp as CapturedFunctionalOp
+    from tb_sol_plugin.capture.operation_registry import CapturedOp as CapturedOp
+    from tb_sol_plugin.capture.operation_registry import DataType as DataType
+    from tb_sol_plugin.capture.operation_registry import OpRecord as OpRecord
+    from tb_sol_plugin.capture.operation_registry import OpType as OpType
+    from tb_sol_plugin.capture.roofline import RooflineResult as RooflineResult
+    from tb_sol_plugin.capture.sol_integration import clear_sol_captures as clear_sol_captures
+    from tb_sol_plugin.capture.sol_integration import get_sol_tracker as get_sol_tracker
+    from tb_sol_plugin.capture.sol_integration import initialize_sol as initialize_sol
+    from tb_sol_plugin.capture.sol_integration import log_training_sol as log_training_sol
+    from tb_sol_plugin.capture.sol_integration import sol_nvtx_range as sol_nvtx_range
+    from tb_sol_plugin.capture.tracker import SOLTracker as SOLTracker
 
 _HOMES: Final = {
     "context": ("capture",),
