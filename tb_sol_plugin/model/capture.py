@@ -41,7 +41,8 @@ class Facts(msgspec.Struct, frozen=True):
     origin_ns: what was taken off every time; absolute is True when origin_ns is epoch time (ranks can be aligned).
     extent_ns: first start and last end over all complete events. vendor: nvidia, amd, mtia, xpu, other or "" without device.
     flags: record_shapes, with_stack, profile_memory, with_flops, with_modules. metadata: an allowlist, already redacted.
-    source: kineto (a profiler trace) or sol_capture. limits: those a SOL capture was judged against while recording.
+    source: kineto (a profiler trace) or sol_capture. limits: those a SOL capture was judged against while recording; of a trace those of
+    the SOL capture beside it.
     """
 
     source: str
@@ -114,7 +115,9 @@ class Capture:
             metadata["sol_capture"] = other.facts.file
             tables |= _as_seen_from(self, other)
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
-        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said))
+        same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
+        limits = other.facts.limits if other is not None and same else None
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits)
         return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
 
     # -- tables -----------------------------------------------------------------------------------------------

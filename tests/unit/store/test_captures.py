@@ -13,6 +13,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store import names
 from tb_sol_plugin.store.join import captures_beside, companion
@@ -211,6 +212,23 @@ def test_a_trace_has_the_ledger_of_its_worker(store: Store, tmp_path: Path) -> N
     assert store.capture(recording) is c
     beside = store.companion(recording)
     assert beside is not None and beside.worker == "node1_rank0" and store.companion(beside) == recording
+
+
+def test_a_trace_of_a_cpu_has_the_limits_that_its_capture_was_judged_against(tmp_path: Path) -> None:
+    # GIVEN a trace made on a CPU, which has no limits of its own, beside a capture that was given some
+    limits = {"peak_flops": {"fp32": 4e11}, "peak_flops_vector": {"fp32": 4e11}, "memory_bandwidth_bytes_per_sec": 3e10}
+    small(device={"type": "cpu", "name": "a CPU", "key": "mine", "limits": limits, "provenance": {}}).write(tmp_path / NAME)
+    t = TraceBuilder(device="", base_ns=WALL_NS, origin_ns=10**9)
+    t.step(2, 0, 1000)
+    t.op("aten::mm", 10, 20, shapes=[[8, 4], [4, 2]], types=["float", "float"])
+    path = t.write(tmp_path / "node1_rank0.1.pt.trace.json")
+    # THEN it is measured against those, and they are named as such
+    c = sol.open_capture(str(path))
+    spec = device_for(c)
+    assert c.facts.source == "kineto" and spec is not None and (spec.key, spec.source, spec.matrix) == ("mine", "capture", {"fp32": 4e11})
+    # AND without the capture there are none
+    (tmp_path / NAME).unlink()
+    assert device_for(sol.open_capture(str(path))) is None
 
 
 def test_a_ledger_that_grows_is_attached_anew(store: Store, tmp_path: Path) -> None:
