@@ -40,6 +40,7 @@ class Iterations:
     where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number
     does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns, WORK (NaN unknown), age
     (iterations since the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure),
+    life (restarts so far), segment (restarts and gaps so far: what follows each other has one),
     sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
 
     recorded_limits: sol_ns is as the recorder worked it out, for want of limits here.
@@ -79,6 +80,8 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
             "first": first,
             "restart": restart,
             "missing": np.where(restart, 0, number - before - 1),
+            "life": np.cumsum(restart),
+            "segment": np.cumsum(restart | (number > before + 1)),
             "signature": table["signature"],
             "batch": _known(table["batch"]),
             "tokens": _known(table["tokens"]),

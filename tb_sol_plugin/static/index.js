@@ -10088,7 +10088,7 @@ function Figure({ s, table, twins, main }) {
 					role: "img",
 					"aria-label": s.summary || s.title
 				}),
-				table && selected && shows && drawn && width >= CARD_FROM && /* @__PURE__ */ a(Pinned, {
+				table && selected && shows && drawn && width >= CARD_FROM && (spot || !hasChart(table)) && /* @__PURE__ */ a(Pinned, {
 					table,
 					selected,
 					spot,

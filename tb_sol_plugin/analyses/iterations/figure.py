@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 POINTS: Final = 1000
 """Points of a line at most: more than the figure has pixels for."""
 MARKS: Final = 300
+TICKS: Final = 9
 METRICS: Final = {
     "time": ("time_ns", "ns", "Step time"),
     "tokens": ("tokens_per_s", "", "Tokens/s"),
@@ -30,11 +31,31 @@ METRICS: Final = {
 SHARES: Final = (("sol_ratio", "Speed of light", "accent"), ("mfu", "MFU", "compute"))
 
 
+def places(frame: pd.DataFrame) -> Ints:
+    """Where iterations stand on the axis: at their number, or in their order where a restart brings numbers again."""
+    number = frame["number"].to_numpy()
+    return np.asarray(number if frame["life"].nunique() < 2 else np.arange(len(frame)), np.int64)
+
+
+def across(frame: pd.DataFrame, place: Ints, **more: object) -> F.Plain:
+    """The axis of iterations; by order the ticks still say their numbers."""
+    low, high = float(place.min()), float(place.max())
+    pad = max((high - low) * 0.012, 0.5)
+    title = "iteration"
+    ends: F.Plain = {"range": [low - pad, high + pad], "tickformat": ",d"}
+    if frame["life"].nunique() > 1:
+        rows = np.unique(np.linspace(0, len(frame) - 1, TICKS).astype(np.int64))
+        ends |= {"tickvals": place[rows].tolist(), "ticktext": [human(int(n), "count") for n in frame["number"].to_numpy()[rows]]}
+        title = "iteration, in order of time"
+    return F.axis(title, **(ends | more))
+
+
 @dataclass(frozen=True)
 class _Panel:
-    """Draws values of one unit over the iterations of `frame`. scale: base units per unit of the axis. axes: "" or "2"."""
+    """Draws values of one unit over the iterations of `frame`, at `place`. scale: base units per unit of the axis. axes: "" or "2"."""
 
     frame: pd.DataFrame
+    place: Ints
     label: str
     unit: str
     scale: float
@@ -42,7 +63,7 @@ class _Panel:
 
     def line(self, rows: Ints, values: Floats, color: str) -> F.Plain:
         """A line with gaps where numbers are missing or begin anew, and where values are unknown. Points carry the keys of rows."""
-        broken = np.cumsum((self.frame["restart"] | (self.frame["missing"] > 0)).to_numpy())[rows]
+        broken = self.frame["segment"].to_numpy()[rows]
         gaps = np.flatnonzero(np.diff(broken) != 0) + 1
         columns = (self._x(rows), self._y(values[rows]), self._keys(rows), self._hover(rows, values[rows]))
         for column in columns:
@@ -74,7 +95,7 @@ class _Panel:
         return trace | ({"xaxis": f"x{self.axes}", "yaxis": f"y{self.axes}"} if self.axes else {})
 
     def _x(self, rows: Ints) -> list[object]:
-        return list(self.frame["number"].to_numpy()[rows].tolist())
+        return list(self.place[rows].tolist())
 
     def _y(self, values: Floats) -> list[object]:
         return [v / self.scale if v == v else None for v in values.tolist()]
@@ -98,7 +119,8 @@ def over_time(frame: pd.DataFrame, at: Ints, found: Course, metric: str) -> Figu
     usual = np.isfinite(values) & (counted(frame) | (sampled & ~frame["first"].to_numpy()))
     low, top = _range(values[usual] if usual.any() else values[np.isfinite(values)])
     factor, name = F.time_scale(top) if unit == "ns" else (1.0, "")
-    panel = _Panel(frame, label, unit, factor)
+    place = places(frame)
+    panel = _Panel(frame, place, label, unit, factor)
     out = np.isfinite(values) & (values > top)
     held = np.where(out, np.nan, values)
     between = at[~sampled[at]] if (~sampled).sum() > 1 else at
@@ -110,16 +132,16 @@ def over_time(frame: pd.DataFrame, at: Ints, found: Course, metric: str) -> Figu
         data.append(panel.points(at[out[at]], values, "Beyond the axis", "warn", "triangle-up", at=edge))
     if frame["traced"].any():
         data.append(panel.points(np.flatnonzero(frame["traced"])[:MARKS], np.minimum(values, top), "In the trace", "attention", "square"))
-    fit, notes = _fit(frame, found, factor) if metric == "time" else ([], [])
+    fit, notes = _fit(place, found, factor) if metric == "time" else ([], [])
     shares = [s for s in SHARES if np.isfinite(frame[s[0]].to_numpy(dtype=np.float64)).any()]
     y = F.axis(name if unit == "ns" else label.lower(), range=[low / factor, top * (1.04 if out[at].any() else 1.0) / factor])
-    layout = _axes(frame, y, lower=bool(shares))
+    layout = _axes(frame, place, y, lower=bool(shares))
     highest = 0.0
     for share, words, color in shares:
         percent = np.where(frame["first"] & (len(frame) > 1), np.nan, frame[share].to_numpy(dtype=np.float64)) * 100
         highest = max(highest, float(np.nanmax(percent)) if np.isfinite(percent).any() else 0.0)
         own = at[sampled[at] & np.isfinite(percent[at])]
-        below = _Panel(frame, words, "%", 1.0, "2")
+        below = _Panel(frame, place, words, "%", 1.0, "2")
         data.append(below.line(at, percent, color))
         data.append(below.points(own[thinned(percent[own], MARKS)], percent, words, color, "diamond", legend=False))
     if shares:
@@ -129,7 +151,7 @@ def over_time(frame: pd.DataFrame, at: Ints, found: Course, metric: str) -> Figu
         x=layout.pop("xaxis"),
         y=layout.pop("yaxis"),
         showlegend=True,
-        shapes=_breaks(frame),
+        shapes=_breaks(frame, place),
         annotations=notes,
         margin={"l": 62, "r": 14, "t": 12, "b": 46},
         **layout,
@@ -148,18 +170,15 @@ def over_time(frame: pd.DataFrame, at: Ints, found: Course, metric: str) -> Figu
     )
 
 
-def _axes(frame: pd.DataFrame, y: F.Plain, *, lower: bool) -> dict[str, F.Plain]:
+def _axes(frame: pd.DataFrame, place: Ints, y: F.Plain, *, lower: bool) -> dict[str, F.Plain]:
     """Axes of the upper panel, and those of the lower one, which share the iterations."""
-    number = frame["number"].to_numpy()
-    low, high = float(number.min()), float(number.max())
-    pad = max((high - low) * 0.012, 0.5)
-    ends = [low - pad, high + pad]
     if not lower:
-        return {"xaxis": F.axis("iteration", range=ends, tickformat=",d"), "yaxis": y}
+        return {"xaxis": across(frame, place), "yaxis": y}
+    quiet: F.Plain = {"title": {"text": ""}, "showticklabels": False, "matches": "x2", "anchor": "y"}
     return {
-        "xaxis": F.axis("", range=ends, showticklabels=False, matches="x2", anchor="y"),
+        "xaxis": across(frame, place) | quiet,
         "yaxis": y | {"domain": [0.44, 1.0]},
-        "xaxis2": F.axis("iteration", range=ends, tickformat=",d", anchor="y2"),
+        "xaxis2": across(frame, place, anchor="y2"),
         "yaxis2": F.axis("%", domain=[0.0, 0.36], anchor="x2"),
     }
 
@@ -174,18 +193,19 @@ def _range(values: Floats) -> tuple[float, float]:
     return (0.0 if low < 0.6 * top else max(low - 0.6 * (top - low), 0.0)), top if top > 0 else 1.0
 
 
-def _breaks(frame: pd.DataFrame) -> list[F.Plain]:
+def _breaks(frame: pd.DataFrame, place: Ints) -> list[F.Plain]:
     """A dotted line where a restart brings an earlier number again."""
     line: F.Plain = {"color": F.light("ink-3"), "width": 1, "dash": "dot"}
-    place: F.Plain = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
-    return [place | {"x0": n, "x1": n} for n in frame["number"].to_numpy()[frame["restart"].to_numpy()][:50].tolist()]
+    where: F.Plain = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
+    begun = place[1:][np.diff(frame["life"].to_numpy()) > 0][:50] - 0.5
+    return [where | {"x0": x, "x1": x} for x in begun.tolist()]
 
 
-def _fit(frame: pd.DataFrame, found: Course, factor: float) -> tuple[list[F.Plain], list[F.Plain]]:
+def _fit(place: Ints, found: Course, factor: float) -> tuple[list[F.Plain], list[F.Plain]]:
     """Lines and words of the levels around a lasting rise, of a slope, or of the median."""
     if len(found.rows) < 2:
         return [], []
-    number = frame["number"].to_numpy()[found.rows]
+    number = place[found.rows]
     last = len(number) - 1
     change, slope = found.change, found.slope
     color = "warn"

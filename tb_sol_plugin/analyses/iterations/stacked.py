@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.analyses.iterations.figure import across, places
 from tb_sol_plugin.metrics.iterations import NO_PHASE, PhaseTimes
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
@@ -24,10 +25,12 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
     if not found.names:
         return None
     keep = np.flatnonzero(~frame["first"].to_numpy()) if (~frame["first"]).any() else np.arange(len(frame))
-    edges = np.unique(np.linspace(0, len(keep), min(BARS, len(keep)) + 1).astype(np.int64))
+    begun = np.flatnonzero(np.diff(frame["segment"].to_numpy()[keep]) != 0) + 1
+    even = np.linspace(0, len(keep), min(BARS, len(keep)) + 1).astype(np.int64)
+    edges = np.unique(np.concatenate((even, begun[:BARS])))
     size = np.diff(edges)
     time = frame["time_ns"].to_numpy()[keep]
-    number = frame["number"].to_numpy()[keep]
+    number, place = frame["number"].to_numpy()[keep], places(frame)[keep]
     slowest = [keep[a + int(np.nanargmax(time[a:b]))] for a, b in pairwise(edges.tolist())]
     keys = [frame["id"].iat[int(r)] for r in slowest]
     names = list(found.names[: len(STRENGTH)])
@@ -42,8 +45,8 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
     factor, unit = F.time_scale(float(whole.max()) if len(whole) else 1.0)
     spans = [_span(int(number[a]), int(number[b - 1])) for a, b in pairwise(edges.tolist())]
     many = bool((size > 1).any())
-    x: list[object] = [float(number[a:b].mean()) for a, b in pairwise(edges.tolist())]
-    width = [float(max(number[b - 1] - number[a] + 1, 1)) * 0.86 for a, b in pairwise(edges.tolist())]
+    x: list[object] = [float(place[a] + place[b - 1]) / 2 for a, b in pairwise(edges.tolist())]
+    width = [float(place[b - 1] - place[a] + 1) * 0.86 for a, b in pairwise(edges.tolist())]
     data: list[F.Plain] = []
     for i, (name, values) in enumerate(zip([*names, NO_PHASE], middle, strict=True)):
         if not values.any():
@@ -81,7 +84,7 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
         subtitle=f"{'device' if found.on_device else 'host'} time of the outermost phases{first}{stretch}",
         figure=F.figure(
             data,
-            x=F.axis("iteration", tickformat=",d", gridcolor="rgba(0,0,0,0)"),
+            x=across(frame, places(frame), gridcolor="rgba(0,0,0,0)"),
             y=F.axis(unit),
             barmode="stack",
             bargap=0,

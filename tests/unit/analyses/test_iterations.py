@@ -157,6 +157,19 @@ def test_restarts_and_gaps_are_told(tmp_path: Path) -> None:
     assert frame.loc["20", "age"] == 0
     (figure,) = (s for s in answer.sections if isinstance(s, FigureSection) and s.id == "course")
     assert len(figure.figure["layout"]["shapes"]) == 1  # type: ignore[index]
+    # AND where numbers come again, points stand in order of time: no two bars share a place, and no line or bar crosses a gap
+    stacked = answer.section("phases")
+    assert isinstance(stacked, FigureSection)
+    bar = stacked.figure["data"][0]  # type: ignore[index]
+    assert len(bar["x"]) == len(set(bar["x"])) == 24 and set(bar["width"]) == {0.86}
+    line = figure.figure["data"][0]["x"]  # type: ignore[index]
+    assert line.count(None) == 2
+    # AND a filter that leaves the first row of a stretch out does not join what it parts
+    half = report(
+        opened(loop([*range(10), *range(14, 20)], signature=lambda i: "b" if i in (0, 14) else "a"), tmp_path / "h"), signature="a"
+    )
+    (part,) = (s for s in half.sections if isinstance(s, FigureSection) and s.id == "course")
+    assert part.figure["data"][0]["x"].count(None) == 1  # type: ignore[index]
 
 
 def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:

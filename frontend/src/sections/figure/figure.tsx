@@ -5,7 +5,7 @@ import type { FigureSection, TableSection } from "../../api/types";
 import { changeFigure, tableOf, view } from "../../state/view";
 import { Mark as Shape } from "../../ui/icons";
 import { dark, themed, token } from "../../ui/theme";
-import { insideOf, selectRow } from "../linked";
+import { hasChart, insideOf, selectRow } from "../linked";
 import { partialKeys, passingKeys } from "../table/model";
 import { findOf } from "../table/table";
 import { areasOf, areasOfRange, brushable, withAreas } from "./area";
@@ -121,7 +121,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       <BoxScale s={s} partial={!!table && partialKeys(table).size > 0} />
       <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} role="img" aria-label={s.summary || s.title} />}
-        {table && selected && shows && drawn && width >= CARD_FROM && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
+        {table && selected && shows && drawn && width >= CARD_FROM && (spot || !hasChart(table)) && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
         {ZOOMED.test(zoom) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";"))}>Whole figure</button>}
       </div>
     </>
