@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tb_sol_plugin.capture.arguments import REPORT_INTERVAL
 from tb_sol_plugin.capture.tracker import SOLTracker
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def capture(
 
     logdir: folder of the capture file, a run of TensorBoard; None writes none. model: one or several (list, dict), None for work
     outside of modules. every_n_steps: iterations 0, 1 and every n-th are sampled. profile: trace the iteration after a sampled one,
-    at most `traces` times. phases: False makes `tracker.phase` do nothing. report_interval: default every_n_steps. The others are
-    those of `SOLTracker`.
+    at most `traces` times. phases: False makes `tracker.phase` do nothing. report_interval: default every_n_steps, but no less than
+    100; the last sampled iteration is reported at the end in any case. The others are those of `SOLTracker`.
 
     >>> with capture("runs/first", model=model) as tracker:
     ...     for batch in loader:
@@ -50,7 +51,7 @@ def capture(
         mode,
         logdir=logdir,
         every_n_steps=every_n_steps,
-        report_interval=report_interval or max(1, every_n_steps),
+        report_interval=report_interval or max(REPORT_INTERVAL, every_n_steps),
         assume_sparsity=assume_sparsity,
         time_layers=time_layers,
         profile="after_sampled" if profile else "off",

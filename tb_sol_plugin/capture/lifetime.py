@@ -13,7 +13,7 @@ from tb_sol_plugin.capture.boundary import log
 class Tracker(Protocol):
     """What is asked of a tracker; neither raises."""
 
-    def close(self) -> None: ...
+    def end(self, *, report: bool) -> None: ...
     def forked(self) -> None: ...
 
 
@@ -27,7 +27,7 @@ def follow(tracker: Tracker) -> None:
 
 def _close_all() -> None:
     for tracker in list(_alive):
-        tracker.close()
+        tracker.end(report=False)
 
 
 def _in_child() -> None:

@@ -124,6 +124,7 @@ class Output:
         self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
         self._totals: Analysis | None = None
         self._first: bool | None = None
+        self._reported: int | None = None
         self.iterations = 0
 
     # --- Finished iterations ---
@@ -153,7 +154,11 @@ class Output:
         if wandb:
             attempt("wandb", lambda: _log_wandb(found, step.iteration, done.report), None)
         if self.places.console and done.report:
-            attempt("console", lambda: _print(found), None)
+            self._report(found)
+
+    def _report(self, found: Analysis) -> None:
+        self.boundary.attempt("console", lambda: _print(found), None)
+        self._reported = found.iteration
 
     def _analyse(self, done: Finished) -> bool:
         """Whether the work of the iteration is known: counted in it, or in a sampled one like it."""
@@ -258,8 +263,11 @@ class Output:
                 self._own_board = True
         return self._board
 
-    def close(self, waiting: list[Finished]) -> None:
-        """Write what waits, then close the file, if tracking ever began. Waits for the device for PATIENCE seconds at most."""
+    def close(self, waiting: list[Finished], *, report: bool) -> None:
+        """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most.
+
+        report: print the last sampled iteration, if it is newer than the last one printed.
+        """
         if self._closed or os.getpid() != self._pid:
             return
         until = perf_counter() + PATIENCE
@@ -267,6 +275,10 @@ class Output:
             while not done.done() and perf_counter() < until:
                 sleep(0.005)
             self.finish(done)
+        if report and self.places.console and self._first and self._sample is not None:
+            last = self._sample[1]
+            if self._reported is None or self._reported < last.iteration:
+                self._report(last)
         self.boundary.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
         for reason, count in self.boundary.reasons.items():
             if count > 1:

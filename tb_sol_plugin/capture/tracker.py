@@ -483,7 +483,11 @@ class SOLTracker:
             self.boundary.attempt("profiler", lambda: self._stop_profiler(None), None)
 
     def close(self) -> None:
-        """Detach, write what waits, close the file. Never raises; a second call does nothing."""
+        """Detach, write what waits, report the last sampled iteration, close the file. Never raises; a second call does nothing."""
+        self.end(report=True)
+
+    def end(self, *, report: bool) -> None:
+        """Close, with or without a last report on the console."""
         if self.off:
             return
         self.off = True
@@ -493,14 +497,14 @@ class SOLTracker:
             waiting = list(self._waiting)
             self._waiting.clear()
             if self._began:
-                self.output.close(waiting)
+                self.output.close(waiting, report=report)
             self._model, self.models = None, []
         except Exception as error:
             self.boundary.failed("close", error, vital=False)
 
     def _give_up(self, reason: str) -> None:
         self._note("off", f"tracking was switched off: {reason}")
-        self.close()
+        self.end(report=False)
 
     def forked(self) -> None:
         """This process is a copy of the one that is tracked: nothing here is recorded or written."""
@@ -515,11 +519,11 @@ class SOLTracker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and not self.off:
             self._note("interrupted", f"training ended with {kind.__name__}")
-        self.close()
+        self.end(report=kind is None)
 
     def __del__(self) -> None:
         if not getattr(self, "off", True):
-            self.close()
+            self.end(report=False)
 
     def __deepcopy__(self, memo: object) -> SOLTracker:
         return self

@@ -273,9 +273,9 @@ def test_a_whole_loop_of_the_toy(tmp_path: Path, capsys: pytest.CaptureFixture[s
     # AND all are of one signature, with 2 samples of 64 tokens
     assert len({s["signature"] for s in recorded.steps}) == 1
     assert {(s["batch"], s["tokens"]) for s in recorded.steps} == {(2, 128)}
-    # AND the console has reports of iterations 0, 2, 4, 6
+    # AND the console has reports of iterations 0 and, at the end, 6
     text = capsys.readouterr().out
-    assert text.count("SOL (Speed of Light) Analysis") == 4 and "By Phase:" in text and "train/forward" in text
+    assert text.count("SOL (Speed of Light) Analysis") == 2 and "By Phase:" in text and "train/forward" in text
     # AND the product reads it
     (capture,) = sol.open(str(tmp_path)).captures
     assert len(capture.tables["iterations"]) == 7
@@ -292,6 +292,24 @@ def test_metrics_are_carried_over_unsampled_iterations() -> None:
             tracker.step()
             ages.append((tracker.analysis.iteration, tracker.analysis.age))
     assert ages == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("ending", "reports"), [("close", 2), ("exception", 1), ("only the first", 1), ("another rank", 0), ("without", 0)]
+)
+def test_the_last_sampled_iteration_is_reported_at_the_end(ending: str, reports: int, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a short run, iterations 0 and 1 sampled, a report due in 0 WHEN it ends THEN 1 is reported too, unless it ends in an error
+    options: dict[str, Any] = {**QUIET, "console": ending != "without", "rank": 1 if ending == "another rank" else 0}
+    try:
+        with SOLTracker(**options) as tracker:
+            tracker.initialize(layer())
+            for _ in range(1 if ending == "only the first" else 4):
+                tracker.step()
+            if ending == "exception":
+                raise KeyError
+    except KeyError:
+        pass
+    assert capsys.readouterr().out.count("SOL (Speed of Light) Analysis") == reports
 
 
 def test_metrics_are_not_carried_to_another_model() -> None:
