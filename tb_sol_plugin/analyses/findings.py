@@ -77,7 +77,7 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     fall = waterfall(capture, part, query.device_limits)
     if not fall.work.timed:
         message, _, hint = NEEDS_TIMES.partition(": ")
-        raise Unavailable(message, hint=hint.rstrip("."))
+        raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
     found = levers(capture, part, fall)
     places = _places(capture, fall, found)
     wanted = [n for n in ("layer", "phase") if getattr(query, n)]

@@ -86,6 +86,11 @@ class StepTime:
     sampled_device_ns: float
 
     @property
+    def length_ns(self) -> float:
+        """The device's time where it was measured, else the host's."""
+        return self.device_ns if self.device_ns == self.device_ns else self.median_ns
+
+    @property
     def ratio(self) -> float:
         """Sampled over unsampled, NaN where one of them is unknown."""
         return self.sampled_ns / self.median_ns if self.median_ns else float("nan")

@@ -14,8 +14,8 @@ from tb_sol_plugin.units import human
 
 MOST_NAMED: Final = 6
 MOST_WARNINGS: Final = 3
-LOST: Final = "work not counted: "
-"""How the reader begins the reason of work that the recorder could not count."""
+LOST: Final = "not recorded: "
+"""How the reader begins the reason of what the recorder could not count or time."""
 
 
 def source_notices(capture: Capture, part: Scope) -> list[Notice]:
@@ -68,7 +68,7 @@ def _lost(capture: Capture) -> list[str]:
     found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]
     if found:
         said = ", ".join(f"{human(n, 'count')} × {reason}" for reason, n in found[:MOST_WARNINGS])
-        out.append(f"Some work of the sampled iterations was not counted: {said}.")
+        out.append(f"Some work or times were not recorded: {said}.")
     return out
 
 

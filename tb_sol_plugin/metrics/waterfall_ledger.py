@@ -3,10 +3,10 @@
     steps = modelled operators + operators without a model + communication + everything else
 
 Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
-where there are none, as long as the sampled ones. The recorder times the operators of a CPU one by one, so their times add up where
-they run one after another; everything else is Python, dispatch and what the recorder does not see. It is negative where operators
-take longer than the step: several threads at once, or slower while they are counted. A device's operators are not timed: its steps
-stay whole.
+where there are none, as long as the sampled ones. Of a device it is the time between the events at both ends. The recorder times the
+operators of a CPU one by one, so their times add up where they run one after another; everything else is Python, dispatch and what the
+recorder does not see. It is negative where operators take longer than the step: several threads at once, or slower while they are
+counted. A device's operators are not timed: its steps stay whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     total = iv.length(windows)
     usual = source.step_time(capture, rows)
     if usual is not None:
-        total = round(usual.median_ns * len(rows))
+        total = round(usual.length_ns * len(rows))
     busy = int(own.sum()) + bare + moving
     return HostSplit(
         own=own,

@@ -116,7 +116,7 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
     time = iv.length(windows)
     usual = source.step_time(capture, rows) if done.from_ledger else None
     if usual is not None:
-        time = round(usual.median_ns * len(rows))
+        time = round(usual.length_ns * len(rows))
     ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]
     devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
     use = utilisation(ops, spec, time, devices=devices)
