@@ -54,6 +54,7 @@ def available() -> bool:
 
 current_node: Callable[[], object] = getattr(torch._C, "_current_autograd_node", lambda: None)
 next_number: Callable[[], int] = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", lambda: 0)
+grad_enabled: Callable[[], bool] = torch.is_grad_enabled
 running_pass: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: NO_PASS)
 
 
@@ -103,11 +104,12 @@ class ThreadState:
             labelled[at] = labels
         self.number = number
 
-    def view(self) -> None:
-        """A call without work may have made a node: note it."""
-        node = current_node()
-        context = self.forward() if node is None and not self.passes else self.inside(node)
-        self.note(next_number(), (context[0], context[2] if context[4] else context[1], context[3]))
+    def view(self, node: object) -> None:
+        """A call without work may have made a node in a backward pass: note it."""
+        number = next_number()
+        if number != self.number:
+            context = self.inside(node)
+            self.note(number, (context[0], context[2] if context[4] else context[1], context[3]))
 
     def forward(self) -> Context:
         """The labels of a call outside of any backward pass."""
@@ -116,22 +118,26 @@ class ThreadState:
 
     def inside(self, node: object) -> Context:
         """The labels of a call during a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
-        attribution, modules = self.attribution, self.modules
-        passes = self.passes or attribution.running
-        here = passes[-1] if passes else None
-        depth = here.depth if here is not None and here.thread is self else 0
+        modules, phases, passes = self.modules, self.phases, self.passes
+        phase = phases[-1] if phases else self.phase()
+        if passes:
+            here: Pass | None = passes[-1]
+            depth = passes[-1].depth
+        else:
+            running = self.attribution.running
+            here, depth = running[-1] if running else None, 0
         if node is None:
-            if self.passes or running_pass() != NO_PASS:
-                return modules[-1] if len(modules) > depth else NONE, self.phase(), NONE, NONE, BACKWARD
+            if passes or running_pass() != NO_PASS:
+                return modules[-1] if len(modules) > depth else NONE, phase, NONE, NONE, BACKWARD
             return self.forward()
-        self.worker = self.worker or not self.passes
+        self.worker = self.worker or not passes
         forward = self._forward_of(node, here)
         deeper = len(modules) > depth
-        if deeper or (torch.is_grad_enabled() and here is not None and not here.makes_graph):
-            module = attribution.place(modules, depth, forward[0]) if deeper else forward[0]
-            context = module, self.phase(), forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
+        if deeper or (grad_enabled() and here is not None and not here.makes_graph):
+            module = self.attribution.place(modules, depth, forward[0]) if deeper else forward[0]
+            context = module, phase, forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
         else:
-            context = forward[0], self.phase(), forward[1], forward[2], BACKWARD
+            context = forward[0], phase, forward[1], forward[2], BACKWARD
         number = next_number()
         if number != self.number:
             self.note(number, (context[0], forward[1], context[3]))

@@ -168,24 +168,31 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             state = self._local.state
         except AttributeError:
             state = self._state()
+        number = next_number()
+        if info.free and number == state.number:
+            return info.call(*args, **kwargs) if kwargs else info.call(*args)
+        node = current_node()
+        here = node is None and not state.passes and not state.worker
+        if here:
+            modules, phases, functions = state.modules, state.phases, state.functions
+            module = modules[-1] if modules else NONE
+            phase = phases[-1] if phases else NONE
+            function = functions[0] if functions else NONE
+            forward_phase, flags = NONE, 0
+            if number != state.number:
+                if number == state.number + 1:
+                    state.labelled[number - 1] = (module, phase, function)
+                    state.number = number
+                else:
+                    state.note(number, (module, phase, function))
         if info.free:
-            if next_number() != state.number:
-                state.view()
+            if not here:
+                state.view(node)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
         opens: object = None
         try:
-            node = current_node()
-            if node is None and not state.passes and not state.worker:
-                modules, phases, functions = state.modules, state.phases, state.functions
-                module = modules[-1] if modules else NONE
-                phase = phases[-1] if phases else NONE
-                function = functions[0] if functions else NONE
-                forward_phase, flags = NONE, 0
-                number = next_number()
-                if number != state.number:
-                    state.note(number, (module, phase, function))
-            else:
+            if not here:
                 module, phase, forward_phase, function, flags = state.inside(node)
             if self.compiled and module in self.compiled:
                 flags |= COMPILED
