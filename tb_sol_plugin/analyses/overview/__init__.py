@@ -249,7 +249,7 @@ def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
         id="device",
         title="Device and run",
         style="list",
-        span=12 if fall.work.by_host_time else 4,
+        span=12 if fall.work.by_host_time or fall.work.from_ledger else 4,
         values=found.values,
         units=found.units,
         labels=found.labels,
