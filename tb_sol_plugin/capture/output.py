@@ -31,6 +31,9 @@ PhaseTimes: TypeAlias = "dict[str, float | None]"
 PATIENCE: Final = 2.0
 """Seconds that closing waits for the device to pass the last events."""
 
+WAITED: Final = 0.02
+"""Own work in a sampled iteration, relative to its time on the device, above which its times are said to contain waiting."""
+
 
 @dataclass
 class Rows:
@@ -46,7 +49,10 @@ NO_ROWS: Final = Rows([], {}, Counter())
 
 @dataclass
 class Finished:
-    """An iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole."""
+    """An iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole.
+
+    own_ns: the recorder's own measured work inside it.
+    """
 
     step: StepRecord
     phases: PendingTimes
@@ -56,6 +62,7 @@ class Finished:
     ledger: Rows
     records: list[OpRecord]
     report: bool
+    own_ns: int = 0
 
     def done(self) -> bool:
         """True if the device has passed all events of the iteration."""
@@ -180,6 +187,10 @@ class Output:
             names = {one.layer_name for one in done.records if one.layer_type}
             layers = work.times_of_layers(step.module_times, self.labels, names)
         found = work.analyse(done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason)
+        if step.device_ns and not step.compiled and done.own_ns > WAITED * step.device_ns:
+            share = f"{100 * done.own_ns / step.device_ns:.0f} %"
+            text = f"while this iteration was counted, the device may have waited for the recorder, whose work took {share} of that time"
+            found = replace(found, notes=(*found.notes, text))
         self._sample, self._alike, self._totals = (step.signature, found), None, None
         step.totals = totals_of(found)
         return True

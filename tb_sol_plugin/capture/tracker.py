@@ -102,7 +102,6 @@ class SOLTracker:
         self.labels, self.clock = Labels(), Clock()
         self.boundary = Boundary(note, lambda reason: me._give_up(reason))
         self.phases = PhaseStack(self.labels, self.clock, note=note)
-        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note)
         self.output = Output(
             Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
             self.boundary,
@@ -111,6 +110,7 @@ class SOLTracker:
             header=lambda: me._header(),
             spec=lambda: me._limits(),
         )
+        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
         self._traces = traces
         self._alike = Alike()
@@ -124,7 +124,7 @@ class SOLTracker:
         self._compiled = False
         self._next, self._stride = first_iteration, 1
         self._last: int | None = None
-        self._start_ns = self._own_before = 0
+        self._start_ns = self._own_before = self._own_at_start = 0
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: list[OpRecord] = []
@@ -291,7 +291,7 @@ class SOLTracker:
         """Take everything off, and collect what the iteration left."""
         watch, schedule = self.watch, self._schedule
         sampled = watch.on
-        overhead = self.clock.own_ns - self._own_before
+        overhead, inside = self.clock.own_ns - self._own_before, self.clock.own_ns - self._own_at_start
         self._own_before = self.clock.own_ns
         if sampled:
             _sampling.discard(self)
@@ -314,7 +314,7 @@ class SOLTracker:
             step.signature, step.batch, step.tokens = self._alike.guess(given)
         report = schedule.reported(number, sampled=sampled)
         schedule.ended(sampled=sampled)
-        return Finished(step, pending, calls, self._whole, self._events, rows, records, report)
+        return Finished(step, pending, calls, self._whole, self._events, rows, records, report, inside)
 
     def _write_waiting(self) -> None:
         waiting = self._waiting
@@ -341,6 +341,7 @@ class SOLTracker:
 
     def _start(self) -> None:
         self._whole = self._events.started() if self._events is not None else None
+        self._own_at_start = self.clock.own_ns
         self._start_ns = self.clock.now()
         self.phases.begin_step(self._start_ns)
 

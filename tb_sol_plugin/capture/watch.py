@@ -59,6 +59,8 @@ class InputSizes:
         self.tokens: int | None = None
 
     def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if torch.jit.is_tracing() or torch.compiler.is_compiling():
+            return
         with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialised) is left out
             tensors = list(tensors_in([args, kwargs], DEPTH))
             self.calls.append(tuple((tuple(map(int, t.shape)), str(t.dtype)) for t in tensors))

@@ -402,6 +402,22 @@ def test_the_end_of_an_iteration_is_cheap() -> None:
     assert best < 1e-3
 
 
+def test_a_torch_without_the_private_names_falls_back_to_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a torch that does not tell which node of autograd is at work WHEN the mode is auto THEN hooks count, and the file says so
+    from tb_sol_plugin.capture import watch
+
+    monkeypatch.setattr(watch.counting, "available", lambda: False)
+    model = layer()
+    with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
+        tracker.initialize(model)
+        assert torch._C._len_torch_dispatch_stack() == 0
+        model(X).sum().backward()
+        tracker.step()
+    recorded = only(tmp_path)
+    assert recorded.header["mode"] == "hooks" and recorded.notes["mode"] == 1
+    assert recorded.flop(0, backward=False) == LINEAR
+
+
 def test_level_0_in_the_arguments_tracks_nothing() -> None:
     model = layer()
     with SOLTracker(every_n_steps=1, **QUIET) as tracker:
@@ -489,6 +505,7 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
         for event in behind:
             event.passed = event.at is not None
     # THEN none is written before its events are passed, and at the end all are
+    assert tracker.analysis is not None
     assert written == [0, 1, 2, 3] or written == [0, 0, 1, 2]
     device.catch_up()
     tracker.close()
@@ -497,6 +514,42 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
     # AND each has 4 ms on the device; the layer, which is on the host in truth, is not taken for work of the device
     assert [s["device_ns"] for s in recorded.steps] == [4_000_000] * 4
     assert recorded.sampled == [0, 1, 2] and all(recorded.steps[n]["lost"] for n in recorded.sampled)
+
+
+def test_waiting_for_the_recorder_is_told() -> None:
+    # GIVEN an iteration of 3 ms on the device, in which the recorder worked for 1 ms WHEN it is analysed THEN the report says so
+    from tb_sol_plugin.capture.timing import EventPool
+    from tests.unit.capture.test_timing import Device
+
+    notes = []
+    for own_ns in (1_000_000, 10_000):
+        device = Device()
+        with SOLTracker(every_n_steps=1, **QUIET) as tracker:
+            pool = EventPool(device.event)
+
+            def events(tracker: Any = tracker, pool: Any = pool) -> None:
+                tracker._events = tracker.phases.events = pool
+
+            tracker._find_events = events  # type: ignore[method-assign]
+            tracker.initialize(None)
+            device.now_ms += 3
+            tracker._own_at_start = tracker.clock.own_ns - own_ns
+            tracker.step()
+            device.catch_up()
+            tracker.step()
+            assert tracker.analysis is not None
+            notes.append(any("33 %" in text for text in tracker.analysis.notes))
+    assert notes == [True, False]
+
+
+def test_a_traced_model_is_traced_without_warnings() -> None:
+    import warnings
+
+    with SOLTracker(every_n_steps=1, **QUIET) as tracker, warnings.catch_warnings():
+        warnings.filterwarnings("error", category=torch.jit.TracerWarning)
+        model = layer()
+        tracker.initialize(model)
+        assert torch.equal(torch.jit.trace(model, X)(X), model(X))
 
 
 def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
