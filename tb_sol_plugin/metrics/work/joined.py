@@ -140,14 +140,14 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
 def iterations_of(capture: Capture) -> dict[int, int]:
     """Per complete step of the trace (row) the sampled iteration whose work it does.
 
-    Of the same signature as the iteration of the step's number; where the capture has none of that number, any, if all sampled
-    iterations have one signature. Of several the nearest by number, the first of the recording only where there is no other.
+    Of the same signature as the iteration of the step's number; where the capture has none of that number, or not its signature, any,
+    if all sampled iterations have one signature. Of several the nearest by number, the first of the recording only where there is no other.
     """
 
     def make() -> dict[int, int]:
         table, ledger = capture.tables["iterations"], capture.tables["ledger"]
         number = table["number"].to_numpy()
-        signature = texts.codes(table["signature"])
+        signature, named = texts.codes(table["signature"]), texts.where(table["signature"], bool)
         sampled = np.isin(number, np.unique(ledger["iteration"].to_numpy()))
         later = sampled & (number > (number.min() if len(number) else 0))
         sampled = later if later.any() else sampled
@@ -156,10 +156,10 @@ def iterations_of(capture: Capture) -> dict[int, int]:
         for row in np.flatnonzero(steps["complete"].to_numpy() & (steps["number"].to_numpy() >= 0)).tolist():
             own = int(steps["number"].iloc[row])
             here = np.flatnonzero(number == own)
-            if len(here):
+            if len(here) and named[here[-1]]:
                 alike = sampled & (signature == signature[here[-1]])
             else:
-                alike = sampled if len(np.unique(signature[sampled])) == 1 else np.zeros(len(number), bool)
+                alike = sampled if len(np.unique(signature[sampled])) == 1 and named[sampled].all() else np.zeros(len(number), bool)
             if alike.any():
                 near = number[alike]
                 out[row] = int(near[np.argmin(np.abs(near - own))])

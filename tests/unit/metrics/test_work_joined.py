@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tb_sol_plugin.ingest import read
@@ -161,6 +162,22 @@ def test_inputs_of_other_sizes_take_nothing(tmp_path: Path) -> None:
     # THEN no work is known for it
     joint = trace(tmp_path).with_ledger(other)
     assert iterations_of(joint) == {} and rest(joint) == {} and work(joint).match is None
+
+
+@pytest.mark.parametrize(("other", "wanted"), [("8", {0: 9}), ("16", {})])
+def test_a_step_of_unknown_sizes_takes_work_that_all_iterations_share(tmp_path: Path, other: str, wanted: dict[int, int]) -> None:
+    # GIVEN a traced step that the capture does not number, and sampled iterations of one signature, or of two
+    c = counted(tmp_path)
+    table = c.tables["iterations"].copy()
+    if other not in table["signature"].cat.categories:
+        table["signature"] = table["signature"].cat.add_categories([other])
+    table.loc[table["number"] == 9, ["signature", "sampled"]] = [other, True]
+    ledger = c.tables["ledger"]
+    more = ledger[ledger["iteration"] == 4].assign(iteration=9)
+    tables = {**c.tables, "iterations": table, "ledger": pd.concat([ledger, more], ignore_index=True)}
+    joint = trace(tmp_path, number=1_000).with_ledger(Capture(c.facts, tables))
+    # THEN it takes the nearest where that does not matter, and none where it does
+    assert iterations_of(joint) == wanted
 
 
 def test_a_phase_that_the_trace_does_not_know_goes_to_the_step(tmp_path: Path) -> None:
