@@ -73,6 +73,17 @@ def rand(call: Inputs) -> Cost | None:
     return _new(call, 0, 1, draws=True)
 
 
+@model("aten::randint", kind="other", wrapper=True)
+def randint(call: Inputs) -> Cost | None:
+    """randint([low], high, size, dtype, ...), where no draw was recorded below it: int64 where no type is given."""
+    at = 1 if isinstance(call.value(1), tuple) else 2
+    sizes = call.ints(at)
+    if sizes is None or isinstance(call.value(at), int) or min(sizes, default=0) < 0:
+        return None
+    dtype, out = call.dtype(at + 1) or "int64", prod(sizes)
+    return moved(dtype, size_of(out, dtype), flop=out)
+
+
 def _resembling(call: Inputs, dtype_at: int, *, draws: bool = False) -> Cost | None:
     x = call.tensor(0)
     if x is None:

@@ -158,6 +158,8 @@ def test_new_tensors_are_sized_by_recorded_values() -> None:
     assumed = cost("aten::ones", "[3, 5]", None, None, None, None)
     assert assumed.bytes == 60 and "assumed" in assumed.reason
     assert cost("aten::randn", "[5, 128]", "6", None, None, "False").flop_vector == 640
+    assert cost("aten::randint", "10", "[5, 128]", "", "", "", "False").bytes == 640 * 8  # randint(high, size): int64
+    assert cost("aten::randint", "3", "10", "[5, 128]", "3", "", "", "False").bytes == 640 * 4  # randint(low, high, size, int32)
     assert cost("aten::arange", "6144", None, None, None, "False").bytes == 8 * 6144
     assert cost("aten::arange", "2", "10", "3", ((0,), "int32")).bytes == 4 * 3
     assert estimate("aten::zeros", call(None, "6", values=False)) is None
