@@ -15,8 +15,8 @@ from tb_sol_plugin.units import human
 FACTS: Final = {
     "median_ns": "Median step time of the iterations that were not sampled; of all where every one was. The first is left out.",
     "p95_ns": "Step time that 95 % of those iterations keep.",
-    "sol_ratio": "Limits over step times of those iterations whose work is known.",
-    "mfu": "Matrix work over time times dense peak of those iterations, without recomputed work.",
+    "sol_ratio": "Limits over usual step times, of iterations whose work is known; usual is the median of those with inputs of one size.",
+    "mfu": "Matrix work over usual step times times dense peak, without recomputed work.",
     "trend_ns": "Change of step time in 100 iterations: median of the slopes between all pairs of stretches (Theil-Sen).",
     "sampled": "Iterations whose work was counted.",
     "overhead_share": "Measured work of the recorder over the time of the job, all iterations together.",
@@ -28,7 +28,7 @@ FACTS: Final = {
     "regression_share": "Growth of the median step time there.",
     "sol_ns": "Average limit of an iteration, of those iterations whose work is known.",
     "hfu": "MFU with recomputed work.",
-    "bandwidth_utilisation": "Least memory traffic over time times bandwidth.",
+    "bandwidth_utilisation": "Least memory traffic over usual step times times bandwidth.",
     "tokens_per_s": "Tokens of those iterations over their time.",
     "samples_per_s": "Samples of those iterations over their time.",
     "sampled_median_ns": "Median step time of the sampled iterations, the first left out: counting costs time that cannot be taken off.",
@@ -61,7 +61,10 @@ class Told:
     @staticmethod
     def of(frame: pd.DataFrame, found: Course) -> Told:
         slim = frame[list(USED)]
-        over = slim[counted(frame)]
+        rows = counted(frame)
+        over = slim[rows]
+        kind = frame["signature"].cat.codes.to_numpy()[rows]
+        over = over.assign(usual_ns=over["time_ns"].groupby(kind).transform("median"))
         times = over["time_ns"].to_numpy()
         use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
         sampled = slim[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
@@ -73,8 +76,8 @@ class Told:
         values: dict[str, Scalar] = {
             "median_ns": round(found.level_ns) if found.level_ns == found.level_ns else None,
             "p95_ns": round(float(np.quantile(times, 0.95))) if len(times) else None,
-            "sol_ratio": _over(use["sol_ns"], use["time_ns"]),
-            "mfu": _over(matrix["matrix_ns"], matrix["time_ns"]),
+            "sol_ratio": _over(use["sol_ns"], use["usual_ns"]),
+            "mfu": _over(matrix["matrix_ns"], matrix["usual_ns"]),
             "trend_ns": slope.value * 100 if slope is not None else None,
             "sampled": int(frame["sampled"].sum()),
             "overhead_share": _over(frame["overhead_ns"], frame["host_ns"]),
@@ -85,8 +88,8 @@ class Told:
             "regression_iteration": of_change,
             "regression_share": change.share if change is not None else None,
             "sol_ns": round(float(use["sol_ns"].mean())) if len(use) else None,
-            "hfu": _over(matrix["matrix_again_ns"], matrix["time_ns"]),
-            "bandwidth_utilisation": _over(traffic["bandwidth_utilisation"] * traffic["time_ns"], traffic["time_ns"]),
+            "hfu": _over(matrix["matrix_again_ns"], matrix["usual_ns"]),
+            "bandwidth_utilisation": _over(traffic["bandwidth_utilisation"] * traffic["time_ns"], traffic["usual_ns"]),
             "tokens_per_s": _rate(over, "tokens"),
             "samples_per_s": _rate(over, "batch"),
             "sampled_median_ns": round(float(sampled["time_ns"].median())) if len(sampled) else None,

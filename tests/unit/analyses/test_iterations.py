@@ -110,6 +110,16 @@ def test_the_first_iteration_is_shown_and_in_no_median(tmp_path: Path) -> None:
     assert report(capture, last="0").facts["median_ns"] == 500 * MS
 
 
+def test_the_ratio_of_the_job_goes_with_the_median(tmp_path: Path) -> None:
+    # GIVEN steps of 10 ms with one of 200 ms, and steps of 20 ms with inputs of another size that are sampled too WHEN the page is made
+    slow = {13, 14, 15, 20, 21}
+    b = loop(time=lambda i: 200 * MS if i == 17 else 20 * MS if i in slow else 10 * MS, signature=lambda i: "b" if i in slow else "a")
+    facts = report(opened(b, tmp_path)).facts
+    # THEN the spike counts as 10 ms in the ratio and as 200 ms in the throughput: 31 iterations of 10 ms and one of 20 ms have work
+    assert facts["sol_ratio"] == pytest.approx(32 * 6 / (31 * 10 + 20))
+    assert facts["tokens_per_s"] == pytest.approx(35 * 1000 / (30 * 0.010 + 0.200 + 4 * 0.020))
+
+
 def test_where_every_iteration_is_sampled_medians_are_over_them(tmp_path: Path) -> None:
     # GIVEN a capture with every_n_steps=1 WHEN the page is made THEN nothing is estimated, and the median is that of the sampled ones
     answer = report(opened(loop(range(5), every=1), tmp_path))
