@@ -44,11 +44,12 @@ UNSEEN: Final = "backward of work that was not recorded"
 
 def available() -> bool:
     """Whether this torch tells the node at work and the numbers of nodes."""
-    node = getattr(torch.autograd.graph, "Node", None)
+    with torch.inference_mode(False), torch.enable_grad():
+        made = torch.ones((), device="cpu", requires_grad=True).mul(1.0).grad_fn
     return (
         hasattr(torch._C, "_current_autograd_node")
         and hasattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr")
-        and hasattr(node, "_sequence_nr")
+        and hasattr(made, "_sequence_nr")  # the class of nodes names it since 2.5, nodes had it before
     )
 
 

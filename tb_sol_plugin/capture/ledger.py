@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from types import FunctionType
 from typing import Final
@@ -16,27 +15,15 @@ from typing import Final
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_sol_plugin.capture import attribution, signatures
+from tb_sol_plugin.capture import attribution, operators, signatures
 from tb_sol_plugin.capture.attribution import Attribution, Context, Pass, Row, RowKey, ThreadState, available, current_node, next_number
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.operators import COPIES, OpInfo, can_open
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.records import record
-from tb_sol_plugin.capture.signatures import (
-    COPIES,
-    VARIANTS,
-    Odd,
-    OpInfo,
-    Signature,
-    call_key,
-    can_open,
-    coarse_key,
-    describe,
-    devices_of,
-    odd_key,
-    with_results,
-)
+from tb_sol_plugin.capture.signatures import VARIANTS, Odd, Signature, call_key, coarse_key, describe, devices_of, odd_key, with_results
 from tb_sol_plugin.format import COMPILED
 
 __all__ = ["Ledger", "LedgerMode", "Row", "RowKey", "Signature", "available"]
@@ -64,13 +51,29 @@ class Ledger:
         """Id of a signature by the key of a call; a text says why such calls are not counted."""
         self.variants: Counter[str] = Counter()
         """Keys by operator."""
+        self.parts: list[dict[RowKey, Row]] = []
+        """Rows of further threads, until they are added to `rows`."""
         self._texts: dict[tuple[str, ...], int] = {}
         self.lock = threading.Lock()
 
     def clear(self) -> None:
         """Forgets rows and losses of the iteration; signatures stay."""
-        self.rows.clear()
+        for rows in (self.rows, *self.parts):
+            rows.clear()
         self.lost.clear()
+
+    def part(self) -> dict[RowKey, Row]:
+        """Rows for one more thread."""
+        made: dict[RowKey, Row] = {}
+        self.parts.append(made)
+        return made
+
+    def settle(self) -> None:
+        """Adds the rows of further threads to `rows`."""
+        for part in self.parts:
+            while part:
+                key, (count, time_ns) = part.popitem()
+                self.add_row(key, count, time_ns)
 
     def add(self, key: tuple[object, ...], signature: Signature) -> int | str:
         """The id of a signature under a key; a text if there is no room for it. Signatures with the same texts are one."""
@@ -100,6 +103,7 @@ class Ledger:
 
     def records(self, supported: Callable[[int], str | None]) -> list[OpRecord]:
         """The rows of the iteration as records. supported: layer type of a module's label, None where it is no supported layer."""
+        self.settle()
         return [record(self.signatures[key[0]], key, row, self.labels, supported) for key, row in tuple(self.rows.items())]
 
 
@@ -120,18 +124,19 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._ledger, self.clock, self.timed, self.compiled = ledger, clock, timed, compiled
         self.attribution = Attribution(ledger.labels, modules, phases, functions, ledger.lost)
         self._infos, self._ids, self._local = INFOS, ledger.ids, self.attribution.local
+        self._opened: dict[tuple[object, ...], object] = {}
+        """Kernels of operators that are counted by their parts, by the key of a call."""
         self._entered = 0
 
     @property
     def ledger(self) -> Ledger:
-        """Where calls are counted. Another one may be set at any time; what was counted by other threads goes to the one at the end."""
+        """Where calls are counted; another one may be set at any time."""
         return self._ledger
 
     @ledger.setter
     def ledger(self, ledger: Ledger) -> None:
         for thread in self.attribution.threads:
-            if thread.rows is self._ledger.rows:
-                thread.rows = ledger.rows
+            thread.rows = ledger.rows if thread.rows is self._ledger.rows else ledger.part()
         self._ledger, self._ids, self.attribution.lost = ledger, ledger.ids, ledger.lost
 
     def __enter__(self) -> LedgerMode:
@@ -141,7 +146,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self.attribution.watch()
         self._entered += 1
         if self.attribution.here() is None:
-            self.attribution.state({} if self.attribution.threads else self._ledger.rows)
+            self.attribution.state(self._ledger.part() if self.attribution.threads else self._ledger.rows)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -149,14 +154,12 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._entered -= 1
         if self._entered == 0:
             self.attribution.unwatch()
-            for thread in self.attribution.threads:
-                if thread.rows is not self._ledger.rows:
-                    for key, (count, time_ns) in thread.rows.items():
-                        self._ledger.add_row(key, count, time_ns)
+            self._ledger.settle()
+            self._ledger.parts.clear()
             self.attribution.forget()
 
     def _state(self) -> ThreadState:
-        return self.attribution.here() or self.attribution.state({})
+        return self.attribution.here() or self.attribution.state(self._ledger.part())
 
     def _count(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         info = self._infos.get(id(func))
@@ -187,7 +190,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                     state.note(number, (module, phase, function))
         if info.free:
             if not here:
-                state.view(node)
+                self._note(state, node)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
         opens: object = None
@@ -203,7 +206,10 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             signature = self._ids.get(key)
             made = None
             if signature is None:
-                opens = can_open(info, args) if info.opens else None
+                if info.opens:
+                    opens = self._opened.get(key)
+                    if opens is None:
+                        opens = self._opened[key] = can_open(info, args)
                 many = self._ledger.variants[info.name] >= VARIANTS
                 if many:
                     key = coarse_key(info, args, kwargs)
@@ -216,7 +222,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         if opens is not None:
             self.clock.own_ns += perf_counter_ns() - began
             return self._open(info, opens, args, kwargs or {}, state, (module, phase, forward_phase, function, flags))
-        state.calls += 1
+        state.calls += info.works
         call = info.call
         start = perf_counter_ns()
         result = call(*args, **kwargs) if kwargs else call(*args)
@@ -240,10 +246,11 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _info(self, func: object) -> OpInfo | None:
         """What is known of an operator; None for those of higher order that have no cost model."""
-        if isinstance(func, torch._ops.OpOverload):
-            info: OpInfo | None = OpInfo(func)
-        else:
-            info = OpInfo.of_higher_order(func)
+        try:
+            info = OpInfo(func) if isinstance(func, torch._ops.OpOverload) else OpInfo.of_higher_order(func)
+        except Exception as problem:
+            info = None
+            self._lose(problem)
         if info is not None:
             self._infos[id(func)] = info
         return info
@@ -267,10 +274,13 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         """Runs an operator that calls others in such a way that those are counted. The kernel is the one that runs without this mode."""
         before = state.calls
         start = perf_counter_ns()
-        with self._again():
+        torch._C._push_on_torch_dispatch_stack(self)  # inside, calls come to this mode again
+        try:
             result = info.run_open(kernel, args, kwargs)
+        finally:
+            torch._C._pop_torch_dispatch_stack(None)
         end = perf_counter_ns()
-        if not info.made_of_others and state.calls == before:  # nothing was counted inside: it is an operator like any other
+        if not info.made_of_others and state.calls == before:  # no work was seen inside: it is an operator like any other
             found = self._made(odd_key(info, args, kwargs), describe(info, args, kwargs), (args, kwargs), result)
             if isinstance(found, int):
                 row = state.rows.setdefault((found, *place), [0, 0 if self.timed else UNTIMED])
@@ -279,14 +289,11 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self.clock.own_ns += perf_counter_ns() - end
         return result
 
-    @contextmanager
-    def _again(self) -> Iterator[None]:
-        """Inside, calls come to this mode again."""
-        torch._C._push_on_torch_dispatch_stack(self)
+    def _note(self, state: ThreadState, node: object) -> None:
         try:
-            yield
-        finally:
-            torch._C._pop_torch_dispatch_stack(None)
+            state.view(node)
+        except Exception as problem:
+            self._lose(problem)
 
     def _made(self, key: tuple[object, ...], signature: Signature, given: object, result: object) -> int | str:
         """The id of a new signature, once the call has returned; a text where such calls are not counted."""
@@ -318,7 +325,7 @@ def _keep_compiler_out() -> None:
     if skip is None or not hasattr(skip, "skip_code"):
         LedgerMode.__torch_dispatch__ = torch._disable_dynamo(LedgerMode._count, recursive=True)  # type: ignore[method-assign]
         return
-    for holder in (LedgerMode, Ledger, ThreadState, Attribution, Pass, signatures, attribution):
+    for holder in (LedgerMode, Ledger, ThreadState, Attribution, Pass, OpInfo, operators, signatures, attribution):
         for function in vars(holder).values():
             if isinstance(function, FunctionType):
                 skip.skip_code(function.__code__)

@@ -276,6 +276,52 @@ def test_threads_that_train_at_once_do_not_mix_their_numbers():
     assert not counting.ledger.lost
 
 
+def test_a_thread_of_autograd_inherits_phase_and_labels(monkeypatch):
+    # GIVEN what torch does on a GPU: nodes run on a thread of its own, with the modes of the thread that called backward, and no labels
+    from torch.utils import _python_dispatch
+
+    from tb_sol_plugin.capture import ledger
+
+    model = Pair()
+    counting = Counting(model)
+    matrix = torch.randn(8, 8)
+    find = ledger.current_node
+    at_work = threading.local()
+    monkeypatch.setattr(ledger, "current_node", lambda: getattr(at_work, "node", None) or find())
+
+    with counting.on() as mode:
+
+        def elsewhere(gradient):
+            node = find()
+
+            def run():
+                at_work.node = node
+                _python_dispatch._push_mode(mode)
+                try:
+                    with torch.no_grad():
+                        matrix @ matrix
+                    with torch.enable_grad():
+                        matrix @ matrix  # as a checkpointed function would
+                finally:
+                    _python_dispatch._pop_mode()
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+
+        with counting.phases.phase("forward"):
+            out = model.b(model.a(torch.randn(2, 8)))
+            out.register_hook(elsewhere)
+        with counting.phases.phase("backward"):
+            torch.autograd.backward([out], [torch.ones(2, 3)])
+        # THEN records in the middle of the step have it as well
+        assert counting.flop(name="aten::mm", direction="bwd", module_context="b") == 2 * b(2) + 2 * 8**3
+    one = 2 * 8**3
+    assert counting.flop(module_context="b", direction="bwd", phase="backward", forward_phase="forward") == 2 * b(2) + one
+    assert counting.flop(module_context="b", is_recompute=True, phase="backward") == one
+    assert not counting.ledger.lost
+
+
 def test_backward_of_what_was_not_recorded_is_counted_without_a_module_and_said():
     # GIVEN a forward before the step began
     model = Pair()

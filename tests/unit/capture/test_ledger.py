@@ -320,14 +320,19 @@ def test_operators_of_other_packages_count_by_what_they_call():
     def opaque(a: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(a.numpy() * 2)
 
+    @torch.library.custom_op("soltest::filling", mutates_args=())
+    def filling(a: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(torch.zeros(3).numpy() + 2)
+
     x = torch.randn(4, 6)
     counting = Counting()
-    result = counting.run(lambda: (pair(x), pair(x), opaque(x)))
-    # THEN the one that calls operators is counted by them, and the one that does not as itself, with unknown work
+    result = counting.run(lambda: (pair(x), pair(x), opaque(x), filling(x)))
+    # THEN the one that calls operators is counted by them, and those that do no work by them as themselves, with unknown work
     assert counting.flop() == 2 * 2 * 4 * 4 * 6
-    assert [(r.name, r.count, r.flops, bool(r.reason)) for r in counting.records if "soltest" in r.name] == [
-        ("soltest::opaque", 1, None, True)
-    ]
+    assert counting.calls("zeros") + counting.calls("zero_") == 1
+    unknown = sorted((r.name, r.count, r.flops, bool(r.reason)) for r in counting.records if "soltest" in r.name)
+    assert unknown == [("soltest::filling", 1, None, True), ("soltest::opaque", 1, None, True)]
+
     assert torch.equal(result[0], x @ x.t() + 1) and torch.equal(result[2], x * 2)
 
 
