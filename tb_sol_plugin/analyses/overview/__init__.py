@@ -280,12 +280,13 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
         frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
     where = Link("operators", label="Operators") if not by_limit and not fall.work.from_ledger else Link("roofline", label="Open roofline")
     kind_of_time = "host" if fall.work.by_host_time else "device"
-    limited = ("sol_ns", "wasted_ns", "efficiency", "bound")
+    quiet = () if by_limit else ("sol_ns", "wasted_ns", "efficiency", "bound")
+    quiet = quiet if fall.work.timed else (*quiet, "measured_ns", "wasted_ns", "efficiency")
     table = make_table(
         "operators",
         _operators_title(fall, kind_of_time),
         frame,
-        OPERATOR_COLUMNS if by_limit else [_quiet(c) if c.name in limited else c for c in OPERATOR_COLUMNS],
+        [_quiet(c) if c.name in quiet else c for c in OPERATOR_COLUMNS],
         subtitle=f"by operator and shape, first {len(frame)} of {every}",
         sort=Sort(("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "calls"),
         links=[where] if where.analysis in registry() else [],

@@ -14,6 +14,7 @@ from tb_sol_plugin.analyses.roofline.columns import COLUMNS, ID, KIND_COLUMNS, L
 from tb_sol_plugin.analyses.roofline.selection import COMMUNICATION, NO_MODEL, OUTSIDE, OVER_LINK, PARTS, Selection
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.kernel_name import short_name
+from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TableSection, make_table
@@ -233,7 +234,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         "kinds",
         "By kind of work",
         _integers(frame.iloc[order].reset_index(drop=True), whole),
-        (ID, *KIND_COLUMNS),
+        (ID, *(KIND_COLUMNS if chosen.timed else _untimed(KIND_COLUMNS))),
         key="id",
         subtitle=_adds_up(chosen, by_host),
         last=[n for n in names if n not in KINDS],
@@ -296,11 +297,19 @@ def unmodelled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
         "unmodelled",
         "Not modelled",
         found,
-        UNMODELLED_COLUMNS,
+        UNMODELLED_COLUMNS if chosen.timed else _untimed(UNMODELLED_COLUMNS),
         sort=Sort("measured_ns" if chosen.timed else "calls"),
         subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
         empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns and (chosen.timed or NO_MODEL not in chosen.parts) else EVERY_OPERATOR,
     )
+
+
+NEED_TIME: Final = ("device_ns", "measured_ns", "share", "wasted_ns", "efficiency", "achieved_flop_per_s", "achieved_bytes_per_s")
+
+
+def _untimed(columns: Sequence[Column]) -> list[Column]:
+    """Columns of a selection whose calls were not timed: those that need a time are shown only when a reader asks for them."""
+    return [ranked(c, 3) if c.name in NEED_TIME else c for c in columns]
 
 
 def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
