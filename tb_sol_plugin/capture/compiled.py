@@ -27,7 +27,11 @@ def possible() -> bool:
 def something_compiled() -> bool:
     """Whether torch.compile was used in this process; also True where that cannot be told."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
-    return frames is not None and bool(getattr(frames, "cached_backends", True))
+    if frames is None:
+        return False
+    backends = getattr(frames, "cached_backends", None)
+    # every optimizer of torch before 2.6 is kept from being compiled, which notes the backend None
+    return not isinstance(backends, dict) or any(backend is not None and backend is not False for backend in backends.values())
 
 
 def hold_eager(holder: object) -> None:
