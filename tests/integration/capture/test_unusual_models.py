@@ -297,6 +297,7 @@ def test_vmap_and_functional_call(tmp_path: Path) -> None:
     assert recorded.flop(1) >= 2 * LINEAR
 
 
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="before torch 2.6 no subclass can be made under a dispatch mode")
 def test_a_tensor_subclass(tmp_path: Path) -> None:
     # GIVEN inputs of a class of its own WHEN tracked THEN same bits and the class survives
     class Named(torch.Tensor):
@@ -357,7 +358,7 @@ def test_layers_of_megatron_and_transformer_engine_by_name(tmp_path: Path) -> No
 
         def forward(self, x: Any) -> Any:
             y, _ = self.fused(x)
-            return self.out(self.attention(y.view(1, 2, 8, 8)).view(8, 16))
+            return self.out(self.attention(y.view(1, 2, 8, 8)).reshape(8, 16))
 
     records: list[Any] = []
 
