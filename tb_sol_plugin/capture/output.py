@@ -64,6 +64,11 @@ class Finished:
     report: bool
     own_ns: int = 0
 
+    @property
+    def plain(self) -> bool:
+        """Not sampled, and without events."""
+        return self.pool is None and not self.step.sampled
+
     def done(self) -> bool:
         """True if the device has passed all events of the iteration."""
         pool = self.pool
@@ -141,10 +146,17 @@ class Output:
         if self._closed or os.getpid() != self._pid:
             return
         attempt, step = self.boundary.attempt, done.step
-        attempt("times", done.settle, None)
-        known = attempt("analysis", lambda: self._analyse(done), False)
         self.iterations += 1
-        attempt("file", lambda: self._write(done), None)
+        if done.plain:
+            sample = self._sample
+            known = sample is not None and step.signature != "" and step.signature == sample[0]
+            if known:
+                self._alike = step, None
+            attempt("file", lambda: self._write_plain(done), None)
+        else:
+            attempt("times", done.settle, None)
+            known = attempt("analysis", lambda: self._analyse(done), False)
+            attempt("file", lambda: self._write(done), None)
         if self._first is None:
             self._first = self._first_rank()
         if not known or not self._first:
@@ -163,6 +175,13 @@ class Output:
         if self.places.console and done.report:
             self._report(found)
 
+    def _write_plain(self, done: Finished) -> None:
+        """Write what most iterations are: not sampled, no device to wait for. Few calls, since each meets cold caches."""
+        done.step.phase_times = done.phases.rows()
+        writer = self._writer or self._file()
+        if writer is not None:
+            writer.step(done.step, done.ledger, self.labels)
+
     def _report(self, found: Analysis) -> None:
         self.boundary.attempt("console", lambda: _print(found), None)
         self._reported = found.iteration
@@ -172,9 +191,6 @@ class Output:
         step = done.step
         if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
             return False
-        if not step.sampled and done.pool is None:
-            self._alike = step, None
-            return True
         from tb_sol_plugin.capture import analysis as work
 
         phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)

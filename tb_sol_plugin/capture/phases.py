@@ -303,9 +303,8 @@ class PhaseStack:
                     events.stop()
                 self.times.append((label, max(start, self._step_start), max(0, now - max(start, self._step_start)), events))
                 self._bound()
-        with self._lock:
-            times, sums = self.times, self._sums
-            self.times, self._sums = [], {}
+        times, sums = self.times, self._sums
+        self.times, self._sums = [], {}
         return PendingTimes(times, sums, self)
 
 
@@ -327,11 +326,18 @@ class PendingTimes:
     def rows(self) -> list[TimeRow]:
         """One row per range or sum, in order of their starts. device_ns is None where the device has not passed the events."""
         pool = self._pool
-        out: list[TimeRow] = [
-            (label, start, duration, None if pool is None else pool.resolve(events), 1) for label, start, duration, events in self._times
-        ]
+        out: list[TimeRow]
+        if pool is None:
+            out = [(label, start, duration, None, 1) for label, start, duration, _ in self._times]
+        else:
+            out = [(label, start, duration, pool.resolve(events), 1) for label, start, duration, events in self._times]
         for label, summed in self._sums.items():
             self._stack._settle(summed)
             device = None if summed.pending or pool is None else summed.device_ns
             out.append((label, summed.start_ns, summed.duration_ns, device, summed.count))
-        return sorted(out, key=lambda row: (row[1], -row[2]))
+        out.sort(key=_by_start)
+        return out
+
+
+def _by_start(row: TimeRow) -> tuple[int, int]:
+    return row[1], -row[2]
