@@ -60,7 +60,8 @@ class SOLTracker:
     device: whose limits to judge by, see `find_device`. mode: dispatch, hooks (the fallback), or auto. logdir: folder of the capture file;
     None: none is written. every_n_steps: 0 samples nothing; default: report_interval, which is 100. time_layers: in sampled iterations
     on a GPU, a pair of events per lowest module. profile: `after_sampled` traces the iteration after a sampled one, `traces` times at
-    most. tensorboard: True (a writer in logdir), False or a summary writer. rank: default that of the process. batch, tokens: see `Sizes`.
+    most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
+    writer. rank: default that of the process. batch, tokens: see `Sizes`.
 
     hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
     """
@@ -77,6 +78,7 @@ class SOLTracker:
         time_layers: bool = True,
         profile: Profile = "off",
         traces: int = 3,
+        trace_stacks: bool = True,
         tensorboard: object = True,
         wandb: bool = True,
         console: bool = True,
@@ -112,7 +114,7 @@ class SOLTracker:
         )
         self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
-        self._traces = traces
+        self._traces, self._trace_stacks = traces, trace_stacks
         self._alike = Alike()
         self._profiler: DrivenProfiler | None = None
         self._events: EventPool | None = None
@@ -458,7 +460,8 @@ class SOLTracker:
             from tb_sol_plugin.capture.profiling import DrivenProfiler
 
             me = weakref.proxy(self)
-            self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), lambda code, text: me._note(code, text))
+            note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
+            self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), note, stacks=self._trace_stacks)
         if self._profiler.start(self._kind):
             self._schedule.traces -= 1
 

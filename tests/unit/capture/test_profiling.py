@@ -74,6 +74,14 @@ def test_the_product_joins_them(tmp_path: Path) -> None:
     assert {c.facts.source for c in captures} == {"kineto", "sol_capture"} and len({c.worker for c in captures}) == 1
 
 
+@pytest.mark.parametrize("stacks", [True, False])
+def test_traces_have_the_calls_of_modules_unless_switched_off(tmp_path: Path, stacks: bool) -> None:
+    run(tmp_path, **({} if stacks else {"trace_stacks": False}))
+    found = traces(tmp_path)
+    modules = [{e["name"] for e in t["traceEvents"] if str(e.get("name")).startswith("nn.Module: ")} for t in found]
+    assert modules == [{"nn.Module: Linear_0"} if stacks else set()] * 2
+
+
 def test_the_range_has_the_number_that_the_iteration_got_in_the_end(tmp_path: Path) -> None:
     # GIVEN a script whose numbers jump WHEN the traced iteration is not the one that was expected THEN its range is renamed
     model = torch.nn.Linear(16, 16)
