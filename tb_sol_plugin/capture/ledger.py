@@ -281,11 +281,18 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             torch._C._pop_torch_dispatch_stack(None)
         end = perf_counter_ns()
         if not info.made_of_others and state.calls == before:  # no work was seen inside: it is an operator like any other
-            found = self._made(odd_key(info, args, kwargs), describe(info, args, kwargs), (args, kwargs), result)
+            try:
+                signature = describe(info, args, kwargs)
+                found = self._made(odd_key(info, args, kwargs), signature, (args, kwargs), result)
+            except Exception as problem:
+                found = ""
+                self._lose(problem)
             if isinstance(found, int):
                 row = state.rows.setdefault((found, *place), [0, 0 if self.timed else UNTIMED])
                 row[0] += 1
                 row[1] += end - start if self.timed else 0
+            elif found:
+                self._ledger.lost[found] += 1
             self.clock.own_ns += perf_counter_ns() - end
         return result
 

@@ -92,6 +92,8 @@ def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bo
     """Adds what is no plain tensor or integer; also those, where they stand in lists and keywords."""
     if kind is list or kind is tuple:
         add(kind)
+        if a and isinstance(a[0], Tensor):  # type: ignore[index]
+            add(a[0].is_cpu)  # type: ignore[index]
         for item in a:  # type: ignore[attr-defined]
             kind = type(item)
             if kind is int:

@@ -247,6 +247,28 @@ def test_backward_on_another_thread_finds_the_labels_of_the_forward_thread():
     assert not counting.ledger.lost
 
 
+def test_forward_on_threads_without_the_mode_is_said():
+    # GIVEN replicas that run on threads of their own, as data parallelism does, which a dispatch mode does not follow
+    models = [Pair(), Pair()]
+    counting = Counting(*models)
+    with counting.on():
+        results = [None, None]
+
+        def run(at):
+            results[at] = models[at](torch.randn(2, 8)).sum()
+
+        threads = [threading.Thread(target=run, args=(at,)) for at in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (results[0] + results[1]).backward()
+    # THEN their backward is counted without a module, and the reason is there
+    assert counting.flop(direction="fwd") == 0
+    assert counting.flop(direction="bwd", module_context="") == counting.flop(direction="bwd") == 2 * (a(2) + 2 * b(2))
+    assert counting.ledger.lost["backward of work that was not recorded"] > 0
+
+
 def test_threads_that_train_at_once_do_not_mix_their_numbers():
     # GIVEN one mode, entered on two threads whose sequence numbers overlap, and models of different sizes
     models = [Pair(), nn.Sequential(nn.Linear(8, 5), nn.Linear(5, 7), nn.Linear(7, 2))]
