@@ -400,6 +400,29 @@ def test_a_forked_process_writes_nothing(tmp_path: Path, ending: str) -> None:
     assert "in the child" not in str(recorded.phase_times)
 
 
+ALONE = """
+import sys
+from importlib.machinery import PathFinder
+BLOCKED = ("numpy", "pandas", "pyarrow", "msgspec", "flask", "plotly", "numba", "rich", "tensorboard", "wandb", "isal", "fsspec")
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.split(".")[0] in BLOCKED else PathFinder.find_spec(name, path, target)
+    invalidate_caches = PathFinder.invalidate_caches
+sys.meta_path[:] = [Finder if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+def test_it_works_with_torch_alone(tmp_path: Path) -> None:
+    # GIVEN a process with nothing but torch WHEN it is tracked THEN its work is recorded, with costs unknown and not 0
+    ended = script(f"{ALONE}\n{LOOP}\ntracker.close()\nassert not any(name in sys.modules for name in BLOCKED)", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    recorded = only(tmp_path)
+    assert recorded.sampled == [0, 1, 2] and recorded.calls(1)["aten::addmm"] == 1
+    assert all(row.flop is None and row.sig["reason"] for row in recorded.ledgers[1])
+    assert not [code for code in recorded.notes if code.startswith("failed")]
+
+
 def test_importing_is_quick_and_loads_nothing() -> None:
     # GIVEN a process without torch WHEN the capture library is imported THEN it takes less than 50 ms (best of five), and loads none of these
     text = (
