@@ -128,6 +128,12 @@ def module_device_ns(capture: Capture, part: Scope) -> Floats:
     return np.where(calls > 0, total, np.nan)
 
 
+def module_calls(capture: Capture, part: Scope) -> Floats:
+    """Timed calls per node of the module tree, NaN where none was timed."""
+    _, calls = _sums(capture, part, module_nodes(capture), len(module_tree(capture).name))
+    return np.where(calls > 0, calls, np.nan)
+
+
 def module_nodes(capture: Capture) -> Nodes:
     """Per row of `labels` the node of the module tree that a module is, -1 for others and for modules that no call tells."""
     return memo(capture, ("label_times.modules",), lambda: _module_nodes(capture, module_tree(capture)))
@@ -160,6 +166,11 @@ def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
         if out[inner] >= 0 and up[inner] >= 0 and out[up[inner]] < 0:
             out[up[inner]] = tree.parent[out[inner]]
     return out
+
+
+def module_names(capture: Capture) -> list[str]:
+    """Per node of the module tree what a list calls it: its name in the model, where that is not known the recorder's number of it."""
+    return [name or number for name, number in zip(qualified_names(capture), module_tree(capture).name, strict=True)]
 
 
 def qualified_names(capture: Capture) -> list[str]:

@@ -65,12 +65,12 @@ def module_work(
 
 def _credited(capture: Capture, calls: Calls, of_host: Nodes, of_label: Nodes | None) -> tuple[Nodes, npt.NDArray[np.bool_]]:
     """(node per call, whether it is backward work of that node)."""
-    h = at.host(capture)
-    if not len(h.start) or not len(of_host):
-        return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
     if of_label is not None:
         label = capture.tables["ledger"]["module"].to_numpy()[calls.ops["ledger"].to_numpy()]
         return of_label[label].astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
+    h = at.host(capture)
+    if not len(h.start) or not len(of_host):
+        return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
     if calls.done.from_ledger:
         own = calls.ops["module"].to_numpy()
         return np.where(own >= 0, of_host[np.maximum(own, 0)], OUTSIDE).astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1

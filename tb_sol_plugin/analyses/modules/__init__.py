@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -15,7 +16,7 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
 from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.label_times import qualified_names
+from tb_sol_plugin.metrics.label_times import module_calls, qualified_names
 from tb_sol_plugin.metrics.module_tree import labels_alone
 from tb_sol_plugin.metrics.modules import (
     OWN,
@@ -28,6 +29,7 @@ from tb_sol_plugin.metrics.modules import (
     unmerged,
     work_of,
 )
+from tb_sol_plugin.metrics.modules_beside import Beside, known_beside, modules_beside
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
@@ -162,14 +164,26 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     group="Time",
     order=40,
     needs=("modules",),
-    counted=labels_alone,
+    counted=lambda capture: labels_alone(capture) or known_beside(capture),
     query=ModulesQuery,
     tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},
     facts=FACTS,
 )
 def modules(capture: Capture, query: ModulesQuery) -> Report:
-    """The module tree, by instance or with equal siblings merged, and the same by class."""
+    """The module tree, by instance or with equal siblings merged, and the same by class.
+
+    Of a trace without module calls that of the sampled iterations of the SOL capture beside it which do the same work.
+    """
     part = scope(capture, query)
+    beside = modules_beside(capture, part)
+    if beside is None:
+        return _report(capture, part, query, None)
+    alone = msgspec.structs.replace(query, step="")
+    return _report(beside.capture, scope(beside.capture, alone), alone, beside)
+
+
+def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside | None) -> Report:
+    """beside: where `capture` is the view of a SOL capture beside a trace."""
     nodes = module_times(capture, part, query.direction, query.device_limits)
     device = capture.device["duration_ns"].to_numpy()[part.device]
     whole = int(device.sum())
@@ -181,18 +195,38 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
     table["qualified_name"] = _qualified(capture, nodes, rows)
-    if labels_alone(capture):
-        table = table.assign(calls=None, host_total_ns=None, host_self_ns=None)
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=_headline(capture, table, query, whole))
-    report.notices = source_notices(capture, part) or _notices(capture, table, query, facts)
+    report.notices = [_said(beside)] if beside is not None else source_notices(capture, part) or _notices(capture, table, query, facts)
     report.sections = [
         icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole),
         _table(capture, part, nodes, table, rows, query, facts),
         _classes(capture, part, nodes, query, facts),
         _facts_section(facts),
     ]
+    if beside is not None:
+        of = f"of {beside.words} of the SOL capture"
+        for section in report.sections:
+            section.subtitle = f"{of}; {section.subtitle}" if section.subtitle else of
+            if isinstance(section, TableSection):
+                section.columns = [_worded(column, f"In {beside.words} of the SOL capture.") for column in section.columns]
     return report
+
+
+def _said(beside: Beside) -> Notice:
+    """Where the modules of a trace without any come from."""
+    text = (
+        f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "
+        "record it with with_stack=True."
+    )
+    if not beside.alike:
+        text += " No sampled iteration is known to have inputs of the same sizes as its steps: this is the last one that was sampled."
+    return Notice(text, "info" if beside.alike else "warn")
+
+
+def _worded(column: Column, where: str) -> Column:
+    """A column of numbers whose definition says where they were counted."""
+    return msgspec.structs.replace(column, doc=f"{column.doc} {where}") if column.unit else column
 
 
 def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
@@ -248,7 +282,8 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
         "outside_ns": max(whole - credited, 0),
     }
     if labels_alone(capture):
-        facts["calls"] = None
+        calls = module_calls(capture, part)[nodes["node"].to_numpy()]
+        facts["calls"] = int(calls.sum()) if np.isfinite(calls).all() else None
     if source.is_capture(capture):
         facts["flop"] = round(float(np.nansum(calls_of(capture, part, limits).values["flop"])))
     if not len(capture.device):
@@ -270,6 +305,8 @@ def _counted(table: pd.DataFrame, query: ModulesQuery) -> str:
     own = table.assign(work=np.nan_to_num(pd.to_numeric(table[f"{OWN}flop"])))
     work = own.groupby("class_name", observed=True)["work"].sum()
     roots = table[table["parent"].isna()]
+    if not work.max() > 0 and not own["host_self_ns"].notna().any():
+        return "No matrix work was counted in modules."
     if not work.max() > 0:
         by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
         top = str(by_host.idxmax())
@@ -380,7 +417,8 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     again = {"recompute_share"} if facts["recompute_ns"] else set()
     hosted = table["host_total_ns"].notna().any() or "flop" not in facts
     raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
-    quiet |= set() if hosted else {"calls", "host_total_ns"}
+    quiet |= set() if hosted else {"host_total_ns"}
+    quiet |= set() if table["calls"].notna().any() else {"calls"}
     counted = {"flop": 1, "backward_flop": 2, "qualified_name": 2} if "flop" in facts else {}
     counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
@@ -397,8 +435,6 @@ def _mark(section: TableSection) -> None:
 def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
-    if labels_alone(capture):
-        frame = frame.assign(calls=None, host_total_ns=None, host_self_ns=None)
     if source.is_capture(capture):
         frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
     section = make_table(
@@ -408,7 +444,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         _columns(CLASS_COLUMNS, facts, frame),
         subtitle="summed over all instances; a class inside itself counts twice",
         key="class_name",
-        sort=Sort("time_ns" if whole else "host_total_ns"),
+        sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         filters=["class_name"],
     )
     _mark(section)

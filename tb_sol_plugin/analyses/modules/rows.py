@@ -10,7 +10,8 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.label_times import module_device_ns
+from tb_sol_plugin.metrics.label_times import module_calls, module_device_ns
+from tb_sol_plugin.metrics.module_tree import labels_alone
 from tb_sol_plugin.metrics.module_work import OUTSIDE as NO_NODE
 from tb_sol_plugin.metrics.module_work import Direction, ModuleWork
 from tb_sol_plugin.metrics.modules import OWN, MergedRow
@@ -40,8 +41,14 @@ def with_label_times(
 ) -> pd.DataFrame:
     """Rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
 
+    Where modules are known by labels alone, calls are those that were timed, and the host has no time.
     Where no call has a time of its own, the forward pass also gets its efficiency from it.
     """
+    if labels_alone(capture):
+        calls = module_calls(capture, part)[nodes["node"].to_numpy()]
+        count = [calls[list(row.nodes)].sum() for row in rows]
+        known = pd.Series([int(n) if n == n else None for n in count], dtype=object, index=frame.index)
+        frame = frame.assign(calls=known, host_total_ns=None, host_self_ns=None)
     each = module_device_ns(capture, part)[nodes["node"].to_numpy()]
     time = np.array([each[list(row.nodes)].sum() for row in rows], np.float64)
     if not np.isfinite(time).any():
