@@ -9,14 +9,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from types import FunctionType
 from typing import Final
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_sol_plugin.capture import attribution, operators, signatures
-from tb_sol_plugin.capture.attribution import Attribution, Context, Pass, Row, RowKey, ThreadState, available, current_node, next_number
+from tb_sol_plugin.capture.attribution import Attribution, Context, Row, RowKey, ThreadState, available, current_node, next_number
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
@@ -323,21 +321,17 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _keep_compiler_out() -> None:
-    """Marks our code as none that torch.compile may look into.
+    """Marks our code, and what it calls, as none that torch.compile may look into.
 
-    torch does so by wrapping the method in the class body, which costs half a microsecond per call. Here the code of everything that a
-    usual call runs is marked instead, and what unusual ones run is wrapped.
+    torch does so by wrapping the method of the class body, which costs microseconds per call and loads the compiler. Where this torch
+    can mark the code itself (2.7 and later), the plain method takes the place of the wrapped one.
     """
-    skip = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    if skip is None or not hasattr(skip, "skip_code"):
+    try:
+        from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+    except ImportError:
         LedgerMode.__torch_dispatch__ = torch._disable_dynamo(LedgerMode._count, recursive=True)  # type: ignore[method-assign]
         return
-    for holder in (LedgerMode, Ledger, ThreadState, Attribution, Pass, OpInfo, operators, signatures, attribution):
-        for function in vars(holder).values():
-            if isinstance(function, FunctionType):
-                skip.skip_code(function.__code__)
-    for name in ("_unusual", "_open", "_info", "_made", "_lose"):
-        setattr(LedgerMode, name, torch._disable_dynamo(getattr(LedgerMode, name), recursive=True))
+    set_code_exec_strategy(LedgerMode._count.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
     LedgerMode.__torch_dispatch__ = LedgerMode._count  # type: ignore[method-assign]
 
 

@@ -58,8 +58,8 @@ class OpInfo:
         return out
 
     def run_open(self, kernel: object, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Runs the kernel that `can_open` found, or takes a composite apart."""
-        if self.made_of_others:
+        """Runs the kernel that `can_open` found, or takes a composite apart that is written in Python."""
+        if kernel is True:
             return self.func.decompose(*args, **kwargs)  # type: ignore[attr-defined]
         return self.func._op_dk(kernel, *args, **kwargs)  # type: ignore[attr-defined]
 
@@ -114,7 +114,7 @@ def _has_kernel(name: str, overload: str, key: str, func: object) -> bool:
 
 
 def can_open(info: OpInfo, args: Sequence[object]) -> object:
-    """Which kernel runs a call by its parts (True: that of a composite), None if it cannot be taken apart.
+    """Which kernel runs a call by its parts (True: that of a composite in Python), None if it cannot be taken apart.
 
     All tensors have to be dense ones of one device, and a composite has to have no kernel of its own for that device.
     """
@@ -126,13 +126,18 @@ def can_open(info: OpInfo, args: Sequence[object]) -> object:
                     return None
                 devices.add(item.device.type)
     if len(devices) != 1:
-        return True if info.made_of_others and not devices else None
+        return _composite(info) if info.made_of_others and not devices else None
     device = devices.pop().upper()
     own = torch._C._dispatch_has_kernel_for_dispatch_key
     if info.made_of_others:
-        return None if hasattr(torch._C.DispatchKey, device) and own(info.full_name, device) else True
+        return None if hasattr(torch._C.DispatchKey, device) and own(info.full_name, device) else _composite(info)
     # Only a key that the kernel was registered for itself: a kernel in Python that is run by any other one crashes (torch 2.13).
     for key in (device, "CompositeExplicitAutograd"):
         if hasattr(torch._C.DispatchKey, key) and own(info.full_name, key):
             return getattr(torch._C.DispatchKey, key)
     return None
+
+
+def _composite(info: OpInfo) -> object:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return True if key in getattr(info.func, "py_kernels", ()) else key
