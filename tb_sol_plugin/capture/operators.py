@@ -139,5 +139,7 @@ def can_open(info: OpInfo, args: Sequence[object]) -> object:
 
 
 def _composite(info: OpInfo) -> object:
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return True if key in getattr(info.func, "py_kernels", ()) else key
+    """The kernel in C++, which is what runs without us; torch has some in Python as well, that may take another way."""
+    name = "CompositeImplicitAutograd"
+    in_cpp = torch._C._dispatch_has_kernel_for_dispatch_key(info.full_name, name)
+    return getattr(torch._C.DispatchKey, name) if in_cpp else True

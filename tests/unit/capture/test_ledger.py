@@ -299,6 +299,25 @@ def test_without_gradients_the_leaves_are_the_same():
     assert "linear" not in seen[2][1] and seen[2][1]["addmm"] == 4
 
 
+def test_results_without_gradients_are_the_same_bits():
+    # GIVEN products whose operands can be folded in more than one way, and everything else that is taken apart
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 1, 17, 33), torch.randn(5, 33, 19)
+    calls = (
+        lambda: x @ w, lambda: x @ w[0], lambda: w.mT @ x[0, 0, 0], lambda: x[0, 0] @ x[0, 0, 0], lambda: torch.einsum("aibc,dce->adbe", x, w),
+        lambda: F.conv2d(x, x[:, :, :3, :3].contiguous()), lambda: F.scaled_dot_product_attention(x, x, x), lambda: F.softmax(x, -1),
+        lambda: F.layer_norm(x, (33,)), lambda: F.interpolate(x, scale_factor=2.0), lambda: torch.cov(x[0, 0]), lambda: F.cosine_similarity(x, x),
+        lambda: nn.LSTM(33, 8)(x[0])[0], lambda: F.gelu(x).std(), lambda: torch.linalg.norm(x[0, 0]), lambda: F.dropout(x, 0.5),
+    )  # fmt: skip
+    for call in calls:
+        with torch.inference_mode():
+            torch.manual_seed(1)
+            plain = call()
+            torch.manual_seed(1)
+            counted = Counting().run(call)
+        assert torch.equal(plain, counted)
+
+
 def test_fused_encoder_layers_count_what_they_do_inside():
     # GIVEN the fused path of an encoder layer, one operator that torch counts as nothing
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
