@@ -476,6 +476,30 @@ def test_modes_and_profiles_that_do_not_exist() -> None:
         SOLTracker(profile="always")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"phase_times": [(1, 2, 3, None, 1)]},
+        {"signature": "0123456789ab", "batch": 3, "tokens": 0, "phase_times": [(1, 2, 3, None, 1), (4, 5, 6, 7, 8)]},
+        {"signature": "0123456789ab", "phase_times": [(1, 2, 3, None, 1)]},
+        {"signature": 'odd "name"', "batch": 3},
+        {"signature": "é"},
+        {"signature": "a", "device_ns": 5, "lost": {"b": 1}, "module_times": [(1, 2, 3, 4, 5)], "compiled": True},
+    ],
+)
+def test_ordinary_iterations_are_written_as_all_others(fields: dict[str, Any]) -> None:
+    # GIVEN an iteration that was not sampled WHEN it is written the short way THEN its records are those of the long way
+    import json
+
+    from tb_sol_plugin.capture import writer
+    from tb_sol_plugin.capture.step import StepRecord
+
+    step = StepRecord(7, start_ns=10, duration_ns=20, overhead_ns=30, **fields)
+    short, long = (b"".join(lines) for lines in (writer._ordinary(step), writer._records(step, ())))
+    assert short.endswith(b"\n") and [json.loads(line) for line in short.splitlines()] == [json.loads(line) for line in long.splitlines()]
+
+
 # --- Device events, with a device of our own ---
 
 
