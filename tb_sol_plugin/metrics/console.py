@@ -53,7 +53,7 @@ def console_report(capture: Capture, part: Scope, limits: str = "") -> ConsoleRe
     steps = max(len(rows), 1)
     values = {name: column[use] for name, column in calls.values.items()}
     tree = phase_tree(capture)
-    paths = np.array([*(p.removeprefix(f"{STEP}/") for p in tree.path), NO_PHASE], object)
+    paths = np.array([*(NO_PHASE if p == STEP else p.removeprefix(f"{STEP}/") for p in tree.path), NO_PHASE], object)
     node = nodes_of(capture, calls)[use]
     layer = calls.ops["layer"].astype(str).to_numpy(dtype=object)[use]
     layer = np.where(layer == "", UNATTRIBUTED, layer)

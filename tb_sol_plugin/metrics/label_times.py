@@ -169,7 +169,7 @@ def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
 
 
 def module_names(capture: Capture) -> list[str]:
-    """Per node of the module tree what a list calls it: its name in the model, where that is not known the recorder's number of it."""
+    """Per node of the module tree what a list calls it: its name in the model, the recorder's number where that is not known."""
     return [name or number for name, number in zip(qualified_names(capture), module_tree(capture).name, strict=True)]
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of, subtree_sums, sums
 from tb_sol_plugin.model.capture import Capture
@@ -43,6 +43,11 @@ def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
     limited = (node >= 0) & np.isfinite(calls.values["sol_ns"])
     own["ops"] = np.bincount(node[limited], minlength=size).astype(np.float64)
     return PhaseWork(calls, node, own, subtree_sums(own, tree.end))
+
+
+def in_a_phase(paths: list[str]) -> npt.NDArray[np.bool_]:
+    """Per phase node, and once more for -1, whether work there is in a phase of the program: a step is none."""
+    return np.array([*(path != STEP for path in paths), False], bool)
 
 
 def nodes_of(capture: Capture, calls: Calls) -> Nodes:

@@ -15,6 +15,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
+from tb_sol_plugin.analyses.modules.names import node_names, row_names
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.label_times import module_calls, qualified_names
 from tb_sol_plugin.metrics.module_tree import labels_alone
@@ -49,6 +50,7 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+IN_THE_MODEL = "Name in the model below that of its parent; equal siblings are merged, with how many they are."
 OF_A_CAPTURE = ("qualified_name", "operator_ns", "backward_flop")
 """Columns that only a SOL capture fills."""
 _NUMBERS = (
@@ -195,11 +197,14 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside |
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
     table["qualified_name"] = _qualified(capture, nodes, rows)
+    each = node_names(nodes, qualified_names(capture)) if source.is_capture(capture) else nodes["name"].tolist()
+    if source.is_capture(capture):
+        table["name"] = row_names(rows, each)
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=_headline(capture, table, query, whole))
     report.notices = [_said(beside)] if beside is not None else source_notices(capture, part) or _notices(capture, table, query, facts)
     report.sections = [
-        icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole),
+        icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole, names=each),
         _table(capture, part, nodes, table, rows, query, facts),
         _classes(capture, part, nodes, query, facts),
         _facts_section(facts),
@@ -392,7 +397,7 @@ def _table(
         tree=TreeSpec(),
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         last=outside["id"].tolist() if len(outside) else [],
-        filters=["name", "class_name"],
+        filters=["name", "class_name"] if "flop" not in facts else ["class_name"],
         footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
         if "flop" in facts
         else "A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
@@ -419,10 +424,11 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
     quiet |= set() if hosted else {"host_total_ns"}
     quiet |= set() if table["calls"].notna().any() else {"calls"}
-    counted = {"flop": 1, "backward_flop": 2, "qualified_name": 2} if "flop" in facts else {}
+    counted = {"flop": 1, "backward_flop": 2, "class_name": 1} if "flop" in facts else {}
     counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
-    return [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
+    shown = [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
+    return [msgspec.structs.replace(c, doc=IN_THE_MODEL) if c.name == "name" and "flop" in facts else c for c in shown]
 
 
 def _mark(section: TableSection) -> None:

@@ -19,11 +19,20 @@ CHART_PIXELS: Final = 1150.0
 
 
 def icicle(
-    nodes: pd.DataFrame, time: pd.Series, rows: list[MergedRow], keys: list[str], asked: str, whole: int, limit: int = 1500
+    nodes: pd.DataFrame,
+    time: pd.Series,
+    rows: list[MergedRow],
+    keys: list[str],
+    asked: str,
+    whole: int,
+    *,
+    names: list[str],
+    limit: int = 1500,
 ) -> FigureSection:
     """Boxes for every node, the widest `limit` of them. With merged rows a box carries the key of its merged row.
 
-    time: device time per node in the chosen direction. asked: device, host or flop. whole: all device time, ns.
+    time: device time per node in the chosen direction. asked: device, host or flop. whole: all device time, ns. names: what a box is
+    called, per node.
     """
     row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
     path: list[str] = []
@@ -45,7 +54,7 @@ def icicle(
     for i in sorted(shown):
         efficiency = float(sol[i] / measured[i]) if measured[i] > 0 and np.isfinite(sol[i]) else None
         above = position.get(int(nodes["parent"].iloc[i]), -1)
-        name = str(nodes["name"].iloc[i])
+        name = names[i]
         share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
         said = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
         boxes["ids"].append(path[i])
@@ -53,7 +62,9 @@ def icicle(
         boxes["labels"].append(name)
         boxes["values"].append(float(value[i]))
         boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
-        boxes["hovertext"].append(f"<b>{name}</b><br>{human(float(value[i]), unit)}{share}<br>{said}")
+        kind = str(nodes["class_name"].iloc[i])
+        titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
+        boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{said}")
         boxes["customdata"].append(keys[row_of[i]])
         colours.append(efficiency_colour(efficiency))
     trace: fig.Plain = {
@@ -87,11 +98,12 @@ def icicle(
 
 
 def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
-    """What fits into a box: name and efficiency, the name, or its initial and number (`EncoderLayer_12` is L12), or nothing."""
+    """What fits in a box: name and efficiency, the name, its initial and number (`EncoderLayer_12` is L12, `layers.12` l12), nothing."""
     percent = human(efficiency, "ratio") if efficiency is not None else ""
     words = re.findall(r"[A-Z][a-z]*", name)
     number = name.rpartition("_")[2] if "_" in name else ""
-    short = f"{words[-1][0]}{number}" if words else ""
+    numbered = re.fullmatch(r"(?:.*\.)?([a-z])\w*\.(\d+)", name)
+    short = f"{numbered[1]}{numbered[2]}" if numbered else f"{words[-1][0]}{number}" if words else ""
     for text in (f"{name}  {percent}".strip(), name, f"{short} {percent}".strip(), short):
         if text and len(text) * 6.6 + 8 < pixels:
             return text

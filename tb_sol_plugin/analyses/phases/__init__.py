@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.phases import figure as chart
-from tb_sol_plugin.analyses.phases.rows import once, tree_rows
+from tb_sol_plugin.analyses.phases.rows import once, per_step, tree_rows
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import layers
 from tb_sol_plugin.metrics.joined_notes import joined_notices
@@ -129,7 +129,7 @@ FACTS = {
 class PhasesQuery(Query, kw_only=True, frozen=True):
     """Phases.
 
-    per: sums over all steps of the selection, or divided by their number.
+    per: sums over all steps of the selection, or counts, times and work divided by their number.
     """
 
     per: Literal["all", "step"] = "all"
@@ -299,7 +299,7 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
     rows = once(work, phase_tree(capture).path, divide)
     if rows.empty:
         return []
-    rows["ops"] = [v // divide if v % divide == 0 else v / divide for v in rows["ops"].tolist()]
+    rows["ops"] = per_step(rows["ops"].tolist(), divide)
     total = ratios(sums(work.calls.values, np.zeros(len(work.node), np.int8), 1)).iloc[0]
     times = {n: round(float(total[n]) / divide) if total[n] == total[n] else None for n in ("sol_ns", "measured_ns", "wasted_ns")}
     section = make_table(

@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork
+from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, in_a_phase
 from tb_sol_plugin.metrics.phases import STEP, device_owners
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work.sums import ratios, sums
@@ -25,11 +25,12 @@ DEVICE: Final = ("device_ns", "device_sum_ns", "compute_ns", "exposed_communicat
 TIMES: Final = ("host_ns", "host_self_ns", *DEVICE)
 USUAL: Final = "usual_ns"
 """Column of a SOL capture alone."""
+COUNTS: Final = ("count", "ops", "device_events")
 WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
 def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
-    """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). Times and work over `divide`."""
+    """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). All but ratios over `divide`."""
     if source.is_capture(capture):
         node, usual = frame["node"].to_numpy(), usual_phase_ns(capture, part)
         other = usual.host_ns[node] * part.step_count if usual is not None else np.nan
@@ -46,11 +47,19 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         out = pd.concat([out.astype(object), outside.reindex(columns=out.columns).astype(object)], ignore_index=True)
     for name in (*TIMES, *WORK, *([USUAL] if USUAL in out else [])):
         out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
+    for name in COUNTS:
+        out[name] = per_step(out[name].tolist(), divide)
     if not len(capture.device):
         for name in (*DEVICE, "device_events"):
             if name != "device_ns" or not source.is_capture(capture):
                 out[name] = None
     return out, outside["id"].tolist() if len(outside) else []
+
+
+def per_step(counts: list[float], steps: int) -> pd.Series:
+    """Counts over `steps`, whole ones as integers; None unknown."""
+    known = [None if v is None or v != v else v / steps for v in counts]
+    return pd.Series([int(v) if v is not None and v == int(v) else v for v in known], dtype=object)
 
 
 def _over_phase_time(frame: pd.DataFrame, time: npt.NDArray[np.float64]) -> pd.DataFrame:
@@ -107,11 +116,11 @@ def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame
 
 
 def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
-    """Every operation once, at its innermost phase, largest limit first, those of no phase last.
+    """Every operation once, at its innermost phase, largest limit first, those of no phase (in a step, or in none) last.
 
     Columns: id, phase, ops (calls with a limit), sol_ns, share (of all limits), measured_ns, wasted_ns, efficiency, flags.
     """
-    node = np.where(work.node >= 0, work.node, len(paths))
+    node = np.where(in_a_phase(paths)[work.node], work.node, len(paths))
     values = sums(work.calls.values, node, len(paths) + 1)
     limited = np.isfinite(work.calls.values["sol_ns"])
     frame = ratios(values).assign(phase=[*paths, NO_PHASE], ops=np.bincount(node[limited], minlength=len(paths) + 1))

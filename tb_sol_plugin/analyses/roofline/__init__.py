@@ -7,7 +7,7 @@ structured sparsity; attention counts only the pairs that a causal mask leaves. 
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from tb_sol_plugin.analyses.roofline.roofs import ceilings
 from tb_sol_plugin.analyses.roofline.selection import Direction, Selection, select
 from tb_sol_plugin.analyses.roofline.tables import above_table, kinds_table, rows_table, shown_rows, unmodelled_table, with_causes
 from tb_sol_plugin.analyses.roofline.words import headline, notices
-from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.scope import Scope, scope
@@ -30,7 +30,7 @@ from tb_sol_plugin.metrics.source_notes import sampled_words, source_notices
 from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.group_times import group_times, with_group_times
-from tb_sol_plugin.metrics.work.rows import By, rows
+from tb_sol_plugin.metrics.work.rows import By, ByLabel, rows
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import FigureSection, Report, Scalar, TableSection
@@ -45,7 +45,7 @@ DRAWN_SHARE: Final = 0.995
 class RooflineQuery(Query, kw_only=True, frozen=True):
     """Roofline.
 
-    by: what makes a row: operator and shapes, operator, kernel, innermost module, its class, innermost phase, step, type, or kind of work.
+    by: what makes a row: operator, shapes, kernel, module, its class, phase, step, type, kind; of a SOL capture forward_phase, function.
     direction: which pass is counted; forward work run again inside the backward pass is forward work.
     attention: count the pairs that a causal mask leaves, or every pair as some counters do.
     level: whether the chart also draws the roof of the L2 cache, where its bandwidth is known.
@@ -53,7 +53,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     least_share: show only rows with at least this share of the time, 0.01 for 1 %.
     """
 
-    by: By = "op_shape"
+    by: Literal[By, ByLabel] = "op_shape"
     direction: Direction = "both"
     attention: Literal["causal_aware", "dense_equivalent"] = "causal_aware"
     level: Literal["memory", "l2"] = "memory"
@@ -81,6 +81,9 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     spec = device_for(capture, query.device_limits)
     part = scope(capture, query)
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
+    if query.by in get_args(ByLabel) and not done.from_ledger:
+        what = "the function of a call" if query.by == "function" else "the phase of the forward operator"
+        raise Unavailable(f"a profiler trace does not tell {what}", hint="open a SOL capture: sol.capture(logdir, model=model)")
     chosen = select(capture, done, part, query.direction)
     frame = rows(capture, done, chosen.ops, query.by)
     if not done.timed:

@@ -32,12 +32,15 @@ ONE: Final = {
     "step": "Step",
     "dtype": "Type",
     "kind": "Kind",
+    "forward_phase": "Forward phase",
+    "function": "Function",
 }
 LEADS: Final = {
     "kernel": ("kernels", "In the kernels"),
     "module": ("modules", "In the modules"),
     "layer": ("modules", "In the modules"),
     "phase": ("phases", "In the phases"),
+    "forward_phase": ("phases", "In the phases"),
 }
 """Where a row leads, by what it is grouped by; operators lead to the operators."""
 HIDDEN: Final = "(rows not shown)"

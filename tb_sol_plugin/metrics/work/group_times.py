@@ -10,8 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.label_times import module_device_ns, phase_self_ns
-from tb_sol_plugin.metrics.module_tree import module_tree
+from tb_sol_plugin.metrics.label_times import module_device_ns, module_names, phase_self_ns
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Scope
@@ -44,7 +43,7 @@ def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[
             out[f"step {step}"] = float(time if time == time else own.get(step, np.nan))
         return {name: ns for name, ns in out.items() if ns == ns}
     if by == "module" and direction == "forward":
-        return _known(dict(enumerate(module_tree(capture).name)), module_device_ns(capture, part))
+        return _known(dict(enumerate(module_names(capture))), module_device_ns(capture, part))
     return {}
 
 

@@ -10,9 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.groups import numbered
+from tb_sol_plugin.metrics.label_times import module_names
 from tb_sol_plugin.metrics.module_tree import module_tree
 from tb_sol_plugin.metrics.names import module_instance, phase_name
+from tb_sol_plugin.metrics.source import is_capture
 from tb_sol_plugin.metrics.work.calls import Work, group
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.kinds import KINDS
@@ -22,9 +25,12 @@ from tb_sol_plugin.model.capture import Capture
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
+ByLabel: TypeAlias = Literal["forward_phase", "function"]
+"""Labels that only the ledger of a SOL capture holds."""
 
 OUTSIDE_MODULE: Final = "(outside every module)"
 OUTSIDE_PHASE: Final = "(outside every phase)"
+OUTSIDE_FUNCTION: Final = "(outside every function)"
 OUTSIDE_STEP: Final = "(outside every step)"
 NO_TYPE: Final = "(no type recorded)"
 BEFORE_WINDOW: Final = "before the window"
@@ -40,7 +46,7 @@ class Key(NamedTuple):
     words: Sequence[str]
 
 
-def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFrame:
+def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> pd.DataFrame:
     """Rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
 
     Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
@@ -49,7 +55,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
 
     Work that was launched before the recording began stands in rows of its own. With by="kernel" an operator's work is shared among
     its kernels by their time; a recording without device work has no kernels, its rows are then operators. Where no call has a time
-    (`done.timed`), the largest limit comes first.
+    (`done.timed`), the largest limit comes first. ByLabel: of a SOL capture only.
     """
     kernels = by == "kernel" and not done.by_host_time and not done.from_ledger
     events = np.flatnonzero(_chosen(done, ops)[done.owner])
@@ -89,12 +95,11 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By) -> pd.DataFram
 # -- what makes a row -----------------------------------------------------------------------------------------
 
 
-def _key(capture: Capture, ops: pd.DataFrame, by: By, kernels: bool) -> Key:
-    of_label = module_tree(capture).of_label if by == "module" else None
-    if of_label is not None:
-        node = of_label[capture.tables["ledger"]["module"].to_numpy()[ops["ledger"].to_numpy()]].astype(np.int64)
-        words = module_tree(capture).name
-        return Key(np.where(node < 0, len(words), node), [*words, OUTSIDE_MODULE])
+def _key(capture: Capture, ops: pd.DataFrame, by: By | ByLabel, kernels: bool) -> Key:
+    if by == "forward_phase" or by == "function":
+        return _labelled(capture, ops, by)
+    if by == "module" and is_capture(capture):
+        return _modules(capture, ops)
     if by in ("module", "phase"):
         return _around(capture, ops, by)
     if by == "layer":
@@ -115,6 +120,30 @@ def _plain(column: pd.Series, none: str = "") -> Key:
     codes = column.cat.codes.to_numpy().astype(np.int64)
     words = [str(w) or none for w in column.cat.categories]
     return Key(np.where(codes < 0, len(words), codes), [*words, none])
+
+
+def _modules(capture: Capture, ops: pd.DataFrame) -> Key:
+    """The module of each call of a SOL capture, by its name in the model."""
+    tree = module_tree(capture)
+    if tree.of_label is not None:
+        node = tree.of_label[capture.tables["ledger"]["module"].to_numpy()[ops["ledger"].to_numpy()]].astype(np.int64)
+    else:
+        node = np.append(tree.node, -1)[ops["module"].to_numpy()].astype(np.int64)
+    code, words = pd.factorize(np.array([*module_names(capture), OUTSIDE_MODULE], object))
+    return Key(code.astype(np.int64)[node], words.tolist())
+
+
+def _labelled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
+    """The function that the program called, or the phase of the forward operator; of forward work its own phase."""
+    table, labels = capture.tables["ledger"], capture.tables["labels"]
+    row = ops["ledger"].to_numpy()
+    own = table[by].to_numpy()[row].astype(np.int64)
+    if by == "forward_phase":
+        own = np.where(ops["direction"].cat.codes.to_numpy() == 1, own, table["phase"].to_numpy()[row])
+    names = [str(name) for name in texts.pick(labels["name"], np.arange(len(labels))).tolist()]
+    none = OUTSIDE_FUNCTION if by == "function" else OUTSIDE_PHASE
+    code, words = pd.factorize(np.array([*(names if by == "function" else map(phase_name, names)), none], object))
+    return Key(code.astype(np.int64)[own], words.tolist())
 
 
 def _around(capture: Capture, ops: pd.DataFrame, by: By) -> Key:

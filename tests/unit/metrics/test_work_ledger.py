@@ -239,7 +239,9 @@ def test_phases_and_modules_take_the_time_between_their_events(tmp_path: Path) -
     # AND only modules without others inside are timed, forward
     nodes = report(c, "modules", direction="forward").table("modules").set_index("name")
     assert nodes["device_total_ns"].tolist()[:3] == pytest.approx([float("nan"), 540_000, 360_000], nan_ok=True)
-    assert pd.isna(nodes.loc["MLP_0", "efficiency"]) and nodes.loc["Linear_0", "efficiency"] > 0
+    assert pd.isna(nodes.loc["mlp", "efficiency"]) and nodes.loc["fc1", "efficiency"] > 0
+    forward = report(c, "roofline", by="module", direction="forward").table("ops").set_index("name")["measured_ns"].dropna().to_dict()
+    assert forward == {"mlp.fc1": 540_000, "mlp.fc2": 360_000}
     assert pd.isna(report(c, "modules").table("modules")["efficiency"]).all(), "backward work has no time"
 
 
@@ -383,9 +385,10 @@ def test_modules_of_compiled_code_are_known_by_their_labels(tmp_path: Path) -> N
     c = opened(b, tmp_path)
     # THEN the tree is that of the labels: 3 products in each layer, 6 in the model, one outside
     t = report(c, "modules").table("modules")
-    assert t["name"].tolist() == ["Net_0", "Linear_0", "Linear_1", "(outside every module)"]
+    assert t["id"].tolist() == ["Net_0", "Net_0/Linear_0", "Net_0/Linear_1", "(outside every module)"]
+    assert t["name"].tolist() == ["net", "0", "1", "(outside every module)"]
     assert t["qualified_name"].fillna("").tolist() == ["net", "net.0", "net.1", ""]
     assert t["flop"].tolist() == [6_144, 3_072, 3_072, 1_024] and t["backward_flop"].fillna(0).tolist() == [4_096, 2_048, 2_048, 0]
     assert t["calls"].isna().all() and t["host_total_ns"].isna().all()
     rows_of = report(c, "roofline", by="module").table("ops").set_index("name")["flop"].to_dict()
-    assert rows_of == {"Linear_0": 3_072, "Linear_1": 3_072, "(outside every module)": 1_024}
+    assert rows_of == {"net.0": 3_072, "net.1": 3_072, "(outside every module)": 1_024}
