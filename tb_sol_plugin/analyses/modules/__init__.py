@@ -50,6 +50,7 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+MOST_NAMED = 500
 IN_THE_MODEL = "Name in the model below that of its parent; equal siblings are merged, with how many they are."
 OF_A_CAPTURE = ("qualified_name", "operator_ns", "backward_flop")
 """Columns that only a SOL capture fills."""
@@ -116,7 +117,7 @@ COLUMNS = (
         "qualified_name",
         "In the model",
         "",
-        "Name in the model, of merged ones that of the first.",
+        "Name in the model, of merged modules those of all.",
         "code",
         rank=3,
         missing="a profiler trace numbers the modules of a class",
@@ -297,10 +298,12 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
 
 
 def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str | None]:
-    """Names in the model, where a SOL capture knows them."""
-    names = qualified_names(capture) if source.is_capture(capture) else []
-    node = nodes["node"].tolist()
-    return [names[node[row.nodes[0]]] or None if names else None for row in rows]
+    """Names in the model, where a SOL capture knows them; of merged modules all, so that a filter finds each."""
+    if not source.is_capture(capture):
+        return [None] * len(rows)
+    names, node = qualified_names(capture), nodes["node"].tolist()
+    listed = [list(dict.fromkeys(names[node[n]] for n in row.nodes if names[node[n]])) for row in rows]
+    return [", ".join([*every[:MOST_NAMED], *(["…"] if len(every) > MOST_NAMED else [])]) or None for every in listed]
 
 
 def _counted(table: pd.DataFrame, query: ModulesQuery) -> str:

@@ -164,6 +164,7 @@ def test_the_tree_of_a_capture_has_the_names_of_the_model(tmp_path: Path) -> Non
     merged = report(c, "modules", merge="on").table("modules")
     assert merged["name"].tolist()[:4] == ["net", "blocks.0–2 3×", "mlp 3×", "0 + 2 6×"]
     assert merged["id"].tolist()[1] == "Net_0/Block×3"
+    assert merged["qualified_name"].tolist()[1] == "net.blocks.0, net.blocks.1, net.blocks.2"
     # AND the roofline has the whole names
     names = set(report(c, "roofline", by="module").table("ops")["name"])
     assert names == {f"net.blocks.{k}.mlp.{i}" for k in range(3) for i in (0, 2)}
