@@ -11,8 +11,8 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "analyses", "capture", "open", "open_capture"]
 
 if TYPE_CHECKING:
-    from tb_sol_plugin import capture
     from tb_sol_plugin.api import analyses, open, open_capture
+    from tb_sol_plugin.capture.context import capture
 
 
 def __getattr__(name: str) -> object:
