@@ -7,6 +7,7 @@ modules and labels. Whatever reads a SOL capture whose modules are labels alone 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -18,20 +19,25 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import devices_in_use
 
+MOST_NAMED: Final = 4
+
 
 @dataclass(frozen=True)
 class Beside:
-    """capture: the view. iterations: sampled ones that are its steps. alike: they do the work of the selected steps; where no such
-    iteration is known, the last one that was sampled stands in. file: name of the SOL capture."""
+    """capture: the view. iterations: sampled ones that are its steps. steps: how many are selected; alike: of how many these iterations
+    do the work; where that is none, the last iteration that was sampled stands in. file: name of the SOL capture."""
 
     capture: Capture
     iterations: tuple[int, ...]
-    alike: bool
+    steps: int
+    alike: int
     file: str
 
     @property
     def words(self) -> str:
-        """`iteration 20`, `iterations 20, 40`."""
+        """`iteration 20`, `iterations 20, 40`, of many `12 iterations from 20 to 240`."""
+        if len(self.iterations) > MOST_NAMED:
+            return f"{len(self.iterations)} iterations from {self.iterations[0]} to {self.iterations[-1]}"
         return f"iteration{'s' if len(self.iterations) > 1 else ''} {', '.join(map(str, self.iterations))}"
 
 
@@ -47,11 +53,11 @@ def modules_beside(capture: Capture, part: Scope) -> Beside | None:
     if not known_beside(capture):
         return None
     pairs = iterations_of(capture)
-    found = sorted({pairs[row] for row in part.rows if row in pairs})
-    chosen = tuple(found) or (int(capture.tables["ledger"]["iteration"].to_numpy().max()),)
+    found = [pairs[row] for row in part.rows if row in pairs]
+    chosen = tuple(sorted(set(found))) or (int(capture.tables["ledger"]["iteration"].to_numpy().max()),)
     view = memo(capture, ("modules.beside", chosen), lambda: _view(capture, chosen))
     name = (capture.facts.metadata.get("sol_capture", "") or "a SOL capture of this run").replace("\\", "/").rpartition("/")[2]
-    return Beside(view, chosen, bool(found), name)
+    return Beside(view, chosen, len(part.rows), len(found), name)
 
 
 def _view(capture: Capture, chosen: tuple[int, ...]) -> Capture:

@@ -16,11 +16,11 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
 from tb_sol_plugin.analyses.modules.names import node_names, row_names
+from tb_sol_plugin.analyses.modules.words import headline, notices, said, worded
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.label_times import module_calls, qualified_names
 from tb_sol_plugin.metrics.module_tree import labels_alone
 from tb_sol_plugin.metrics.modules import (
-    OWN,
     MergedRow,
     by_class,
     class_rows,
@@ -40,7 +40,6 @@ from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
     Link,
-    Notice,
     Report,
     Sort,
     TableSection,
@@ -202,8 +201,8 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside |
     if source.is_capture(capture):
         table["name"] = row_names(rows, each)
     facts = _facts(capture, part, nodes, query.device_limits)
-    report = Report(analysis="modules", title="Modules", headline=_headline(capture, table, query, whole))
-    report.notices = [_said(beside)] if beside is not None else source_notices(capture, part) or _notices(capture, table, query, facts)
+    report = Report(analysis="modules", title="Modules", headline=headline(capture, table, query.direction, whole))
+    report.notices = [said(beside)] if beside is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
     report.sections = [
         icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole, names=each),
         _table(capture, part, nodes, table, rows, query, facts),
@@ -215,24 +214,8 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside |
         for section in report.sections:
             section.subtitle = f"{of}; {section.subtitle}" if section.subtitle else of
             if isinstance(section, TableSection):
-                section.columns = [_worded(column, f"In {beside.words} of the SOL capture.") for column in section.columns]
+                section.columns = [worded(column, f"In {beside.words} of the SOL capture.") for column in section.columns]
     return report
-
-
-def _said(beside: Beside) -> Notice:
-    """Where the modules of a trace without any come from."""
-    text = (
-        f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "
-        "record it with with_stack=True."
-    )
-    if not beside.alike:
-        text += " No sampled iteration is known to have inputs of the same sizes as its steps: this is the last one that was sampled."
-    return Notice(text, "info" if beside.alike else "warn")
-
-
-def _worded(column: Column, where: str) -> Column:
-    """A column of numbers whose definition says where they were counted."""
-    return msgspec.structs.replace(column, doc=f"{column.doc} {where}") if column.unit else column
 
 
 def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
@@ -264,7 +247,7 @@ def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
     return keys
 
 
-# -- words ----------------------------------------------------------------------------------------------------
+# -- facts ----------------------------------------------------------------------------------------------------
 
 
 def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> dict[str, int | None]:
@@ -304,67 +287,6 @@ def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> 
     names, node = qualified_names(capture), nodes["node"].tolist()
     listed = [list(dict.fromkeys(names[node[n]] for n in row.nodes if names[node[n]])) for row in rows]
     return [", ".join([*every[:MOST_NAMED], *(["…"] if len(every) > MOST_NAMED else [])]) or None for every in listed]
-
-
-def _counted(table: pd.DataFrame, query: ModulesQuery) -> str:
-    """Of a SOL capture: the class whose own calls hold most matrix work (most host time where there is none), and its efficiency."""
-    if table.empty:
-        return "No module was called in this selection."
-    own = table.assign(work=np.nan_to_num(pd.to_numeric(table[f"{OWN}flop"])))
-    work = own.groupby("class_name", observed=True)["work"].sum()
-    roots = table[table["parent"].isna()]
-    if not work.max() > 0 and not own["host_self_ns"].notna().any():
-        return "No matrix work was counted in modules."
-    if not work.max() > 0:
-        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
-        top = str(by_host.idxmax())
-        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own."
-    top = str(work.idxmax())
-    rows = own[own["class_name"] == top]
-    count = int(rows["instances"].sum())
-    least, measured = (float(pd.to_numeric(rows[f"{OWN}{n}"]).sum()) for n in ("timed_sol_ns", "measured_ns"))
-    efficiency = f" and runs at **{human(least / measured, 'ratio')}** of its limit" if measured > 0 and least > 0 else ""
-    where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
-    direction = f", {query.direction}," if query.direction != "both" else ""
-    whole = max(float(np.nansum(pd.to_numeric(roots["flop"]))), float(work[top]))
-    return f"Work in {where}{direction} is **{human(float(work[top]) / whole, 'ratio')}** of the matrix work of all modules{efficiency}."
-
-
-def _headline(capture: Capture, table: pd.DataFrame, query: ModulesQuery, whole: int) -> str:
-    """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
-    if source.is_capture(capture):
-        return _counted(table, query)
-    if table.empty:
-        return "No module was called in this selection."
-    if not whole:
-        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
-        top = str(by_host.idxmax())
-        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own; no device activity was recorded."
-    own = (table["device_self_ns"] + table["backward_self_ns"]).groupby(table["class_name"], observed=True).sum()
-    if not own.max():
-        return "No device work was launched inside a module call."
-    top = str(own.idxmax())
-    rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
-    count = int(rows["instances"].sum())
-    time, sol, measured, modelled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
-    efficiency = ""
-    if measured > 0 and sol > 0:
-        part = f"its modelled part, {human(modelled / time, 'ratio')} of that, " if modelled < 0.95 * time else ""
-        efficiency = f"{';' if part else ' and'} {part}runs at **{human(sol / measured, 'ratio')}** of its limit"
-    where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
-    direction = f", {query.direction}," if query.direction != "both" else ""
-    return f"Work in {where}{direction} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."
-
-
-def _notices(capture: Capture, table: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> list[Notice]:
-    out = []
-    if not len(capture.device):
-        out.append(Notice("No device activity was recorded: host times only.", "info"))
-    elif query.direction != "forward" and not len(capture.tables["backward"]):
-        out.append(Notice("No backward pass is linked in this recording; device time is forward only.", "info", Link("links")))
-    if query.direction != "forward" and facts["outside_ns"] and facts["device_ns"] and facts["outside_ns"] / facts["device_ns"] > 0.2:
-        out.append(Notice(f"{human(facts['outside_ns'] / facts['device_ns'], 'ratio')} of the device time belongs to no module.", "info"))
-    return out
 
 
 # -- sections -------------------------------------------------------------------------------------------------

@@ -101,6 +101,54 @@ def test_on_a_device_only_modules_without_others_inside_have_a_time(tmp_path: Pa
     assert rows["efficiency"].notna().tolist()[:3] == [False, True, True]
 
 
+@pytest.mark.parametrize(("steps", "words"), [(2, "iterations 1, 2"), (5, "5 iterations from 1 to 5")])
+def test_several_steps_take_the_iterations_of_their_own_numbers(tmp_path: Path, steps: int, words: str) -> None:
+    # GIVEN a trace of steps 1, 2, …, each of inputs of its own size, and the same iterations sampled with 1, 2, … products
+    b = SolBuilder()
+    layer = b.module("net", "Linear")
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    t = TraceBuilder()
+    b.iteration(0, 0, 9_000, rows=[b.row(mm, module=layer, count=100)], signature="first")
+    for n in range(1, steps + 1):
+        t.step(n, 1_000_000 * n, 900_000)
+        t.op("aten::mm", 1_000_000 * n + 10_000, 300_000)
+        b.iteration(n, 10_000 * n, 9_000, rows=[b.row(mm, module=layer, count=n)], signature=f"size {n}")
+    c = read(str(t.write(tmp_path / "worker0.1700000000000000000.pt.trace.json"))).with_ledger(read(str(b.write(tmp_path / b.name))))
+    answer = report(c, "modules")
+    assert words in answer.notices[0].text and "steps" not in answer.notices[0].text
+    assert answer.table("modules")["flop"].tolist()[0] == 1024 * steps * (steps + 1) // 2
+    # AND one of them alone has its own
+    assert report(c, "modules", step="2").table("modules")["flop"].tolist()[0] == 2 * 1024
+
+
+def test_steps_that_no_sampled_iteration_is_like_are_told(tmp_path: Path) -> None:
+    # GIVEN steps 1 and 2 of a trace, of which only the second had inputs of sizes that were sampled
+    b = SolBuilder()
+    layer = b.module("net", "Linear")
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    for n, size, count in ((0, "a", 100), (1, "b", 0), (2, "c", 0), (3, "c", 7)):
+        b.iteration(n, 10_000 * n, 9_000, rows=[b.row(mm, module=layer, count=count)] if count else None, signature=size)
+    t = TraceBuilder()
+    for n in (1, 2):
+        t.step(n, 1_000_000 * n, 900_000)
+        t.op("aten::mm", 1_000_000 * n + 10_000, 300_000)
+    c = read(str(t.write(tmp_path / "worker0.1700000000000000000.pt.trace.json"))).with_ledger(read(str(b.write(tmp_path / b.name))))
+    answer = report(c, "modules")
+    assert answer.table("modules")["flop"].tolist()[0] == 7 * 1024
+    assert "iteration 3" in answer.notices[0].text and "1 of its 2 steps" in answer.notices[0].text
+    # AND the other step alone has the last sampled one, with a warning
+    assert report(c, "modules", step="1").notices[0].level == "warn"
+
+
+def test_work_of_an_iteration_without_a_record_of_its_own_is_shown(tmp_path: Path) -> None:
+    b = SolBuilder()
+    layer = b.module("net", "Linear")
+    b.iteration(1, 0, 9_000, rows=[b.row(b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768), module=layer)])
+    b.records = [record for record in b.records if record["kind"] != "step"]
+    answer = report(joined(tmp_path, b), "modules")
+    assert answer.table("modules")["flop"].tolist()[0] == 1024 and answer.notices[0].level == "warn"
+
+
 def test_a_trace_with_modules_of_its_own_keeps_them(tmp_path: Path) -> None:
     c = joined(tmp_path, small(), modules=True)
     alone = trace(tmp_path, modules=True)
