@@ -145,8 +145,9 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
     has = np.bincount(row[row >= 0], minlength=size) > 0
     told = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
     repeated = total(flop, again & (flop > 0))
+    apart_again = bool((again & (flop > 0)).any())  # what was told holds recomputed work too, and not how much
     mine = {
-        "flop": np.where(has, total(flop, ~again), told["flop"]),
+        "flop": np.where(has, total(flop, ~again), np.nan if apart_again else told["flop"]),
         "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
         "flop_vector": np.where(has, total(vector), told["flop_vector"]),
         "bytes": np.where(has, total(data, ~apart), told["bytes"]),

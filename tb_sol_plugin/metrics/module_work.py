@@ -51,11 +51,14 @@ def module_work(
     """Work per node. of_host: node per host row that is a module call, -1 for others; of_label in its place: per row of
     `labels`. end: one past the subtree, per node in preorder.
 
-    forward: backward work counts outside; backward: forward work inside modules is left out.
+    forward: backward work of a trace counts outside, that of a ledger, which tells every call's direction, is left out; backward:
+    forward work inside modules is left out, of a ledger all of it.
     """
     calls = calls_of(capture, part, limits)
     node, backward = _credited(capture, calls, of_host, of_label)
-    if direction == "forward":
+    if direction != "both" and (of_label is not None or calls.done.from_ledger):
+        node = np.where(backward == (direction == "backward"), node, LEFT_OUT)
+    elif direction == "forward":
         node = np.where(backward, OUTSIDE, node)
     elif direction == "backward":
         node = np.where(~backward & (node >= 0), LEFT_OUT, node)
