@@ -38,7 +38,10 @@ DEPTH: Final = 3
 
 @dataclass
 class Seen:
-    """What a sampled step left. signature: of the sizes of the models' inputs; of the work where no model was called; "" for nothing."""
+    """What a sampled step left.
+
+    signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
+    """
 
     rows: Rows
     records: list[OpRecord]
@@ -282,8 +285,15 @@ class Watch:
                 one.measured_time_us = None
         signature = self.sizes.signature
         if not signature and rows:
-            signature = short_hash(sorted((key[0], value[0]) for key, value in rows.items()))
+            signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
         return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature)
+
+    def _products(self, rows: dict[tuple[int, ...], list[int]]) -> list[tuple[int, int]]:
+        """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""
+        calls: Counter[int] = Counter()
+        for key, (count, _) in rows.items():
+            calls[key[0]] += count
+        return sorted((number, count) for number, count in calls.items() if self.ledger.signatures[number].flop)
 
 
 def _as_compiled(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:
