@@ -18,6 +18,7 @@ from tb_sol_plugin.errors import BadQuery, NotFound, SolError
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.run import Run
 
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
@@ -133,27 +134,35 @@ def open_one(options: argparse.Namespace) -> Capture:
     run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
     if len(every) > 1 and not options.run:
         print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
-    chosen = [r for r in run.recordings if options.worker in ("", r.worker)]
-    if not options.worker:  # a SOL capture beside a trace is told with the trace
-        chosen.sort(key=lambda r: r.kind == "sol_capture")
-    if not chosen:
-        raise NotFound(f"no worker {options.worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
-    spans = [r for r in chosen if r.worker == chosen[0].worker and options.span in ("", r.span)]
+    worker = options.worker or _first_worker(run)
+    spans = [r for r in run.recordings if r.worker == worker]
     if not spans:
-        raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(chosen[0].worker)[:8])}", field="span")
+        raise NotFound(f"no worker {worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
+    shown = next((r for r in spans if r.span == options.span), None) if options.span else spans[-1]
+    if shown is None:
+        raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(worker)[:8])}", field="span")
     if len(run.recordings) > 1 and not (options.worker and options.span):
-        shown = f"worker {spans[0].worker}, span {spans[0].span}"
-        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {_clean(shown)}", file=sys.stderr)
-    capture = run.open(spans[0])
+        told = _clean(f"worker {worker}, span {shown.span}")
+        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {told}", file=sys.stderr)
+    capture = run.open(shown)
     for note in capture.devices.notes():
         print(f"tb-sol: {_clean(note)}", file=sys.stderr)
     return capture
 
 
+def _first_worker(run: Run) -> str:
+    """The worker that the page shows first: one whose SOL capture is told with the trace of another gives way to that one."""
+    from tb_sol_plugin.store.join import companions
+
+    pairs = companions(tuple(run.recordings))
+    apart = [r.worker for r in run.recordings if r.kind != "sol_capture" or r not in pairs]
+    return next((w for w in run.workers if w in apart), run.workers[0])
+
+
 def _which_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", default="", help="name of a run, where PATH holds several (default: the first)")
-    parser.add_argument("--worker", default="", help="name of a worker (default: the first)")
-    parser.add_argument("--span", default="", help="name of a span (default: the first)")
+    parser.add_argument("--worker", default="", help="name of a worker (default: the first, as on the page)")
+    parser.add_argument("--span", default="", help="name of a span (default: the latest, as on the page)")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin import format as F
@@ -55,6 +56,20 @@ def companion(recording: Recording, recordings: Sequence[Recording]) -> Recordin
         return earlier[-1] if earlier else beside[-1] if beside else None
     traces = [r for r in recordings if r.kind != SOL_CAPTURE and companion(r, recordings) == recording]
     return min(traces, key=lambda r: natural(r.span), default=None)
+
+
+@lru_cache(maxsize=256)
+def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
+    """Of every trace of a run its SOL capture, and of that the first such trace. Made once per listing."""
+    out: dict[Recording, Recording] = {}
+    if not any(r.kind == SOL_CAPTURE for r in recordings):
+        return out
+    for trace in (r for r in recordings if r.kind != SOL_CAPTURE):
+        other = companion(trace, recordings)
+        if other is not None:
+            out[trace] = other
+            out.setdefault(other, trace)
+    return out
 
 
 def _began(recording: Recording) -> int:

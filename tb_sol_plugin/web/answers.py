@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import availability, registry
@@ -12,7 +11,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices import limits as devices
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, companion
+from tb_sol_plugin.store.join import companions
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
@@ -54,20 +53,6 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
         spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
         told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
         out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
-    return out
-
-
-@lru_cache(maxsize=256)
-def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
-    """Of every trace of a run its SOL capture, and of that the first such trace. Made once per listing."""
-    out: dict[Recording, Recording] = {}
-    if not any(r.kind == SOL_CAPTURE for r in recordings):
-        return out
-    for trace in (r for r in recordings if r.kind != SOL_CAPTURE):
-        other = companion(trace, recordings)
-        if other is not None:
-            out[trace] = other
-            out.setdefault(other, trace)
     return out
 
 

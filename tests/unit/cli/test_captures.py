@@ -57,6 +57,17 @@ def test_a_trace_is_shown_before_the_capture_beside_it(logdir: Path, capsys: Cap
     assert json.loads(out)["headline"].startswith("3 iterations, 2 sampled")
 
 
+def test_the_latest_span_is_shown_as_on_the_page(logdir: Path, capsys: Capsys) -> None:
+    # GIVEN three traces of the capture's process WHEN no span is named, with and without the worker's name
+    worker = "node1_4242"
+    for start in ("1700000000000000100", "1700000000000000200"):
+        trace(logdir / "both" / f"{worker}.{start}.pt.trace.json")
+    for named in ([], ["--worker", worker]):
+        assert main(["analyze", "overview", str(logdir / "both"), *named]) == 0
+        # THEN the latest is: the page begins there too
+        assert json.loads(capsys.readouterr().out)["selection"]["span"] == "1700000000000000200"
+
+
 def test_iterations_as_text(logdir: Path, capsys: Capsys) -> None:
     assert main(["analyze", "iterations", str(logdir / "alone"), "--format", "text"]) == 0
     out = capsys.readouterr().out
