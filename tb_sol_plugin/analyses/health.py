@@ -11,6 +11,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
 from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
@@ -63,7 +64,7 @@ FACTS = {
     "unknown_calls": "Those without a cost: their work is in no sum.",
     "estimated_calls": "Those whose work is estimated, by the fallback mode or for want of sizes.",
     "compiled_calls": "Calls of compiled code, counted by running it eagerly.",
-    "lost_calls": "Calls that the recorder met and could not count, by its own account.",
+    "lost_calls": "Calls and times that the recorder met and could not record, by its own account.",
     "overhead_share": "Measured work of the recorder over the time of the job.",
     "overhead_sampled_share": "The same in the sampled iterations, the first left out.",
 }
@@ -84,8 +85,8 @@ WORDS = {
     "iterations": "Iterations of the training loop",
 }
 MOST_NOTES = 8
-NOT_COUNTED = "work not counted"
-"""How the reader's lines begin that tell what the recorder lost."""
+IN_ITS_WORK = ("shapes", "backward")
+"""Needs that mean single events of a trace; of a SOL capture sizes and direction are part of the work it counts."""
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""
 
@@ -215,25 +216,26 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
     reason = issues["reason"].astype(str)
     metadata = capture.facts.metadata
+    beside = "sol_capture." if "sol_capture" in metadata else ""
     values: dict[str, Scalar] = {
         "sol_capture": metadata.get("sol_capture"),
         "capture_format": capture.facts.versions.get("capture_format"),
-        "mode": metadata.get("mode"),
+        "mode": metadata.get(f"{beside}mode"),
         "iterations": len(table),
         "sampled": int(sampled.sum()),
         "counted_calls": int(count.sum()),
         "unknown_calls": int(count[bare].sum()),
         "estimated_calls": int(count[ledger["estimated"].to_numpy()].sum()),
         "compiled_calls": int(count[ledger["compiled"].to_numpy()].sum()),
-        "lost_calls": int(issues.loc[reason.str.startswith(NOT_COUNTED), "count"].sum()),
+        "lost_calls": int(issues.loc[reason.str.startswith(LOST), "count"].sum()),
         "overhead_share": float(own.sum() / time.sum()) if time.sum() > 0 else None,
         "overhead_sampled_share": float(own[later].sum() / time[later].sum()) if time[later].sum() > 0 else None,
     }
     labels = (
         "SOL capture", "Format", "Counted by", "Iterations", "Sampled", "Calls counted", "Without a cost", "Estimated", "Of compiled code",
-        "Not counted", "Recorder", "Recorder, sampled",
+        "Not recorded", "Recorder", "Recorder, sampled",
     )  # fmt: skip
-    every, clock = metadata.get("every_n_steps", ""), metadata.get("time_source", "")
+    every, clock = metadata.get(f"{beside}every_n_steps", ""), metadata.get(f"{beside}time_source", "")
     notes = {
         "sampled": f"the first two, then one in {every}" if every.isdigit() and int(every) > 1 else "",
         "mode": {"cpu": "times of the host", "event": "times by device events"}.get(clock, ""),
@@ -241,7 +243,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     return [
         FactsSection(
             id="recorder",
-            title="The SOL capture beside it" if "sol_capture" in metadata else "How it was recorded",
+            title="The SOL capture beside it" if beside else "How it was recorded",
             subtitle="without the recorder's own work in any time",
             span=6,
             values=values,
@@ -260,6 +262,8 @@ def _recorder(capture: Capture) -> list[FactsSection]:
 def _recorded(capture: Capture) -> TableSection:
     rows = []
     for need in NEEDS:
+        if is_capture(capture) and need in IN_ITS_WORK:
+            continue
         lack = capture.missing(need)
         because, hint, _ = lack or ("", "", "")
         rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because, "record_it_with": hint})
@@ -299,11 +303,16 @@ def _categories(capture: Capture) -> TableSection:
 def _log(capture: Capture) -> TableSection:
     voice = "recorder" if is_capture(capture) else "warning"
     rows = [("error", line) for line in capture.facts.errors] + [(voice, line) for line in capture.facts.warnings]
+    rows += [("recorder", line) for line in capture.facts.beside]
     return make_table(
         "log",
         "Log",
         pd.DataFrame(rows, columns=["level", "message"]),
         LOG_COLUMNS,
-        subtitle="the profiler's own lines and the reader's",
-        empty="Neither the profiler nor the reader logged anything.",
+        subtitle="the profiler's own lines, the reader's, and those of the SOL capture beside it"
+        if capture.facts.beside
+        else "the recorder's own lines and the reader's"
+        if is_capture(capture)
+        else "the profiler's own lines and the reader's",
+        empty=f"Neither the {'recorder' if is_capture(capture) else 'profiler'} nor the reader logged anything.",
     )

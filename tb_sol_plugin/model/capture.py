@@ -42,7 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
     extent_ns: first start and last end over all complete events. vendor: nvidia, amd, mtia, xpu, other or "" without device.
     flags: record_shapes, with_stack, profile_memory, with_flops, with_modules. metadata: an allowlist, already redacted.
     source: kineto (a profiler trace) or sol_capture. limits: those a SOL capture was judged against while recording; of a trace those of
-    the SOL capture beside it.
+    the SOL capture beside it. beside: what the warnings and the table of issues of that SOL capture say, one line each.
     """
 
     source: str
@@ -67,6 +67,7 @@ class Facts(msgspec.Struct, frozen=True):
     pseudo_step: bool = False
     external_id_regime: int = 0
     limits: DeviceSpec | None = None
+    beside: tuple[str, ...] = ()
 
 
 class Capture:
@@ -106,18 +107,20 @@ class Capture:
         """This trace with the labels, the ledger, the iterations and the label times of a SOL capture in place of its own; None: without.
 
         Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
-        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file. unread: of a SOL capture that
-        cannot be read, for the warnings.
+        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file, `sol_capture.mode` and the like
+        how it was made, `facts.beside` what it says of itself. unread: of a SOL capture that cannot be read, for the warnings.
         """
-        metadata = {k: v for k, v in self.facts.metadata.items() if k != "sol_capture"}
+        metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] != "sol_capture"}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
         if other is not None:
             metadata["sol_capture"] = other.facts.file
+            metadata |= {f"sol_capture.{k}": other.facts.metadata[k] for k in _HOW if k in other.facts.metadata}
             tables |= _as_seen_from(self, other)
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
         limits = other.facts.limits if other is not None and same else None
-        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits)
+        beside_it = _said_by(other) if other is not None else ()
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits, beside=beside_it)
         return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
 
     # -- tables -----------------------------------------------------------------------------------------------
@@ -162,6 +165,7 @@ class Capture:
 
 
 _UNREAD = "the SOL capture beside this trace cannot be read: "
+_HOW = ("mode", "every_n_steps", "time_source")
 _OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name)
 
 
@@ -178,3 +182,10 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
     none = np.full(len(ledger), -1, np.int32)
     tables[S.LEDGER.name] = ledger.assign(step=steps, module_host=none, phase_host=none)
     return tables
+
+
+def _said_by(other: Capture) -> tuple[str, ...]:
+    """What a SOL capture notes of itself: its warnings, and what was odd in the file or not counted, with how often."""
+    issues = other.tables["issues"]
+    odd = zip(issues["reason"].astype(str).tolist(), issues["count"].tolist(), strict=True)
+    return (*other.facts.warnings, *(f"{reason} ({count:,} times)" if count > 1 else reason for reason, count in odd))
