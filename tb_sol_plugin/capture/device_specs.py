@@ -6,6 +6,7 @@ the answer is None and `find_device` says why.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -89,6 +90,16 @@ class Found:
 def device_spec(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> DeviceSpec | None:
     """The limits of `find_device`, None where there are none."""
     return find_device(choice, assume_sparsity=assume_sparsity, logdir=logdir, where=where).spec
+
+
+def preload() -> None:
+    """Load the code of the table of devices, where it is installed, so that `find_device` is quick."""
+    with contextlib.suppress(ImportError):
+        import tb_sol_plugin.model.capture
+        import tb_sol_plugin.model.devices.expression
+        import tb_sol_plugin.model.devices.layers
+        import tb_sol_plugin.model.devices.limits
+        import tb_sol_plugin.model.devices.match  # noqa: F401
 
 
 def find_device(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> Found:

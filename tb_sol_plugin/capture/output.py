@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections import Counter
@@ -138,6 +139,24 @@ class Output:
         self._first: bool | None = None
         self._reported: int | None = None
         self.iterations = 0
+
+    def preload(self, *, work: bool) -> None:
+        """Load the code that finished iterations need, so that none of them has to wait for it. work: of sampled ones too."""
+        if work:
+            import tb_sol_plugin.capture.analysis
+            from tb_sol_plugin.capture.costs import models
+            from tb_sol_plugin.capture.device_specs import preload
+
+            models()
+            preload()
+        if self.places.logdir is not None:
+            import tb_sol_plugin.capture.writer
+
+            if self.places.tensorboard is True and self._first_rank():
+                with contextlib.suppress(ImportError):
+                    import torch.utils.tensorboard  # noqa: F401
+        if self.places.tensorboard and self._first_rank():
+            import tb_sol_plugin.capture.log_tensorboard  # noqa: F401
 
     # --- Finished iterations ---
 

@@ -126,7 +126,7 @@ class SOLTracker:
         self._compiled = False
         self._next, self._stride = first_iteration, 1
         self._last: int | None = None
-        self._start_ns = self._own_before = self._own_at_start = 0
+        self._start_ns = self._own_at_end = self._own_at_start = self._before_ns = 0
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: list[OpRecord] = []
@@ -170,6 +170,7 @@ class SOLTracker:
         of the script, see `add_sol_arguments`; what the constructor was told has precedence. With a timing_log_level of 0 in them
         nothing is tracked.
         """
+        began, own = perf_counter_ns(), self.clock.own_ns
         models = list(_modules_in(model))
         if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
             return
@@ -189,10 +190,12 @@ class SOLTracker:
             self._model, self.models = model, models
             self._compiled = compiled(models)
             self._find_events()
+            if not self._running:
+                self._own_at_end = own
+                self.boundary.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
             self._prepare()
-            self._own_before = self.clock.own_ns
-            self._start()
+            self._begin_after(began, own)
         finally:
             self._busy.release()
 
@@ -236,6 +239,7 @@ class SOLTracker:
     def _restart(self) -> None:
         if not self._enter_alone():
             return
+        began, own = perf_counter_ns(), self.clock.own_ns
         try:
             self._kept = []
             if self._running:
@@ -243,7 +247,7 @@ class SOLTracker:
                 if self._profiler is not None and self._profiler.running:
                     self._profiler.restart()
                 self.phases.end_step(self.clock.now())
-                self._start()
+                self._begin_after(began, own)
         finally:
             self._busy.release()
 
@@ -284,8 +288,7 @@ class SOLTracker:
             else:
                 self.output.finish(finished)
             self._prepare()
-            clock.own_ns = own + perf_counter_ns() - began  # so that the next iteration begins where this one ended
-            self._start()
+            self._begin_after(began, own)  # where this one ended
         finally:
             self._busy.release()
 
@@ -293,8 +296,8 @@ class SOLTracker:
         """Take everything off, and collect what the iteration left."""
         watch, schedule = self.watch, self._schedule
         sampled = watch.on
-        overhead, inside = self.clock.own_ns - self._own_before, self.clock.own_ns - self._own_at_start
-        self._own_before = self.clock.own_ns
+        self._own_at_end = self.clock.own_ns
+        inside = self._own_at_end - self._own_at_start
         if sampled:
             _sampling.discard(self)
             watch.leave()
@@ -302,7 +305,8 @@ class SOLTracker:
         if self._profiler is not None and self._profiler.running:
             self.boundary.attempt("profiler", lambda: self._stop_profiler(number), None)
         given = self._sizes(batch, self._batch), self._sizes(tokens, self._tokens)
-        step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=overhead)
+        step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=inside)
+        step.before_ns = self._before_ns
         rows, records, calls = NO_ROWS, [], []
         if sampled:
             step.compiled = self._compiled = self._compiled or compiled(self.models)
@@ -340,6 +344,12 @@ class SOLTracker:
 
     def _watch(self) -> bool:
         return self.watch.enter(self._model, self.models, self._events, layers=self.time_layers)
+
+    def _begin_after(self, began: int, own: int) -> None:
+        """The next iteration begins. What went on since `began` (by `perf_counter_ns`, when the own work was `own`) was all own work."""
+        self.clock.own_ns = own + perf_counter_ns() - began
+        self._before_ns = self.clock.own_ns - self._own_at_end
+        self._start()
 
     def _start(self) -> None:
         self._whole = self._events.started() if self._events is not None else None

@@ -284,7 +284,8 @@ def _records(step: StepRecord, rows: Sequence[tuple[object, ...]]) -> Iterable[b
     known: dict[str, object] = {
         "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
         "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
-        "overhead_ns": step.overhead_ns, "totals": step.totals or None, "lost": step.lost or None, "compiled": step.compiled or None,
+        "overhead_ns": step.overhead_ns, "before_ns": step.before_ns, "totals": step.totals or None, "lost": step.lost or None,
+        "compiled": step.compiled or None,
     }  # fmt: skip
     yield _line({k: v for k, v in known.items() if v is not None})
     if step.sampled:
@@ -305,7 +306,7 @@ def _ordinary(step: StepRecord) -> Sequence[bytes]:
     if step.tokens is not None:
         sizes += f',"tokens":{step.tokens:d}'
     head = f'{{"kind":"step","iteration":{step.iteration:d},"start_ns":{step.start_ns:d},"duration_ns":{step.duration_ns:d},"sampled":false'
-    line = f'{head}{sizes},"overhead_ns":{step.overhead_ns:d}}}\n'
+    line = f'{head}{sizes},"overhead_ns":{step.overhead_ns:d},"before_ns":{step.before_ns:d}}}\n'
     if step.phase_times:
         rows = ",".join([f"[{a:d},{b:d},{c:d},{'null' if d is None else d},{n:d}]" for a, b, c, d, n in step.phase_times])
         line += f'{{"kind":"phase_time","iteration":{step.iteration:d},"rows":[{rows}]}}\n'

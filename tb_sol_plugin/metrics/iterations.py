@@ -38,7 +38,8 @@ class Iterations:
 
     id (unique name), number, start_ns, since_ns (since the start of the first), host_ns, device_ns (NaN not timed), time_ns (the device's
     where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number
-    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns, WORK (NaN unknown), age
+    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns (own work of the recorder in it, and after
+    it up to the next), setup_ns (of a first one: before it), WORK (NaN unknown), age
     (iterations since the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure),
     life (restarts so far), segment (restarts and gaps so far: what follows each other has one),
     sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
@@ -66,7 +67,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
     first = restart.copy()
     first[:1] = True
     host, device = table["duration_ns"].to_numpy(dtype=np.float64), table["device_ns"].to_numpy(dtype=np.float64)
-    sampled = table["sampled"].to_numpy()
+    sampled, before_ns = table["sampled"].to_numpy(), table["before_ns"].to_numpy()
     frame = pd.DataFrame(
         {
             "id": _ids(number),
@@ -85,7 +86,8 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
             "signature": table["signature"],
             "batch": _known(table["batch"]),
             "tokens": _known(table["tokens"]),
-            "overhead_ns": table["overhead_ns"].to_numpy(),
+            "overhead_ns": table["overhead_ns"].to_numpy() + np.append(np.where(first, 0, before_ns)[1:], 0)[: len(first)],
+            "setup_ns": np.where(first, before_ns, 0),
         }
     )
     work, recorded, eager = _work(capture, frame, table, spec)
@@ -220,6 +222,37 @@ def _traced(capture: Capture, frame: pd.DataFrame) -> Mask:
         inside = np.minimum(end, high) - np.maximum(start, low)
         out |= inside > 0.5 * (end - start)
     return out if out.any() else frame["number"].isin(steps["number"]).to_numpy()
+
+
+# -- the recorder itself ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OwnWork:
+    """Measured work of the recorder over all time that passed, it included; None where there is nothing to put it over.
+
+    share: all iterations but first ones. sampled, between: of those that were sampled, and that were not. once_ns: setting up, and what
+    belongs to first iterations (the costs of signatures that are new); None where the selection has no first iteration among others.
+    """
+
+    share: float | None
+    sampled: float | None
+    between: float | None
+    once_ns: int | None
+
+
+def own_work(frame: pd.DataFrame) -> OwnWork:
+    """What the recorder itself took in rows of `Iterations.frame`."""
+    first = frame["first"].to_numpy()
+    later = ~first if not first.all() else first
+    sampled, own, host = frame["sampled"].to_numpy(), frame["overhead_ns"].to_numpy(), frame["host_ns"].to_numpy()
+
+    def share(rows: Mask) -> float | None:
+        whole = float(own[rows].sum() + host[rows].sum())
+        return float(own[rows].sum()) / whole if whole > 0 else None
+
+    once = int((own[first] + frame["setup_ns"].to_numpy()[first]).sum()) if first.any() and not first.all() else None
+    return OwnWork(share(later), share(later & sampled), share(later & ~sampled), once)
 
 
 # -- phases -----------------------------------------------------------------------------------------------------------

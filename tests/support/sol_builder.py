@@ -138,6 +138,7 @@ class SolBuilder:
         batch: int | None = 8,
         tokens: int | None = None,
         overhead_ns: int = 0,
+        before_ns: int = 0,
         lost: Mapping[str, Json] | None = None,
         signature: str = "8x16",
     ) -> None:
@@ -145,7 +146,7 @@ class SolBuilder:
         self.records.append({
             "kind": "step", "iteration": number, "start_ns": start_ns, "duration_ns": duration_ns, "device_ns": device_ns,
             "sampled": rows is not None, "signature": signature, "batch": batch, "tokens": tokens, "overhead_ns": overhead_ns,
-            "totals": None if totals is None else dict(totals), "lost": dict(lost or {}),
+            "before_ns": before_ns, "totals": None if totals is None else dict(totals), "lost": dict(lost or {}),
         })  # fmt: skip
         if rows is not None:
             self.records.append({"kind": "ledger", "iteration": number, "rows": list(rows)})

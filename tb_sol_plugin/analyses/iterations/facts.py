@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.iterations import Course, counted
+from tb_sol_plugin.metrics.iterations import Course, counted, own_work
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.units import human
 
@@ -19,7 +19,7 @@ FACTS: Final = {
     "mfu": "Matrix work over usual step times times dense peak, without recomputed work.",
     "trend_ns": "Change of step time in 100 iterations: median of the slopes between all pairs of stretches (Theil-Sen).",
     "sampled": "Iterations whose work was counted.",
-    "overhead_share": "Measured work of the recorder over the time of the job, all iterations together.",
+    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
     "iterations": "Iterations recorded, in the selection.",
     "trend_low_ns": "Lower end of the 95 % interval of the trend.",
     "trend_high_ns": "Upper end of the 95 % interval of the trend.",
@@ -32,8 +32,9 @@ FACTS: Final = {
     "tokens_per_s": "Tokens of those iterations over their time.",
     "samples_per_s": "Samples of those iterations over their time.",
     "sampled_median_ns": "Median step time of the sampled iterations, the first left out: counting costs time that cannot be taken off.",
-    "overhead_sampled_share": "Measured work of the recorder over the time of the sampled iterations.",
-    "overhead_between_share": "Measured work of the recorder over the time of the iterations that were not sampled.",
+    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
+    "overhead_between_share": "The same of iterations that were not sampled.",
+    "overhead_once_ns": "Measured work of the recorder that arises once: setting up, and what the first iteration needs.",
     "signatures": "Different sizes of inputs.",
     "missing": "Numbers left out between the first and the last iteration.",
     "restarts": "Places where numbers begin anew.",
@@ -41,7 +42,7 @@ FACTS: Final = {
 
 
 USED: Final = (
-    "time_ns", "host_ns", "overhead_ns", "sol_ns", "matrix_ns", "matrix_again_ns", "sol_ratio", "mfu", "bandwidth_utilisation", "age",
+    "time_ns", "host_ns", "sol_ns", "matrix_ns", "matrix_again_ns", "sol_ratio", "mfu", "bandwidth_utilisation", "age",
     "batch", "tokens",
 )  # fmt: skip
 """Columns of iterations that facts are made from."""
@@ -68,7 +69,7 @@ class Told:
         times = over["time_ns"].to_numpy()
         use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
         sampled = slim[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
-        between = slim[~frame["sampled"]]
+        own = own_work(frame)
         slope = found.slope
         change = found.change if found.change is not None and found.change.share > 0 else None
         number = frame["number"].to_numpy()
@@ -80,7 +81,7 @@ class Told:
             "mfu": _over(matrix["matrix_ns"], matrix["usual_ns"]),
             "trend_ns": slope.value * 100 if slope is not None else None,
             "sampled": int(frame["sampled"].sum()),
-            "overhead_share": _over(frame["overhead_ns"], frame["host_ns"]),
+            "overhead_share": own.share,
             "iterations": len(frame),
             "trend_low_ns": slope.low * 100 if slope is not None else None,
             "trend_high_ns": slope.high * 100 if slope is not None else None,
@@ -93,8 +94,9 @@ class Told:
             "tokens_per_s": _rate(over, "tokens"),
             "samples_per_s": _rate(over, "batch"),
             "sampled_median_ns": round(float(sampled["time_ns"].median())) if len(sampled) else None,
-            "overhead_sampled_share": _over(sampled["overhead_ns"], sampled["host_ns"]),
-            "overhead_between_share": _over(between["overhead_ns"], between["host_ns"]),
+            "overhead_sampled_share": own.sampled,
+            "overhead_between_share": own.between,
+            "overhead_once_ns": own.once_ns,
             "signatures": int(frame["signature"].nunique()),
             "missing": int(frame["missing"].sum()),
             "restarts": int(frame["restart"].sum()),
@@ -136,6 +138,7 @@ LABELS: Final = {
     "sampled_median_ns": "Step time, sampled",
     "overhead_sampled_share": "Recorder, sampled",
     "overhead_between_share": "Recorder, between",
+    "overhead_once_ns": "Recorder, once",
     "signatures": "Sizes of inputs",
     "missing": "Missing",
     "restarts": "Restarts",

@@ -67,7 +67,7 @@ COLUMNS: Final = (
     Column("bytes", "Bytes", "B", "Least memory traffic of the counted work.", rank=3, missing=NO_WORK),
     Column("tokens_per_s", "Tokens/s", "", "Tokens over step time.", rank=2, missing="no token count was given to the recorder"),
     Column("samples_per_s", "Samples/s", "", "Samples of the batch over step time.", rank=2, missing="no batch size was recorded"),
-    Column("overhead_ns", "Recorder", "ns", "Measured work of the recorder itself; in no other time.", rank=2),
+    Column("overhead_ns", "Recorder", "ns", "Measured work of the recorder itself, up to the start of the next; in no other time.", rank=2),
     Column("ops", "Calls", "count", "Operator calls counted.", rank=2, missing=NO_WORK),
     Column("unknown", "Unknown", "count", "Calls counted that no cost model explains.", rank=2, missing=NO_WORK),
     Column("signature", "Inputs", "", "Sizes of the model's inputs as a short mark: equal marks, equal work.", "code", rank=2),

@@ -91,6 +91,7 @@ class Step(msgspec.Struct, tag_field="kind", tag="step"):
     batch: Number = None
     tokens: Number = None
     overhead_ns: Number = None
+    before_ns: Number = None
     totals: Totals | None = None
     lost: dict[str, Number] | None = None
     compiled: bool | None = False

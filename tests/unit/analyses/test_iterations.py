@@ -203,8 +203,23 @@ def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:
 def test_what_the_recorder_cost_is_over_the_time_of_the_job(tmp_path: Path) -> None:
     # GIVEN 2 ms of own work in each of five sampled iterations, 10 µs in the others WHEN the page is made THEN shares are over their times
     facts = report(opened(loop(), tmp_path)).facts
-    assert facts["overhead_share"] == pytest.approx((5 * 2 + 35 * 0.01) / (500 + 4 * 12 + 35 * 10))
-    assert facts["overhead_sampled_share"] == pytest.approx(2 / 12) and facts["overhead_between_share"] == pytest.approx(0.001)
+    assert facts["overhead_share"] == pytest.approx((4 * 2 + 35 * 0.01) / (4 * 14 + 35 * 10.01))
+    assert facts["overhead_sampled_share"] == pytest.approx(2 / 14) and facts["overhead_between_share"] == pytest.approx(0.01 / 10.01)
+    # AND that of the first iteration stands apart
+    assert facts["overhead_once_ns"] == 2 * MS
+
+
+def test_own_work_between_iterations_belongs_to_the_one_before(tmp_path: Path) -> None:
+    # GIVEN 700 ms of own work before the first iteration, 90 after it, 5 after the second, 1 inside of the third
+    b = SolBuilder(every_n_steps=1)
+    mm = b.sig("aten::mm", [[8, 16], [16, 4]], [[8, 4]], flop=1024, bytes=896)
+    for number, before, inside in ((0, 700, 2), (1, 90, 3), (2, 5, 1)):
+        b.iteration(number, number * 10 * MS, 10 * MS, rows=[b.row(mm)], overhead_ns=inside * MS, before_ns=before * MS)
+    b.close(3)
+    answer = report(opened(b, tmp_path))
+    # WHEN the page is made THEN each has what is inside of it and after it; setting up and the first iteration arise once
+    assert answer.table("iterations")["overhead_ns"].tolist() == [92 * MS, 8 * MS, MS]
+    assert answer.facts["overhead_once_ns"] == 792 * MS and answer.facts["overhead_share"] == pytest.approx(9 / 29)
 
 
 def test_phases_are_stacked_with_the_rest_outside(tmp_path: Path) -> None:
