@@ -22,7 +22,7 @@ class Group:
 
     flops: matrix class; flops_vector apart; None where no operation's is known. compute_us: the part of the estimate that arithmetic
     sets. share: of the total estimate. measured_us: all measured time; timed_us: the part of it whose work has an estimate, which is
-    timed_estimate_us. unknown: calls without an estimate, communication left out. flags: see `roofline.FLAGS`.
+    timed_estimate_us. unknown: calls whose work is not known, communication left out. flags: see `roofline.FLAGS`.
     """
 
     name: str
@@ -110,9 +110,13 @@ def sum_of(name: str, rows: Sequence[Row]) -> Group:
         measured_us=known_sum(row.measured_us for row in rows),
         timed_us=known_sum(row.measured_us for row in both),
         timed_estimate_us=known_sum(row.result.estimated_time_us for row in both),
-        unknown=sum(row.record.count for row in rows if row.result.estimated_time_us is None and row.record.op_type is not COMMUNICATION),
+        unknown=sum(row.record.count for row in rows if row.record.op_type is not COMMUNICATION and not _is_known(row.record)),
     )
     return flagged(group, found)
+
+
+def _is_known(record: OpRecord) -> bool:
+    return record.bytes is not None or bool(record.flops)
 
 
 def _compute_part(result: RooflineResult) -> float | None:

@@ -113,7 +113,7 @@ def _sum_up(c: Collected, work: Floats, wanted: npt.NDArray[np.bool_], whole: di
     work = work[wanted[work[:, 0].astype(np.int64)]]
     instance, sig, calls = work[:, 0].astype(np.int64), work[:, 1].astype(np.int64), work[:, 7]
     amounts = {name: _amount(np.array(values, np.float64), sig) for name, values in c.sigs.amounts.items()}
-    unknown = np.isnan(np.stack(list(amounts.values()))).any(axis=0)
+    unknown = np.isnan(amounts["bytes"]) & ~(amounts["flop"] > 0)
     for name, weights in (("ops", calls), ("unknown", calls * unknown)):
         whole[name][wanted] = np.bincount(instance, weights, len(wanted))[wanted].astype(np.int64)
     for name, each in amounts.items():
