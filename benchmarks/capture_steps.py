@@ -145,7 +145,7 @@ def always_on(scalars: bool) -> Way:
             for _ in range(3):
                 job.step(tracker.phase)
                 tracker.step()
-            for _ in range(count):
+            for _ in range(3 * count):  # one or two percent are looked for
                 into.plain.append(clocked(lambda: job.step(no_phase)))
                 tracker.start_step()
                 into.watched.append(clocked(lambda: (job.step(tracker.phase), tracker.step())))

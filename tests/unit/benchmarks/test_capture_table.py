@@ -45,10 +45,26 @@ def test_the_budget() -> None:
         assert "more than" in problem
 
 
+def test_behind_large_kernels_a_call_is_compared_with_a_mode_that_only_counts() -> None:
+    # GIVEN a larger model where a call takes 18 µs, 9 of them already in a mode that only counts THEN that is within the budget
+    figures = copy.deepcopy(FIGURES)
+    figures["models"] = {"medium": figures["models"]["small"]}
+    ways = figures["models"]["medium"]["ways"]
+    ways["sampled"]["us_per_call"], ways["empty"]["us_per_call"] = 18.0, 9.0
+    assert budget(figures) == []
+    # AND 10.5 µs beyond it are not
+    ways["sampled"]["us_per_call"] = 19.5
+    (problem,) = budget(figures)
+    assert problem == "medium: a sampled step takes 10.5 µs per ATen call beyond those of a mode that only counts, more than 10"
+
+
 def test_a_regression_above_a_quarter_is_found() -> None:
-    # GIVEN committed figures WHEN a sampled call takes 8 -> 9.9 µs THEN that is noise; 10.1 µs is 26 % more
-    assert regressions(changed(sampled=9.9), FIGURES) == []
-    assert regressions(changed(sampled=10.1), FIGURES) == ["small: sampled, µs per ATen call: 10.1, was 8.0"]
+    # GIVEN committed figures, where a sampled step lasts 200 % longer WHEN it is 245 % THEN that is noise; 255 % is more than a quarter above
+    slower = copy.deepcopy(FIGURES)
+    slower["models"]["small"]["ways"]["sampled"]["over"] = 2.45
+    assert regressions(slower, FIGURES) == []
+    slower["models"]["small"]["ways"]["sampled"]["over"] = 2.55
+    assert regressions(slower, FIGURES) == ["small: sampled, % more: 255.0, was 200.0"]
     assert regressions(changed(bytes_first=501.0), FIGURES) == ["small: bytes_first: 501.0, was 400.0"]
     # AND without committed figures there is nothing to compare with
     assert regressions(FIGURES, {}) == []
