@@ -21,6 +21,7 @@ from tb_sol_plugin.analyses.roofline.roofs import ceilings
 from tb_sol_plugin.analyses.roofline.selection import Direction, Selection, select
 from tb_sol_plugin.analyses.roofline.tables import above_table, kinds_table, rows_table, shown_rows, unmodelled_table, with_causes
 from tb_sol_plugin.analyses.roofline.words import headline, notices
+from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.joined_notes import joined_notices
@@ -143,14 +144,19 @@ def _for_any_rows(capture: Capture, done: Work, chosen: Selection, part: Scope, 
 
 _POINT: Final = (
     "id", "name", "input_shapes", "kind", "calls", "measured_ns", "sol_ns", "intensity_flop_per_byte", "achieved_flop_per_s",
-    "achieved_bytes_per_s", "efficiency", "bound", "main_kernel", "flagged", "cause",
+    "achieved_bytes_per_s", "efficiency", "bound", "main_kernel", "flagged", "cause", "allowed",
 )  # fmt: skip
 
 
 def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, query: RooflineQuery, *, span: int) -> FigureSection:
     spec = done.spec
-    time = shown["measured_ns"].to_numpy(dtype=np.float64)
+    untimed = not shown["measured_ns"].notna().any() and bool(shown["sol_ns"].notna().any())
+    if untimed:
+        shown = shown.sort_values("sol_ns", ascending=False, kind="stable")
+    time = np.nan_to_num(shown["sol_ns" if untimed else "measured_ns"].to_numpy(dtype=np.float64))
     large = shown[np.cumsum(time) - time < DRAWN_SHARE * time.sum()].head(MOST_POINTS)
+    work_done = np.nan_to_num(large[["flop", "flop_vector"]].to_numpy(np.float64)).sum(axis=1)
+    large = large.assign(allowed=ratio(work_done, large["sol_ns"].to_numpy(np.float64) / 1e9))
     points = [chart.Point(*row) for row in large[list(_POINT)].itertuples(index=False)]
     roofs = ceilings(spec, same.matrix, same.vector, l2=query.level == "l2")
     program = same.program if query.by != "step" else same.program[:1]
@@ -159,7 +165,8 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
     passes = "" if query.direction == "both" else f", {query.direction} pass"
     drawn = len(drawing.notes)
     count = f"{human(drawn, 'count')} of {human(len(frame), 'count')} rows" if drawn < len(frame) else ""
-    subtitle = ("area is time", "the line is what the device allows" if spec else "no limits known", count)
+    area = "calls were not timed: hollow marks stand at their limits, area is the limit" if untimed else "area is time"
+    subtitle = (area, "the line is what the device allows" if spec else "no limits known", count)
     return FigureSection(
         id="roofline",
         title=(f"{spec.name}, {pairs}" if spec and spec.sparse else f"{spec.name}, dense, {pairs}" if spec else "Achieved rates") + passes,
@@ -169,7 +176,8 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
         span=span,
         table="ops",
         height=drawing.height,
-        summary=f"Achieved FLOP per second over arithmetic intensity of {drawn} rows, with the limits of the device." + _worst(frame),
+        summary=f"{'Attainable' if untimed else 'Achieved'} FLOP per second over arithmetic intensity of {drawn} rows, "
+        "with the limits of the device." + _worst(frame),
     )
 
 

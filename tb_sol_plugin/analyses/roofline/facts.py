@@ -53,6 +53,10 @@ UNITS: Final = {
     "total_flop": "FLOP", "total_vector_flop": "FLOP", "total_bytes": "B", "peak_bytes_per_s": "B/s", "explained_flop": "FLOP",
     "counted_flop": "FLOP",
 }  # fmt: skip
+OF_A_TIME: Final = (
+    "device_ns", "measured_ns", "sol_ns", "efficiency", "modelled_share", "unmodelled_ns", "apart_ns", "no_operator_ns",
+)  # fmt: skip
+"""Facts that are left out where they are unknown: without times of calls, without a device or its limits."""
 UNVERIFIED: Final = Mark("unverified", "this figure of the device table is not confirmed")
 
 
@@ -169,7 +173,7 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
             marks["achievable_flop_per_s"] = UNVERIFIED
     used = {"vector", *types}  # the peak of the main type stands under the name of the type
     hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
-    hidden += [name for name in ("unmodelled_ns", "apart_ns", "no_operator_ns") if facts.get(name) is None]
+    hidden += [name for name in OF_A_TIME if facts.get(name) is None]
     if f"{PEAK}{main}" in facts or facts.get("peak_flop_per_s") is None:
         hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:

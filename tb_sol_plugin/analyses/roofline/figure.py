@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite, log10, sqrt
+from math import inf, isfinite, log10, nan, sqrt
 from typing import Final, NamedTuple
 
 from tb_sol_plugin.analyses.roofline.labels import WIDTH_PX, Box, Canvas, Label, Spot, placed
@@ -29,7 +29,10 @@ STRIP_MARKS: Final = 46
 
 
 class Point(NamedTuple):
-    """One row of the table as it is drawn. intensity FLOP/B, rate FLOP/s and bandwidth B/s; NaN where unknown."""
+    """One row of the table as it is drawn. intensity FLOP/B, rate FLOP/s and bandwidth B/s; NaN where unknown.
+
+    allowed: its rate would be this one at its limit. It is drawn there, hollow and as large as its limit, where it was not timed.
+    """
 
     key: str
     label: str
@@ -46,6 +49,21 @@ class Point(NamedTuple):
     kernel: str
     flagged: bool
     cause: str
+    allowed: float = nan
+
+    @property
+    def hollow(self) -> bool:
+        return not good(self.rate) and not good(self.measured_ns) and good(self.allowed)
+
+    @property
+    def height(self) -> float:
+        """FLOP/s at which it stands."""
+        return self.allowed if self.hollow else self.rate
+
+    @property
+    def weight(self) -> float:
+        """ns that its area shows."""
+        return self.sol_ns if self.hollow else self.measured_ns
 
 
 class Program(NamedTuple):
@@ -68,10 +86,14 @@ class Drawing(NamedTuple):
 
 
 def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings) -> Drawing:
-    """The chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table."""
-    chart = [p for p in points if good(p.intensity) and good(p.rate)]
+    """The chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table.
+
+    Where nothing was timed, points stand at the rates that the device allows.
+    """
+    untimed = not any(good(p.rate) or good(p.bandwidth) for p in points)
+    chart = [p for p in points if good(p.intensity) and good(p.height if untimed else p.rate)]
     strip = [p for p in points if not good(p.rate) and good(p.bandwidth)]
-    whole = sum(p.measured_ns for p in points) or 1.0
+    whole = sum(p.weight for p in (chart if untimed else points) if good(p.weight)) or 1.0
     program = [p for p in program if good(p.intensity) and good(p.rate)]
     canvas = _canvas(chart, program, ceilings, HEIGHT - TOP - BOTTOM)
     height = HEIGHT + (STRIP_HEIGHT if strip else 0)
@@ -95,7 +117,8 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
         layout |= _strip_axes(strip, ceilings.bandwidth, top)
         texts.append(_strip_title(strip, top))
     x = fig.axis("arithmetic intensity, FLOP per byte", range=list(canvas.x), anchor="y", **powers(*canvas.x))
-    y = fig.axis("achieved", range=list(canvas.y), domain=[round(bottom, 4), 1.0], **powers(*canvas.y, unit="FLOP/s"))
+    what = "at the limit" if untimed and chart else "achieved"
+    y = fig.axis(what, range=list(canvas.y), domain=[round(bottom, 4), 1.0], **powers(*canvas.y, unit="FLOP/s"))
     return Drawing(fig.figure(data, x=x, y=y, **layout), _notes(chart, strip), height)
 
 
@@ -126,7 +149,7 @@ def distance(efficiency: float) -> str:
 def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings, height: float) -> Canvas:
     """Ends of both axes: around the data and the ceilings, with room for the names of these on the right."""
     xs = [log10(p.intensity) for p in points] + [log10(p.intensity) for p in program]
-    ys = [log10(p.rate) for p in points] + [log10(p.rate) for p in program]
+    ys = [log10(p.height) for p in points] + [log10(p.rate) for p in program]
     ridges: list[float] = []
     if ceilings.roofs:
         ys += [log10(roof.peak) for roof in ceilings.roofs]
@@ -141,7 +164,7 @@ def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceili
 
 
 def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
-    x, y = canvas.at(log10(point.intensity), log10(point.rate))
+    x, y = canvas.at(log10(point.intensity), log10(point.height))
     half = _size(point, whole, WHOLE_PX) / 2 * 0.9
     return Box(x - half, y - half, x + half, y + half)
 
@@ -167,16 +190,16 @@ def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
 
 
 def _size(point: Point, whole: float, whole_px: float) -> float:
-    return round(max(SMALLEST_PX, whole_px * sqrt(point.measured_ns / whole)), 1)
+    return round(max(SMALLEST_PX, whole_px * sqrt(point.weight / whole)), 1)
 
 
 def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
     """One trace per kind, so that colour and shape agree; the largest is drawn first."""
     out: list[fig.Plain] = []
-    kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.measured_ns for p in points if p.kind == k))
+    kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.weight for p in points if p.kind == k))
     for kind in kinds:
-        mine = sorted((p for p in points if p.kind == kind), key=lambda p: -p.measured_ns)
-        out.append(_scatter(mine, kind, whole) | {"x": [p.intensity for p in mine], "y": [p.rate for p in mine]})
+        mine = sorted((p for p in points if p.kind == kind), key=lambda p: -p.weight)
+        out.append(_scatter(mine, kind, whole) | {"x": [p.intensity for p in mine], "y": [p.height for p in mine]})
     return out
 
 
@@ -184,11 +207,12 @@ def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float =
     marker = fig.fill(kind)
     outline = marker["line"]
     plain = str(outline["color"]) if isinstance(outline, dict) else fig.light("surface")
+    hollow = bool(points) and points[0].hollow
     marker |= {
-        "symbol": fig.symbol(kind), "opacity": 0.8,
+        "symbol": fig.symbol(kind) + "-open" * hollow, "opacity": 0.8,
         "size": [_size(p, whole, whole_px) for p in points],
         "line": {
-            "width": [2.0 if p.flagged else 0.8 for p in points],
+            "width": [2.0 if p.flagged else 1.4 if hollow else 0.8 for p in points],
             "color": [fig.light("warn") if p.flagged else plain for p in points],
         },
     }  # fmt: skip
@@ -202,7 +226,13 @@ def _hover(point: Point) -> str:
     lines = [f"<b>{escape(_cut(point.label))}</b>"]
     if point.shapes:
         lines.append(escape(_cut(point.shapes)))
-    lines.append(f"Time, {human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}: {human(point.measured_ns, 'ns')}")
+    calls = f"{human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}"
+    if point.hollow:
+        kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
+        return "<br>".join([
+            *lines, f"Limit{kind}, {calls}: {human(point.sol_ns, 'ns')}", f"At its limit: {human(point.allowed, 'FLOP/s')}", "Not timed"
+        ])  # fmt: skip
+    lines.append(f"Time, {calls}: {human(point.measured_ns, 'ns')}")
     if good(point.sol_ns):
         kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
         lines.append(f"Limit{kind}: {human(point.sol_ns, 'ns')}, {human(point.efficiency, 'ratio')} reached")
@@ -226,6 +256,9 @@ def _cut(text: str, most: int = 96) -> str:
 def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNote]:
     out: dict[str, PointNote] = {}
     for p in chart:
+        if p.hollow:
+            out[p.key] = PointNote(p.intensity, p.allowed, None, "not timed: where its limit is")
+            continue
         out[p.key] = PointNote(p.intensity, p.rate, p.rate / p.efficiency if good(p.efficiency) else None, distance(p.efficiency))
     for p, y in zip(strip, _strip_places(len(strip)), strict=True):
         limit = p.bandwidth / p.efficiency if good(p.efficiency) else None

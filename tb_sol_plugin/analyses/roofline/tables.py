@@ -229,6 +229,10 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     for column, values in sums.items():
         frame[column] = np.array([values[KINDS.index(n)] if n in KINDS else np.nan for n in names], np.float64)
     frame["modelled_share"] = [1.0 if n in KINDS else 0.0 for n in names]
+    if by_host or not chosen.timed:
+        bare, collective = ~chosen.ops["modelled"].to_numpy(), chosen.ops["collective"].to_numpy()
+        counts = {NO_MODEL: int((bare & ~collective).sum()), COMMUNICATION: int((bare & collective).sum())}
+        frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"].tolist(), strict=True)]
     frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
     whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
     weight = chosen.parts if chosen.timed else {n: float(np.nan_to_num(sums["sol_ns"][KINDS.index(n)])) for n in names if n in KINDS}
@@ -237,7 +241,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         "kinds",
         "By kind of work",
         _integers(frame.iloc[order].reset_index(drop=True), whole),
-        (ID, *(KIND_COLUMNS if chosen.timed else _untimed(KIND_COLUMNS))),
+        (ID, *_kind_columns(chosen, limits=bool(frame["sol_ns"].notna().any()))),
         key="id",
         subtitle=_adds_up(chosen, by_host),
         last=[n for n in names if n not in KINDS],
@@ -250,6 +254,12 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         elif text in OUTSIDE:
             table.row_links[str(row)] = Link("links", label="How events were linked")
     return table
+
+
+def _kind_columns(chosen: Selection, *, limits: bool) -> list[Column]:
+    """The columns of the kinds; what nothing is known of steps back."""
+    columns = list(KIND_COLUMNS) if chosen.timed else _untimed(KIND_COLUMNS)
+    return columns if limits else [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 
 
 def _adds_up(chosen: Selection, by_host: bool) -> str:

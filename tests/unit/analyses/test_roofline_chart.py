@@ -203,3 +203,29 @@ def test_without_limits_there_are_points_and_no_lines() -> None:
 def test_an_axis_names_one_more_value_in_the_place_of_the_decade_beside_it() -> None:
     ticks = powers(10.0, 13.0, unit="B/s", also=900e9)
     assert ticks["ticktext"] == ["10\u202fGB/s", "100\u202fGB/s", "900.0\u202fGB/s", "10\u202fTB/s"]
+
+
+def test_calls_that_were_not_timed_stand_hollow_at_their_limits() -> None:
+    # GIVEN two rows without times, of 1 and 3 ms at the limit and 2e9 and 9e9 FLOP, and one without FLOP WHEN they are drawn
+    def bare(key: str, limit: float, intensity: float, flop: float) -> Point:
+        allowed = flop / (limit / 1e9) if flop else nan
+        return Point(key, key, "", "gemm", 1, nan, limit, intensity, nan, nan, nan, "memory", "", False, "", allowed)
+
+    points = [bare("a", 1e6, 0.5, 2e9), bare("b", 3e6, 400.0, 9e9), bare("c", 1e6, nan, 0.0)]
+    drawing = draw(points, [], ceilings(H100, ("bf16",), ()))
+    marks = next(trace for trace in drawing.figure["data"] if trace.get("name") == "gemm")
+    # THEN the first two are, larger first, hollow, at the rates of their limits, in areas of 3 to 1, and told as not timed
+    assert marks["customdata"] == ["b", "a"] and marks["y"] == pytest.approx([3e12, 2e12])
+    assert str(marks["marker"]["symbol"]).endswith("-open")
+    large, small = marks["marker"]["size"]
+    assert (large / small) ** 2 == pytest.approx(3, rel=0.02)
+    assert "Not timed" in marks["hovertext"][0] and "At its limit: 3.00 TFLOP/s" in marks["hovertext"][0].replace("\u202f", " ")
+    assert drawing.figure["layout"]["yaxis"]["title"]["text"] == "at the limit"
+
+
+def test_one_time_is_enough_to_draw_times_only() -> None:
+    # GIVEN a timed row and one that was not WHEN they are drawn THEN only the timed one is: both kinds of heights do not mix
+    timed = _point("t")
+    other = timed._replace(key="u", measured_ns=nan, rate=nan, bandwidth=nan, efficiency=nan, allowed=1e12)
+    drawing = draw([timed, other], [], ceilings(H100, ("bf16",), ()))
+    assert list(drawing.notes) == ["t"]
