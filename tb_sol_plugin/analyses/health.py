@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.metrics.iterations import iterations, own_work
 from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
 from tb_sol_plugin.metrics.source import is_capture
 from tb_sol_plugin.metrics.source_notes import LOST
@@ -65,8 +66,8 @@ FACTS = {
     "estimated_calls": "Those whose work is estimated, by the fallback mode or for want of sizes.",
     "compiled_calls": "Calls of compiled code, counted by running it eagerly.",
     "lost_calls": "Calls and times that the recorder met and could not record, by its own account.",
-    "overhead_share": "Measured work of the recorder over the time of the job.",
-    "overhead_sampled_share": "The same in the sampled iterations, the first left out.",
+    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
+    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
 }
 WORDS = {
     "device_events": "Device activity",
@@ -210,8 +211,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     if not len(table):
         return []
     sampled = table["sampled"].to_numpy()
-    later = sampled & (np.arange(len(table)) > 0) if sampled[1:].any() else sampled
-    time, own = table["duration_ns"].to_numpy(), table["overhead_ns"].to_numpy()
+    own = own_work(iterations(capture, None).frame)
     count = ledger["count"].to_numpy()
     bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
     reason = issues["reason"].astype(str)
@@ -228,8 +228,8 @@ def _recorder(capture: Capture) -> list[FactsSection]:
         "estimated_calls": int(count[ledger["estimated"].to_numpy()].sum()),
         "compiled_calls": int(count[ledger["compiled"].to_numpy()].sum()),
         "lost_calls": int(issues.loc[reason.str.startswith(LOST), "count"].sum()),
-        "overhead_share": float(own.sum() / time.sum()) if time.sum() > 0 else None,
-        "overhead_sampled_share": float(own[later].sum() / time[later].sum()) if time[later].sum() > 0 else None,
+        "overhead_share": own.share,
+        "overhead_sampled_share": own.sampled,
     }
     labels = (
         "SOL capture", "Format", "Counted by", "Iterations", "Sampled", "Calls counted", "Without a cost", "Estimated", "Of compiled code",

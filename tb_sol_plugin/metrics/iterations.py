@@ -73,7 +73,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
             "id": _ids(number),
             "number": number,
             "start_ns": table["start_ns"].to_numpy(),
-            "since_ns": table["start_ns"].to_numpy() - (int(table["start_ns"].iloc[0]) if len(table) else 0),
+            "since_ns": _since(capture, table),
             "host_ns": host,
             "device_ns": device,
             "time_ns": np.where(np.isfinite(device), device, host),
@@ -99,6 +99,15 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
     frame["age"] = np.where(known, np.arange(len(frame)) - source, -1)
     frame["eager"] = eager
     return Iterations(_with_rates(frame, spec).assign(traced=_traced(capture, frame)), recorded)
+
+
+def _since(capture: Capture, table: pd.DataFrame) -> Ints:
+    """ns since the first iteration began, less own work: beside a trace, times are those of a clock that does not stand still for it."""
+    since = table["start_ns"].to_numpy() - (int(table["start_ns"].iloc[0]) if len(table) else 0)
+    if capture.facts.source != "sol_capture" and len(table):
+        stood = np.cumsum(table["before_ns"].to_numpy() + np.append(0, table["overhead_ns"].to_numpy()[:-1]))
+        since = since - (stood - stood[0])
+    return np.asarray(since, np.int64)
 
 
 def _ids(number: Ints) -> list[str]:

@@ -174,7 +174,8 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
     tables = {name: other.tables[name] for name in _OF_A_LEDGER}
     shift = other.facts.origin_ns - trace.facts.origin_ns if trace.facts.absolute and other.facts.absolute else 0
     for name in (S.ITERATIONS.name, S.LABEL_TIMES.name):
-        tables[name] = tables[name].assign(start_ns=tables[name]["start_ns"].to_numpy() + shift)
+        start = tables[name]["start_ns"].to_numpy()
+        tables[name] = tables[name].assign(start_ns=start + shift + own_work_until(other, start))
     ledger = tables[S.LEDGER.name]
     numbers = trace.steps["number"].to_numpy()
     rows = {int(number): row for row, number in enumerate(numbers) if number >= 0}
@@ -182,6 +183,19 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
     none = np.full(len(ledger), -1, np.int32)
     tables[S.LEDGER.name] = ledger.assign(step=steps, module_host=none, phase_host=none)
     return tables
+
+
+def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:
+    """ns that the clock of a SOL capture stood still for the recorder's own work before the iterations in which the times `at` lie.
+
+    Add it, and times of the capture are those of a clock that never stands still, as that of a trace.
+    """
+    table = capture.tables[S.ITERATIONS.name]
+    start, before, inside = (table[name].to_numpy() for name in ("start_ns", "before_ns", "overhead_ns"))
+    order = np.argsort(start, kind="stable")
+    stood = np.cumsum(before[order] + inside[order]) - inside[order]
+    row = np.searchsorted(start[order], at, side="right") - 1
+    return np.where(row >= 0, stood[np.maximum(row, 0)], 0) if len(stood) else np.zeros(len(at), np.int64)
 
 
 def _said_by(other: Capture) -> tuple[str, ...]:

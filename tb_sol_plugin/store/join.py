@@ -120,6 +120,9 @@ def _ran_then(trace: Capture, other: Capture) -> bool:
     iterations = other.tables["iterations"]
     if not (trace.facts.absolute and other.facts.absolute and len(iterations)):
         return False
+    from tb_sol_plugin.model.capture import own_work_until
+
     start = trace.facts.origin_ns - other.facts.origin_ns
-    last = iterations.iloc[-1]
-    return bool(int(iterations["start_ns"].iloc[0]) <= start <= int(last["start_ns"]) + int(last["duration_ns"]) + int(60e9))
+    begun = iterations["start_ns"].to_numpy()
+    begun = begun + own_work_until(other, begun)
+    return bool(int(begun[0]) <= start <= int(begun[-1]) + int(iterations["duration_ns"].iloc[-1]) + int(60e9))

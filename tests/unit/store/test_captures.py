@@ -198,12 +198,12 @@ def test_a_trace_has_the_ledger_of_its_worker(store: Store, tmp_path: Path) -> N
     store.rescan()
     recording = next(r for r in store.recordings("run") if r.kind == "kineto")
     c = open_soon(store, recording)
-    # THEN it stays a trace and knows the work, the iterations and the labels, on its own clock
+    # THEN it stays a trace and knows the work, the iterations and the labels, on its own clock, which goes on while the recorder works
     assert c.facts.source == "kineto" and c.facts.metadata["sol_capture"] == f"run/{NAME}"
     assert len(c.tables["ledger"]) == 6 and c.tables["iterations"]["start_ns"].tolist() == [
         -(10**9),
-        -(10**9) + 10**7,
-        -(10**9) + 18 * 10**6,
+        -(10**9) + 12 * 10**6,
+        -(10**9) + 21 * 10**6,
     ]
     assert c.tables["label_times"]["start_ns"].iloc[0] == 10**6 - 10**9
     assert (c.tables["ledger"][["step", "module_host", "phase_host"]] == -1).all(axis=None), "its rows are none of the trace's"
