@@ -149,7 +149,7 @@ def read(path: Path) -> Raw:
                     vector,
                     data,
                     sig,
-                )  # fmt: skip
+                )
             )
     return out
 

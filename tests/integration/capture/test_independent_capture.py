@@ -11,6 +11,7 @@ import io
 import json
 import re
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -555,3 +556,81 @@ def test_scalars(name: str) -> None:
                 assert got[f"sol_phase/{path}/estimated_ms"][number] == pytest.approx(one.sol / 1e6, rel=1e-6)
         else:
             assert number not in got["sol/measured_time_ms"]
+
+
+# -- time ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_trace_lies_in_its_own_iteration() -> None:
+    # GIVEN a run that is traced, so that starting the profiler and writing traces is far more own work than an iteration lasts
+    model, tokens = decoder(), torch.randint(0, 96, (3, 40))
+    folder = training(model, lambda: loss_of(model, tokens), profile=True, trace_stacks=False, console=False)
+    (path,) = folder.glob("*.sol.jsonl")
+    raw = own.read(path)
+    work = own.summed([r for r in raw.rows if r.iteration == 1], raw.limits)[""].flop
+    seen = []
+    for trace in sol.open(str(folder), cache=False).captures:
+        if trace.facts.source == "sol_capture":
+            continue
+        # WHEN a trace is shown beside the capture THEN just the iteration of its step is said to be in the trace
+        (number,) = trace.steps["number"].tolist()
+        table = trace.analyze("iterations").table("iterations")
+        assert table.loc[table["flags"].astype(str).str.contains("in the trace"), "iteration"].tolist() == [number]
+        assert table["start_ns"].tolist() == [s["start_ns"] - raw.steps[0]["start_ns"] for s in raw.steps.values()]
+        # AND the trace explains the work that the capture counted, and nothing is counted twice
+        facts = trace.analyze("roofline").facts
+        assert facts["total_flop"] == facts["explained_flop"] == facts["counted_flop"] == work
+        seen.append(number)
+    assert sorted(seen) == [2, 4, 7]
+
+
+def test_times_are_those_of_a_stopwatch() -> None:
+    # GIVEN iterations of known length, with sleep in phases inside of each other, own work before and after them
+    lasted: list[float] = []
+    inner: list[float] = []
+
+    def step(tracker: Any) -> None:
+        began = time.perf_counter()
+        with tracker.phase("outer"):
+            time.sleep(0.004)
+            began_inner = time.perf_counter()
+            with tracker.phase("outer/inner"):
+                time.sleep(0.006)
+            inner.append(time.perf_counter() - began_inner)
+        lasted.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    folder = tracked(torch.nn.Linear(2, 2), step, console=False)
+    whole = time.perf_counter() - began
+    (path,) = folder.glob("*.sol.jsonl")
+    raw = own.read(path)
+    # WHEN the file is read THEN no range is longer than by the stopwatch around it, nor shorter by more than a twentieth
+    end = 0
+    for number, record in raw.steps.items():
+        ranges = {raw.phase_path(label): (start, length) for label, start, length, _, _ in raw.phases[number]}
+        (outer, long), (within, short) = ranges["outer",], ranges["outer", "inner"]
+        assert 0.95 * inner[number] * 1e9 <= short <= inner[number] * 1e9 + 1e3
+        assert 0.95 * lasted[number] * 1e9 <= long <= lasted[number] * 1e9 + 1e3
+        # AND phases lie in their iteration, iterations follow each other without overlap
+        start, length = record["start_ns"], record["duration_ns"]
+        assert start >= end and start <= outer <= within and within + short <= outer + long <= start + length
+        assert long <= length <= 1.2 * long + 2e6
+        end = start + length
+    # AND what passed is own work and iterations, and no more than the stopwatch says
+    own_work = sum(s["overhead_ns"] + s["before_ns"] for s in raw.steps.values())
+    assert own_work + sum(s["duration_ns"] for s in raw.steps.values()) <= whole * 1e9
+
+
+def test_what_the_recorder_cost() -> None:
+    # GIVEN a run WHEN the page books own work THEN it is that inside of an iteration and after it; setting up and iteration 0 stand apart
+    found = run("toy")
+    steps = list(found.raw.steps.values())
+    mine = [s["overhead_ns"] + (t["before_ns"] if t else 0) for s, t in zip(steps, [*steps[1:], None], strict=True)]
+    page = found.page("iterations")
+    assert [r["overhead_ns"] for r in table(page, "iterations")] == mine
+    share = sum(mine[1:]) / (sum(mine[1:]) + sum(s["duration_ns"] for s in steps[1:]))
+    facts = values(page, "facts")
+    assert same(values(page, "answer")["overhead_share"], share) and facts["overhead_once_ns"] == steps[0]["before_ns"] + mine[0]
+    assert same(values(found.page("health"), "recorder")["overhead_share"], share)
+    # AND no iteration waits for code to be loaded
+    assert all(s["before_ns"] < 0.5 * steps[0]["before_ns"] for s in steps[1:])
