@@ -5,7 +5,6 @@ Of a SOL capture, alone or beside a trace, also how it was recorded: what was sa
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis

@@ -38,10 +38,10 @@ class Iterations:
 
     id (unique name), number, start_ns, since_ns (since the start of the first), host_ns, device_ns (NaN not timed), time_ns (the device's
     where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number
-    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns (own work of the recorder in it, and after
-    it up to the next), setup_ns (of a first one: before it), WORK (NaN unknown), age
-    (iterations since the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure),
-    life (restarts so far), segment (restarts and gaps so far: what follows each other has one),
+    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns (own work of the
+    recorder in it, and after it up to the next), setup_ns (of a first one: own work before it), WORK (NaN unknown), age (iterations since
+    the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure), life (restarts
+    so far), segment (restarts and gaps so far: what follows each other has one),
     sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
 
     recorded_limits: sol_ns is as the recorder worked it out, for want of limits here.
