@@ -256,10 +256,18 @@ class Share:
 
 
 def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
-    """The phases right below the step (or, without any, the top phases), per step, in order of time."""
+    """The phases right below the step (or, without any, the top phases), per step, in order of time.
+
+    A single level that only a `/` in names makes gives way to the phases in it.
+    """
     tops = frame[frame["parent"] == -1]
     step = tops[tops["path"] == STEP]
     inside = frame[frame["parent"] == int(step["node"].iloc[0])] if len(step) else tops
     inside = inside if len(inside) else tops
+    while len(inside) == 1 and not int(inside["count"].iloc[0]):  # a level that only names make
+        below = frame[frame["parent"] == int(inside["node"].iloc[0])]
+        if not len(below):
+            break
+        inside = below
     rows = zip(inside["name"], inside["path"], inside["host_ns"], strict=True)
     return [Share(str(n), str(p), float(v) / max(steps, 1)) for n, p, v in rows]

@@ -399,4 +399,5 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
     }
     units = {k: "ns" if k.endswith("_ns") else "FLOP" if k == "flop" else "count" for k in facts}
     said = {k: labels[k] for k in facts}
-    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=said, docs={k: FACTS[k] for k in facts})
+    docs, hidden = {k: FACTS[k] for k in facts}, [k for k, v in facts.items() if v is None]
+    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=said, docs=docs, hidden=hidden)

@@ -80,6 +80,7 @@ def icicle(
         "root": {"color": "rgba(0,0,0,0)"},
         "sort": False,
     }
+    lacking = " (no device time known)" if asked == "device" and width == "host" else ""
     words = {"device": "device time", "host": "host time", "flop": "FLOP"}[width]
     wide = [i for i in shown if pixels[i] >= 3]
     depth = int(nodes["depth"].to_numpy()[wide].max()) + 1 if wide else 1
@@ -89,7 +90,7 @@ def icicle(
     return FigureSection(
         id="icicle",
         title="Device time by module" if width == "device" else f"{words[:1].upper()}{words[1:]} by module",
-        subtitle=f"width is {words}, colour is efficiency: orange far below its limit, blue at it, grey without a cost model{more}",
+        subtitle=f"width is {words}{lacking}, colour is efficiency: orange far below its limit, blue at it, grey without a model{more}",
         figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
         summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",
         table="modules",

@@ -256,6 +256,8 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
         rank = dict.fromkeys(quiet, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
         rank |= {"usual_ns": 1} if rows["usual_ns"].notna().any() else {}
         rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
+    elif not len(capture.device):
+        rank = dict.fromkeys(("device_events", "device_ns", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share"), 3)
     if not rows["efficiency"].notna().any():
         rank |= dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
         if not work.calls.done.timed and rows["sol_ns"].notna().any():
@@ -306,7 +308,7 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
         "once",
         "Limit by phase",
         rows,
-        ONCE_COLUMNS,
+        [c if rows[c.name].notna().any() else ranked(c, 3) for c in ONCE_COLUMNS],
         subtitle=f"{_each(part, query)}; every operation once, at its innermost phase, as in the console report",
         key="id",
         sort=Sort("sol_ns"),
@@ -351,4 +353,5 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
         "by_time_ns": "Owned by time",
     }
     units = {k: "ns" if k.endswith("_ns") else "count" for k in values}
-    return FactsSection(id="facts", title="Counts", values=dict(values), units=units, labels=labels, docs=dict(FACTS))
+    hidden = [name for name, value in values.items() if value is None]
+    return FactsSection(id="facts", title="Counts", values=dict(values), units=units, labels=labels, docs=dict(FACTS), hidden=hidden)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.breakdown import layers
+from tb_sol_plugin.metrics.label_times import phase_device_ns
 from tb_sol_plugin.metrics.phases import Share, host_shares
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.source import is_capture
@@ -32,7 +33,7 @@ def gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.n
 
 
 def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection:
-    """Two bars on one scale: the host by top phase, the device by what it does."""
+    """Two bars on one scale: the host by top phase, the device by what it does (of a SOL capture by the same phases)."""
     steps = part.step_count
     start, end = windows(capture, part)
     window = float((end - start).sum()) / steps
@@ -69,6 +70,8 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
                     quiet.append((name, time))
                 data.append(piece)
         summary += "; device " + ", ".join(f"{n} {human(round(p), 'ns')}" for n, p in zip(names, parts, strict=True) if p > 0)
+    else:
+        summary += _timed_by_events(capture, part, frame, shares, data, strength=strength, factor=factor, longest=longest)
     mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
     x = fig.axis(unit, range=[0, longest / factor])
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
@@ -78,13 +81,31 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     return FigureSection(
         id="average",
         title="Average step by phase",
-        subtitle=f"{mean}, {human(round(window), 'ns')}" + ("" if is_capture(capture) else "; both bars share one scale"),
+        subtitle=f"{mean}, {human(round(window), 'ns')}" + ("; both bars share one scale" if "device" in summary else ""),
         figure=figure,
         summary=f"Per step on the host: {summary}.",
         table="phases",
         span=8,
         height=248,
     )
+
+
+def _timed_by_events(
+    capture: Capture, part: Scope, frame: pd.DataFrame, shares: list[Share], data: list[fig.Plain], *, strength: dict[str, float],
+    factor: float, longest: float,
+) -> str:  # fmt: skip
+    """Adds the bar of a SOL capture's phases by the time between their events on the device, where all have one; what to say of it."""
+    if not is_capture(capture) or not shares:
+        return ""
+    node = dict(zip(frame["path"].tolist(), frame["node"].tolist(), strict=True))
+    time = phase_device_ns(capture, part) / part.step_count
+    known = [(share, float(time[node[share.path]])) for share in shares]
+    if not all(np.isfinite(value) for _, value in known):
+        return ""
+    for share, value in known:
+        label, look = _label(share.name, value, longest), strength[share.path]
+        data.append(_segment("GPU", value / factor, light("accent"), label, share.name, value, longest, opacity=look, key=share.path))
+    return "; between events on the device " + ", ".join(f"{share.name} {human(round(value), 'ns')}" for share, value in known[:4])
 
 
 def _strengths(shares: list[Share]) -> dict[str, float]:
