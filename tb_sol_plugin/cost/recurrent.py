@@ -52,6 +52,13 @@ def mkldnn_layer(call: Inputs) -> Cost | None:
     return _layers(call.tensor(0), weights, "fwd")
 
 
+@model("aten::mkldnn_rnn_layer_backward", kind="gemm")
+def mkldnn_layer_backward(call: Inputs) -> Cost | None:
+    """mkldnn_rnn_layer_backward(x[T,B,I] 0, input weight 1, recurrent weight 2, biases 3 and 4, ...): twice the forward."""
+    weights = tuple(w for at in (1, 2, 3, 4) if (w := call.tensor(at)) is not None)
+    return _layers(call.tensor(0), weights, "bwd")
+
+
 def _causal_conv(x: Tensor | None, weight: Tensor | None, bias: Tensor | None, direction: Direction) -> Cost | None:
     if x is None or weight is None or len(weight.shape) != 2 or not x.shape:
         return None

@@ -16,6 +16,8 @@ MOST_NAMED: Final = 6
 MOST_WARNINGS: Final = 3
 LOST: Final = "not recorded: "
 """How the reader begins the reason of what the recorder could not count or time."""
+WORKLESS: Final = ("tensors without data",)
+"""Beginnings of reasons that cost no work: sharded models try sizes on tensors without data. Trace health lists them."""
 
 
 def source_notices(capture: Capture, part: Scope) -> list[Notice]:
@@ -66,6 +68,7 @@ def _lost(capture: Capture) -> list[str]:
     issues = capture.tables["issues"]
     reasons = texts.pick(issues["reason"], np.arange(len(issues))).tolist()
     found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]
+    found = [(reason, n) for reason, n in found if not reason.startswith(WORKLESS)]
     if found:
         said = ", ".join(f"{human(n, 'count')} × {reason}" for reason, n in found[:MOST_WARNINGS])
         out.append(f"Some work or times were not recorded: {said}.")

@@ -298,6 +298,7 @@ def test_recorded_positions_of_calls_on_the_cpu(tmp_path: Path) -> None:
             2 * 16 * 32 * 16,
         ),
         "aten::mkldnn_rnn_layer": (lambda: torch.nn.LSTM(4, 5)(torch.randn(7, 2, 4)), 2 * 14 * 20 * 9),
+        "aten::mkldnn_rnn_layer_backward": (lambda: torch.nn.LSTM(4, 5)(torch.randn(7, 2, 4))[0].sum().backward(), 3 * 2 * 14 * 20 * 9),
         "aten::addr": (lambda: torch.addr(torch.zeros(3, 4), torch.ones(3), torch.ones(4)), 2 * 12),
         "aten::conv_tbc": (lambda: torch.conv_tbc(torch.ones(10, 2, 3), torch.ones(4, 3, 6), torch.ones(6), 1), 2 * 9 * 2 * 6 * 12),
         "aten::addbmm": (lambda: torch.addbmm(torch.ones(3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5)), 2 * 2 * 60),
