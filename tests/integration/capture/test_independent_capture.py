@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import io
 import json
+import random
 import re
 import sys
 import time
@@ -634,3 +635,66 @@ def test_what_the_recorder_cost() -> None:
     assert same(values(found.page("health"), "recorder")["overhead_share"], share)
     # AND no iteration waits for code to be loaded
     assert all(s["before_ns"] < 0.5 * steps[0]["before_ns"] for s in steps[1:])
+
+
+# -- random models ---------------------------------------------------------------------------------------------------------------
+
+
+def random_model(draw: random.Random) -> tuple[Any, Any]:
+    """(model, input): layers of several sorts on [batch, length, width] or [batch, width, side, side]."""
+    nn = torch.nn
+    if draw.random() < 0.4:
+        channels, layers = 3, []
+        for _ in range(draw.randint(1, 3)):
+            groups = draw.choice([1, 1, 2]) if channels % 2 == 0 else 1
+            more = 2 * draw.randint(1, 6)
+            layers += [
+                nn.Conv2d(
+                    channels, more, draw.choice([1, 3]), stride=draw.choice([1, 2]), padding=1, groups=groups, bias=draw.random() < 0.5
+                )
+            ]
+            layers += [draw.choice([nn.ReLU(), nn.GELU(), nn.BatchNorm2d(more)])]
+            channels = more
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 3)), torch.randn(
+            draw.randint(1, 4), 3, 12, 12
+        )
+    width = 8 * draw.randint(1, 4)
+    layers = [draw.choice([
+        lambda: nn.Linear(width, width, bias=draw.random() < 0.5), lambda: nn.LayerNorm(width), lambda: nn.GELU(),
+        lambda: nn.Sequential(nn.Linear(width, 3 * width), nn.SiLU(), nn.Linear(3 * width, width)),
+        lambda: nn.TransformerEncoderLayer(width, draw.choice([1, 2, 4]), 2 * width, dropout=0.0, batch_first=True),
+    ])() for _ in range(draw.randint(1, 4))]  # fmt: skip
+    return nn.Sequential(*layers, nn.Linear(width, 5)), torch.randn(draw.randint(1, 4), draw.randint(1, 9), width)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_models(seed: int) -> None:
+    # GIVEN a random model and loop WHEN torch's own counter watches the same step THEN both counted the same matrix FLOP, but for
+    # attention on a CPU, which torch leaves out, and for weight gradients of grouped convolutions, which it takes for dense ones
+    from torch.utils.flop_counter import FlopCounterMode
+
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    model, given = random_model(draw)
+    batches, frozen = draw.randint(1, 3), draw.random() < 0.3
+    if frozen:
+        next(model.parameters()).requires_grad_(False)
+    path = next(training(model, lambda: model(given).square().mean(), batches=batches, console=False).glob("*.sol.jsonl"))
+    with FlopCounterMode(display=False) as counter:
+        for _ in range(batches):
+            model(given).square().mean().backward()
+    found = Run(own.read(path), path, "")
+    total = own.summed([r for r in found.raw.rows if r.iteration == 1], found.raw.limits)[""]
+    if not any(isinstance(m, torch.nn.Conv2d) and m.groups > 1 for m in model.modules()):
+        attention = sum(r.flop or 0 for r in found.raw.rows if r.iteration == 1 and "attention" in r.op)
+        assert total.flop - attention == counter.get_total_flops()
+    assert total.flop == sum(f * r.count for r in found.raw.rows if r.iteration == 1 and (f := own.matrix_flop(found.raw.sigs[r.sig])))
+    # AND modules with the outside, phases and rows of the roofline each hold all of it once
+    whole, steps = own.summed(found.rows, found.raw.limits)[""], found.raw.shown
+    roof, phases, modules = table(found.page("roofline"), "ops"), found.page("phases"), table(found.page("modules"), "modules")
+    for column, wanted in (("flop", whole.flop), ("bytes", whole.bytes), ("sol_ns", whole.sol)):
+        assert near(sum(r[column] or 0 for r in roof), wanted, slack=len(roof))
+        assert near(sum(r[column] or 0 for r in modules if r["parent"] is None), wanted, slack=4)
+        assert near(table(phases, "phases")[0][column], wanted)
+    assert near(sum(r["sol_ns"] or 0 for r in table(phases, "once")), whole.sol, slack=8)
+    assert values(found.page("modules"), "facts")["flop"] == whole.flop == len(steps) * total.flop
