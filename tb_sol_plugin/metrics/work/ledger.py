@@ -148,10 +148,10 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
             "dtype": _words(known.dtype, at),
             "shapes": _read(table["shapes"], at),
             "shapes_json": _taken(table["shapes"], at),
-            "flop": known.flop[at],
-            "flop_vector": known.flop_vector[at],
+            "flop": np.where(collective, np.nan, known.flop[at]),  # what a collective moves is not counted, and not 0
+            "flop_vector": np.where(collective, np.nan, known.flop_vector[at]),
             "flop_dense": known.flop_dense[at],
-            "bytes": known.bytes[at],
+            "bytes": np.where(collective, np.nan, known.bytes[at]),
             "measured_ns": np.repeat(each, count),
             "device_sum_ns": np.zeros(size) if source.on_cpu(capture) else np.full(size, np.nan),
             "device_events": np.zeros(size, np.int64),
