@@ -115,8 +115,12 @@ def get(name: str) -> Analysis:
 
 def availability(item: Analysis, capture: Capture) -> tuple[str, str, str] | None:
     """None if the capture has what the analysis needs; else (because, record it with, argument)."""
-    if item.counted is not None and item.counted(capture):
-        return None
+    if item.counted is not None:
+        if item.counted(capture):
+            return None
+        lack = capture.missing("work") if capture.facts.source == "sol_capture" else None
+        if lack is not None:
+            return lack
     for need in item.needs:
         lack = capture.missing(need)
         if lack is not None:

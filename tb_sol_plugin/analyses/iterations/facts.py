@@ -14,7 +14,7 @@ from tb_sol_plugin.units import human
 
 FACTS: Final = {
     "median_ns": "Median step time of the iterations that were not sampled; of all where every one was. The first is left out.",
-    "p95_ns": "Step time that 95 % of those iterations keep.",
+    "p95_ns": "Step time that 95 % of those iterations do not exceed.",
     "sol_ratio": "Limits over usual step times, of iterations whose work is known; usual is the median of those with inputs of one size.",
     "mfu": "Matrix work over usual step times times dense peak, without recomputed work.",
     "trend_ns": "Change of step time in 100 iterations: median of the slopes between all pairs of stretches (Theil-Sen).",
@@ -118,7 +118,7 @@ def _rate(over: pd.DataFrame, column: str) -> float | None:
 
 LABELS: Final = {
     "median_ns": "Step time",
-    "p95_ns": "95 % keep",
+    "p95_ns": "95 % within",
     "sol_ratio": "Speed of light",
     "mfu": "MFU",
     "trend_ns": "Trend, in 100 iterations",
@@ -186,7 +186,8 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
 def _notes(told: Told) -> dict[str, str]:
     values, slope = told.values, told.course.slope
     count, every = len(told.course.rows), int(told.values["iterations"] or 0)
-    notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": f"of {human(every, 'count')} iterations"}
+    recorded = f"of {human(every, 'count')} iteration{'s' if every != 1 else ''}"
+    notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": recorded}
     if values["sol_ns"] is not None:
         notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
     if slope is not None:

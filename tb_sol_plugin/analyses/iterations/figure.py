@@ -43,6 +43,8 @@ def across(frame: pd.DataFrame, place: Ints, **more: object) -> F.Plain:
     pad = max((high - low) * 0.012, 0.5)
     title = "iteration"
     ends: F.Plain = {"range": [low - pad, high + pad], "tickformat": ",d"}
+    if high - low < TICKS:
+        ends["dtick"] = 1  # else ticks stand between whole numbers, and repeat them
     if frame["life"].nunique() > 1:
         rows = np.unique(np.linspace(0, len(frame) - 1, TICKS).astype(np.int64))
         ends |= {"tickvals": place[rows].tolist(), "ticktext": [human(int(n), "count") for n in frame["number"].to_numpy()[rows]]}

@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
 from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.source import is_capture
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.step_split import CATEGORIES
 from tb_sol_plugin.metrics.unmodelled import unmodelled
@@ -103,6 +104,11 @@ def overview(capture: Capture, query: Query) -> Report:
     fall = waterfall(capture, part, query.device_limits)
     found = levers(capture, part, fall)
     said = sentence(capture, part, fall, found)
+    if is_capture(capture) and not len(capture.tables["iterations"]):
+        waiting = "No iteration has ended yet; this page fills as the training runs."
+        report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, fall)[1:])
+        report.sections = [_device(capture, fall, query)]
+        return report
     parts = parts_of(capture, fall)
     report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, fall))
     on_host = fall.work.by_host_time

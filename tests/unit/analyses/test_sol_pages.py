@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import tb_sol_plugin as sol
 from tb_sol_plugin.analyses import registry
-from tb_sol_plugin.model.report import encode
+from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tests.support.check_capture import check_capture
 from tests.support.sol_builder import CUDA, SolBuilder, small
 
@@ -90,3 +91,14 @@ def test_steps_are_iterations(tmp_path: Path, step: str) -> None:
         else:  # iteration 0 carries one-time costs and is not on the timeline
             with pytest.raises(BadQuery):
                 c.analyze(page, step=step)
+
+
+def test_before_the_first_iteration_has_ended_pages_say_so(tmp_path: Path) -> None:
+    # GIVEN a header alone WHEN the overview is asked THEN it says what it waits for, without empty charts; others name the counting
+    capture = sol.open_capture(str(empty().write(tmp_path / "a_rank0_1_1700000000000000000.sol.jsonl")))
+    overview = capture.analyze("overview")
+    assert isinstance(overview, Report) and overview.headline.startswith("No iteration has ended yet")
+    assert [section.id for section in overview.sections] == ["device"]
+    for name in ("roofline", "modules", "whatif"):
+        lack = capture.analyze(name)
+        assert isinstance(lack, UnavailableReport) and lack.because == "the work of no iteration was counted yet", name
