@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tb_sol_plugin.capture.arguments import REPORT_INTERVAL
 from tb_sol_plugin.capture.tracker import SOLTracker
@@ -27,7 +27,7 @@ def capture(
     trace_stacks: bool = True,
     tensorboard: object = True,
     wandb: bool = True,
-    console: bool = True,
+    console: bool | Literal["rich"] = True,
     rank: int | None = None,
     batch: Sizes = None,
     tokens: Sizes = None,

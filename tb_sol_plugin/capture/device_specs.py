@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -123,7 +123,7 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
 
     from tb_sol_plugin.errors import BadQuery
     from tb_sol_plugin.model.devices.expression import apply, parse, sparse
-    from tb_sol_plugin.model.devices.limits import overridden
+    from tb_sol_plugin.model.devices.limits import choices, overridden
 
     path, expression = _split(choice)
     where = "cpu" if choice.lower() == "cpu" else where
@@ -132,9 +132,13 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
     wanted = parse(expression)
     row, reason = None, ""
     if wanted.base:
-        row = overridden(wanted.base, book)
+        try:
+            row = overridden(wanted.base, book)
+        except BadQuery as error:
+            return Found(None, f"{error.message}; {_near(wanted.base, choices(book))}", notes)
     elif path:
         row, reason = _of_file(path, book, where)
+        reason = reason.replace(os.path.basename(path), path, 1)  # here, a name alone would not say where was looked
     else:
         row, reason = _detected(book, where)
     if row is None:
@@ -149,6 +153,15 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
     except BadQuery as error:
         thin, notes = None, (*notes, str(error)) if asked else notes
     return Found(_converted(row, thin, asked and thin is not None), "", notes)
+
+
+def _near(key: str, keys: Sequence[str]) -> str:
+    """What somebody may have meant."""
+    import difflib
+
+    by_low = {k.lower(): k for k in keys}
+    near = [by_low[k] for k in difflib.get_close_matches(key.lower(), list(by_low), 4, 0.5)]
+    return f"near it: {', '.join(near)}" if near else "keys are like H100_SXM, A100_SXM_80, MI300X, L4"
 
 
 def _split(choice: str) -> tuple[str, str]:
@@ -235,7 +248,7 @@ def _detected(book: DeviceBook, where: str) -> tuple[Row | None, str]:
         if where not in ("", "cpu"):
             return None, f"the device of type {where} does not tell its name: choose its limits"
         host = socket.gethostname()
-        return cpu_limits(book, host), f"a CPU has no fixed peak: measure {host} once with tb-sol doctor --measure, or choose a device"
+        return cpu_limits(book, host), f"a CPU has no fixed peak; measure {host} once with tb-sol doctor --measure, or name a device"
     from tb_sol_plugin.model.devices.match import match
 
     return match(props, vendor=vendor, book=book), f"{props.name or 'the device'} is not in the table of devices: choose its limits"

@@ -101,12 +101,12 @@ class Finished:
 
 @dataclass
 class Places:
-    """Where to write and log. tensorboard: True (a writer of its own in logdir), False, or a summary writer."""
+    """Where to write and log. tensorboard: True (a writer of its own in logdir), False, or a summary writer. console: True, False, rich."""
 
     logdir: str | None = None
     tensorboard: object = True
     wandb: bool = True
-    console: bool = True
+    console: bool | str = True
 
 
 class Output:
@@ -202,7 +202,7 @@ class Output:
             writer.step(done.step, done.ledger, self.labels)
 
     def _report(self, found: Analysis) -> None:
-        self.boundary.attempt("console", lambda: _print(found), None)
+        self.boundary.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
         self._reported = found.iteration
 
     def _analyse(self, done: Finished) -> bool:
@@ -226,6 +226,8 @@ class Output:
             share = f"{100 * done.own_ns / step.device_ns:.0f} %"
             text = f"while this iteration was counted, the device may have waited for the recorder, whose work took {share} of that time"
             found = replace(found, notes=(*found.notes, text))
+        if self.iterations == 1:
+            found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
         self._sample, self._alike, self._totals = (step.signature, found), None, None
         step.totals = totals_of(found)
         return True
@@ -360,7 +362,11 @@ def _log_wandb(analysis: Analysis, iteration: int, tables: bool) -> None:
     log_wandb(analysis, iteration, tables)
 
 
-def _print(analysis: Analysis) -> None:
+def _print(analysis: Analysis, tables: bool) -> None:
+    if tables:
+        from tb_sol_plugin.capture.report_rich import print_rich
+
+        return print_rich(analysis)
     from tb_sol_plugin.capture.report_console import console_report
 
     print(console_report(analysis), flush=True)

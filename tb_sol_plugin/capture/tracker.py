@@ -61,7 +61,8 @@ class SOLTracker:
     None: none is written. every_n_steps: 0 samples nothing; default: report_interval, which is 100. time_layers: in sampled iterations
     on a GPU, a pair of events per lowest module. profile: `after_sampled` traces the iteration after a sampled one, `traces` times at
     most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
-    writer. rank: default that of the process. batch, tokens: see `Sizes`.
+    writer. console: reports as plain text (True), as tables where there is a terminal (rich), or none. rank: default that of the process.
+    batch, tokens: see `Sizes`.
 
     hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
     """
@@ -81,7 +82,7 @@ class SOLTracker:
         trace_stacks: bool = True,
         tensorboard: object = True,
         wandb: bool = True,
-        console: bool = True,
+        console: bool | Literal["rich"] = True,
         rank: int | None = None,
         batch: Sizes = None,
         tokens: Sizes = None,

@@ -94,6 +94,7 @@ class CaptureWriter:
         self._failures = 0
         self._empty = 0
         self._dirty = False  # a write was interrupted, perhaps within a line
+        self._folder = str(folder)
         self._guarded(lambda: self._open(os.fspath(folder)))
 
     # -- what is written --------------------------------------------------------------------------------------
@@ -151,7 +152,8 @@ class CaptureWriter:
             if self.path and not self.size:
                 os.unlink(self.path)
         with contextlib.suppress(Exception):  # a filter may turn warnings into errors
-            warnings.warn(f"SOL capture: nothing is written any more: {reason}", RuntimeWarning, stacklevel=5)
+            what = "nothing more is written" if self.size else "nothing is written"
+            warnings.warn(f"SOL capture: {what} to {self._folder}: {reason}", RuntimeWarning, stacklevel=5)
 
     def _open(self, folder: str) -> None:
         if "://" in folder:

@@ -87,3 +87,16 @@ def test_the_fallback_mode_counts_layers(tmp_path: Path) -> None:
 def test_an_unknown_option_is_an_error_at_once() -> None:
     with pytest.raises(TypeError, match="no_such"):
         sol.capture(no_such=1)
+
+
+def test_reports_as_tables_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a tracker that is to report in tables WHEN its first iteration ends
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with sol.capture(None, device="H100_SXM", console="rich") as tracker:
+        torch.ones(4, 4) @ torch.ones(4, 4)
+        tracker.step()
+    out = capsys.readouterr().out
+    # THEN tables are printed, and it is said that it was the first
+    assert "Layer type" in out and "By Layer Type:" not in out
+    assert "This is the first iteration" in out

@@ -240,3 +240,16 @@ def test_without_the_packages_of_the_table_there_are_no_limits_and_no_error(miss
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout
     assert out.startswith("None ") and missing in out and "not installed" in out
+
+
+def test_a_wrong_key_is_answered_with_near_ones() -> None:
+    # GIVEN a key with a slip of the pen, and one like none WHEN limits are asked THEN one short sentence helps, nothing raises
+    near = find_device("h100_sxn")
+    assert near.spec is None and near.reason.startswith("no device 'h100_sxn' in the table; near it: H100_SXM")
+    assert find_device("zzz").reason == "no device 'zzz' in the table; keys are like H100_SXM, A100_SXM_80, MI300X, L4"
+
+
+def test_a_device_file_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> None:
+    # GIVEN the path of no file WHEN limits are asked THEN the reason says where was looked
+    path = tmp_path / "none.json"
+    assert find_device(str(path)).reason.startswith(f"{path}: cannot be read")

@@ -171,7 +171,7 @@ def test_a_full_disk_ends_the_file_with_whole_lines_and_one_warning(tmp_path: Pa
     # THEN the file holds the first iteration alone, and one warning says why
     assert kinds(Path(writer.path)) == ["header", "label", "label", "sig", "step", "ledger"]
     assert writer.problem == "No space left on device"
-    assert [str(w.message) for w in said] == ["SOL capture: nothing is written any more: No space left on device"]
+    assert [str(w.message) for w in said] == [f"SOL capture: nothing more is written to {Path(writer.path).parent}: No space left on device"]
 
 
 def test_a_disk_that_is_full_from_the_start_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
