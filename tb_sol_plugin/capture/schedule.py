@@ -23,9 +23,15 @@ class Schedule:
             return False
         return self.owed or self.index < 2 or self.index % self.every == 0
 
-    def traced(self) -> bool:
-        """Whether the iteration that begins now, which is not sampled, is due to be traced."""
-        return self.traces > 0 and self.index >= 2 and self._last_sampled == self.index - 1
+    def traced(self, *, compiled: bool = False) -> bool:
+        """Whether the iteration that begins now, which is not sampled, is due to be traced.
+
+        compiled: the fourth in place of the third, which is the first to run compiled code, and is spent on compiling it.
+        """
+        after = self._last_sampled == self.index - 1
+        if compiled and self.index < 4:
+            after = self.index == 3 and self._last_sampled >= 1
+        return self.traces > 0 and self.index >= 2 and after
 
     def reported(self, iteration: int, *, sampled: bool) -> bool:
         """Whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""

@@ -340,7 +340,7 @@ class SOLTracker:
             elif self.boundary.attempt("watch", self._watch, False):
                 _sampling.add(self)
                 schedule.owed = False
-        elif schedule.traced():
+        elif schedule.traced(compiled=self._compiled):
             self.boundary.attempt("profiler", self._start_profiler, None)
 
     def _watch(self) -> bool:

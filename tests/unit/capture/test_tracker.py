@@ -67,6 +67,17 @@ def test_every_0_samples_nothing() -> None:
     assert not schedule.samples() and not schedule.traced()
 
 
+def test_the_iteration_that_compiles_is_not_traced() -> None:
+    # GIVEN a compiled model, whose iterations 0 and 1 are sampled, and run eagerly WHEN traces are due THEN iteration 3 is the first
+    schedule = Schedule(4, report=1, traces=3)
+    found = []
+    for index in range(14):
+        sampled = schedule.samples()
+        found += [index] if not sampled and schedule.traced(compiled=True) else []
+        schedule.ended(sampled=sampled)
+    assert found == [3, 5, 9, 13]
+
+
 def test_reports_come_by_index_or_by_number() -> None:
     schedule = Schedule(10, report=10)
     assert schedule.reported(5000, sampled=True)  # index 0
