@@ -11,16 +11,22 @@ from tb_sol_plugin.store.files import Entry
 
 def stat(path: str, options: Mapping[str, object]) -> tuple[int, float]:
     """Size and time of change of a recording, now. FileNotFoundError if it is gone."""
-    size, changed = files.stat(path, options)
+    found = files_of(path, options)
+    return sum(size for _, size, _ in found), max(changed for _, _, changed in found)
+
+
+def files_of(path: str, options: Mapping[str, object]) -> list[tuple[str, int, float]]:
+    """(path, size, time of change) of every file of a recording, now, in their order. FileNotFoundError if the first is gone."""
+    out = [(path, *files.stat(path, options))]
     found = F.PART.search(path)
     if found is not None:
         for part in range(int(found["part"] or 0) + 1, F.MOST_PARTS):
+            name = f"{path[: found.start()]}.part{part}{found['ending']}"
             try:
-                more, later = files.stat(f"{path[: found.start()]}.part{part}{found['ending']}", options)
+                out.append((name, *files.stat(name, options)))
             except OSError:
                 break
-            size, changed = size + more, max(changed, later)
-    return size, changed
+    return out
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:

@@ -16,7 +16,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, encode
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.model.selection import parse
-from tb_sol_plugin.store import files
+from tb_sol_plugin.store import files, parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.memo import Memo
 from tb_sol_plugin.store.store import Store
@@ -130,7 +130,7 @@ def _report(name: str, capture: Capture, raw: dict[str, str], form: str, section
 
 @api.get("/trace")
 def trace() -> Response:
-    """The recording's own bytes."""
+    """The recording's own bytes; of a SOL capture that goes on in further files, theirs after each other, as it can be read too."""
     c = context()
     if not c.options.original:
         hint = "start the server with --sol_serve_original on"
@@ -141,23 +141,27 @@ def trace() -> Response:
     request.environ["sol.content_type"] = kind
     name = recording.file.rpartition("/")[2]
     try:
-        if "://" not in recording.path:
+        found = parts.files_of(recording.path, c.store.options.fs_options)
+        if "://" not in recording.path and len(found) == 1:
             return send_file(Path(recording.path), mimetype=kind, as_attachment=True, download_name=name, conditional=True, max_age=0)
-        stream = _chunks(recording, c.store)
+        stream = _chunks([(path, size) for path, size, _ in found], c.store)
     except OSError:
         raise BadInput("the file is not there any more", hint="scan the logdir again", file=recording.file) from None
-    response = Response(stream, mimetype=kind, headers={"Content-Length": str(recording.size)})
+    response = Response(stream, mimetype=kind, headers={"Content-Length": str(sum(size for _, size, _ in found))})
     response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9._-]+", "_", name)}"'
     return response
 
 
-def _chunks(recording: Recording, store: Store) -> Iterator[bytes]:
-    stream = files.opener(recording.path, store.options.fs_options)()
+def _chunks(wanted: list[tuple[str, int]], store: Store) -> Iterator[bytes]:
+    """The first `size` bytes of each (path, size): a file may grow while it is sent."""
+    streams = [(files.opener(path, store.options.fs_options)(), size) for path, size in wanted]
 
     def read() -> Iterator[bytes]:
-        with stream:
-            while chunk := stream.read(1 << 20):
-                yield chunk
+        for stream, left in streams:
+            with stream:
+                while left > 0 and (chunk := stream.read(min(left, 1 << 20))):
+                    left -= len(chunk)
+                    yield chunk
 
     return read()
 

@@ -121,3 +121,16 @@ def test_pairs_of_a_large_run_are_found_at_once() -> None:
     pairs = companions(tuple(made))
     assert len(pairs) == 600
     assert all(pairs[made[2 * r]] == made[2 * r + 1] and pairs[made[2 * r + 1]] == made[2 * r] for r in range(300))
+
+
+def test_the_bytes_of_a_capture_in_parts_are_those_of_all_its_files(client: FlaskClient, tmp_path: Path) -> None:
+    # GIVEN a SOL capture that went on in a second file WHEN its bytes are asked for
+    first = next((tmp_path / "logs" / "alone").iterdir())
+    second = first.with_name(first.name.replace(".sol.jsonl", ".part1.sol.jsonl"))
+    small(part=1).write(second)
+    client.post("/api/v1/rescan")
+    answer = client.get("/api/v1/trace?run=alone")
+    # THEN both files come after each other, as long as announced
+    assert answer.data == first.read_bytes() + second.read_bytes()
+    assert int(answer.headers["Content-Length"]) == len(answer.data)
+    assert first.name in answer.headers["Content-Disposition"]
