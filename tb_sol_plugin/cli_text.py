@@ -59,7 +59,7 @@ def many(count: int, word: str) -> str:
 def held(capture: Capture) -> str:
     """What a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
     facts, iterations = capture.facts, capture.tables["iterations"]
-    own = f"{facts.total_events:,} {'records' if facts.source == 'sol_capture' else 'events'}"
+    own = many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
     sampled = int(iterations["sampled"].to_numpy().sum())
     return f"{own}, {many(len(iterations), 'iteration')}, {sampled:,} sampled" if len(iterations) or facts.source == "sol_capture" else own
 

@@ -153,7 +153,8 @@ def _top(operations: Sequence[TopOperation], width: int) -> Table:
 
     operations = operations[:TOP]
     timed = any(one.measured_us is not None for one in operations)
-    layers, sizes = width >= WIDE, width >= WIDEST
+    layers = width >= WIDE and any(one.layer_name for one in operations)
+    sizes = width >= WIDEST
     taken = sum(size + 2 for size in (8, 6, 10, 7, *((10,) if timed else ()), *((10,) if timed and layers else ())))
     texts = (width - taken) // (1 + layers + sizes) - 2
     table = _table()
