@@ -16,13 +16,14 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  memory_bandwidth_bytes_per_sec, l2_bytes, link_bytes_per_sec, pcie_bytes_per_sec, memory_bytes, num_units},
                  dtypes as fp32, bf16, fp8; device.provenance says of each where it is from
     sig          id, op (aten::mm), in, types, strides, concrete: the arguments as a profiler trace writes them (`Input Dims` …):
-                 lists, or texts that hold them as JSON; out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction, estimated, reason: the cost
-                 of one call, null where unknown
+                 lists, or texts that hold them as JSON; out, out_types: the results; flop, flop_vector, bytes, dtype, class, direction,
+                 estimated, reason: the cost of one call, null where unknown
     label        id, what (module, phase, function), parent (id, -1 at a root), name, class
     ledger       iteration, rows: LEDGER_ROW. One row per signature, labels and flags
     step         iteration, start_ns, duration_ns, device_ns, sampled, signature (of the sizes of the model's inputs), batch, tokens,
                  overhead_ns (measured own work inside of it), before_ns (the same since the end of the one before),
-                 totals {ops, flop, flop_vector, bytes, sol_ns, unknown}, lost {reason: count}, compiled (true: the model is compiled, its work was counted by running it eagerly: the times are not its own)
+                 totals {ops, flop, flop_vector, bytes, sol_ns, unknown}, lost {reason: count},
+                 compiled (true: the model is compiled, its work was counted by running it eagerly: the times are not its own)
     phase_time   iteration, rows: TIME_ROW of phase labels
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
     memory, profile   reserved for memory records and step statistics
