@@ -698,3 +698,14 @@ def test_random_models(seed: int) -> None:
         assert near(table(phases, "phases")[0][column], wanted)
     assert near(sum(r["sol_ns"] or 0 for r in table(phases, "once")), whole.sol, slack=8)
     assert values(found.page("modules"), "facts")["flop"] == whole.flop == len(steps) * total.flop
+
+
+def test_without_limits_the_work_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # GIVEN a CPU without limits WHEN a loop is counted THEN its work is not called unknown; it has no least time, which is not 0
+    monkeypatch.setattr(f"{__name__}.LIMITS", "auto")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    raw = own.read(next(toy().glob("*.sol.jsonl")))
+    if raw.header["device"].get("limits"):
+        pytest.skip("this CPU has measured limits")
+    totals = raw.steps[1]["totals"]
+    assert totals["unknown"] == 0 and totals.get("sol_ns") is None and totals["flop"] > 0
