@@ -113,7 +113,7 @@ def main() -> None:
     reference = copy.deepcopy(policy).requires_grad_(False)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=3e-3)
 
-    tracker = initialize_sol([policy, reference], args)
+    tracker = initialize_sol({"policy": policy, "reference": reference}, args)
     for iteration in range(args.train_iters):
         clear_sol_captures()
         reward = iterate(policy, reference, optimizer, torch.randint(0, VOCABULARY, (PROMPTS, PROMPT)))
