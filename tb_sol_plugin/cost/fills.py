@@ -84,6 +84,13 @@ def randint(call: Inputs) -> Cost | None:
     return moved(dtype, size_of(out, dtype), flop=out)
 
 
+@model("aten::scalar_tensor", kind="other")
+def scalar_tensor(call: Inputs) -> Cost | None:
+    """scalar_tensor(value, dtype, ...): one element written."""
+    dtype = call.dtype(1)
+    return moved(dtype or "fp32", size_of(1, dtype or "fp32"), reason="" if dtype else DEFAULT_TYPE)
+
+
 def _resembling(call: Inputs, dtype_at: int, *, draws: bool = False) -> Cost | None:
     x = call.tensor(0)
     if x is None:

@@ -158,6 +158,7 @@ def test_new_tensors_are_sized_by_recorded_values() -> None:
     assumed = cost("aten::ones", "[3, 5]", None, None, None, None)
     assert assumed.bytes == 60 and "assumed" in assumed.reason
     assert cost("aten::randn", "[5, 128]", "6", None, None, "False").flop_vector == 640
+    assert cost("aten::scalar_tensor", "1.5", "7", "", "", "False").bytes == 8
     assert cost("aten::randint", "10", "[5, 128]", "", "", "", "False").bytes == 640 * 8  # randint(high, size): int64
     assert cost("aten::randint", "3", "10", "[5, 128]", "3", "", "", "False").bytes == 640 * 4  # randint(low, high, size, int32)
     assert cost("aten::arange", "6144", None, None, None, "False").bytes == 8 * 6144
