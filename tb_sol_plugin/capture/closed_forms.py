@@ -44,9 +44,6 @@ class Needs(NamedTuple):
     second: bool = False
 
 
-NO_BACKWARD = Needs()
-
-
 def product(m: int, k: int, n: int, type_: str, *, batch: int | None = None, bias: bool = False, turned: bool = False) -> Form:
     """[m, k] x [k, n], `batch` times; with a bias added to it. turned: the second one lies in memory as [n, k]."""
     if batch is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -72,6 +73,23 @@ class Tiles:
         if mark is not None:
             self.marks[name] = mark
 
+    def section(self, title: str, style: Literal["tiles", "equation"], links: dict[str, Link] | None = None) -> FactsSection:
+        """The headline that holds them. links: of values that lead on."""
+        return FactsSection(
+            id="answer",
+            title=title,
+            weight="headline",
+            style=style,
+            values=self.values,
+            units={name: UNITS.get(name, "ratio") for name in self.values},
+            labels=self.labels,
+            docs=self.docs,
+            notes=self.notes,
+            hidden=self.hidden,
+            marks=self.marks,
+            value_links=links or {},
+        )
+
 
 NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
 BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
@@ -105,20 +123,7 @@ def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     if not on_host and not fall.work.from_ledger:
         tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each))
         tiles.add("blocked_ns", round(fall.blocked_ns / each))
-    return FactsSection(
-        id="answer",
-        title="Speed of light",
-        weight="headline",
-        style="equation",
-        values=tiles.values,
-        units={k: UNITS.get(k, "ratio") for k in tiles.values},
-        labels=tiles.labels,
-        docs=tiles.docs,
-        notes=tiles.notes,
-        hidden=tiles.hidden,
-        marks=tiles.marks,
-        value_links={"modelled_share": Link("roofline")},
-    )
+    return tiles.section("Speed of light", "equation", {"modelled_share": Link("roofline")})
 
 
 def _per(fall: Waterfall) -> str:
@@ -272,13 +277,4 @@ def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None, "Host busy")
     tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None, "Loading")
     tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
-    return FactsSection(
-        id="answer",
-        title="Host time",
-        weight="headline",
-        style="tiles",
-        values=tiles.values,
-        units={k: UNITS.get(k, "ratio") for k in tiles.values},
-        labels=tiles.labels,
-        docs=tiles.docs,
-    )
+    return tiles.section("Host time", "tiles")

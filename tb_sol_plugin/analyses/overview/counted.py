@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.overview.answer import UNITS, Tiles, step_words
+from tb_sol_plugin.analyses.overview.answer import Tiles, step_words
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.phase_work import phase_work
@@ -48,19 +48,7 @@ def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSectio
         tiles.add("operator_share", fall.busy_ns / fall.total_ns if fall.total_ns else None, "In operators")
     tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
     tiles.add("vector_flop", round(vector))
-    return FactsSection(
-        id="answer",
-        title="Counted work",
-        weight="headline",
-        style="tiles",
-        values=tiles.values,
-        units={k: UNITS.get(k, "ratio") for k in tiles.values},
-        labels=tiles.labels,
-        docs=tiles.docs,
-        notes=tiles.notes,
-        hidden=tiles.hidden,
-        value_links={"matrix_flop": Link("roofline")},
-    )
+    return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})
 
 
 def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
