@@ -1,4 +1,4 @@
-"""A small decoder for the capture samples."""
+"""The transformer block of the samples recorded on a CPU, and a small decoder of such blocks."""
 
 from __future__ import annotations
 

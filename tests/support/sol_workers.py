@@ -46,7 +46,7 @@ def main(kind: str, logdir: str, rank: int, ranks: int, meeting: str) -> None:
     import torch
     from torch import distributed
 
-    from tests.support.training_loops import run, toy
+    from tests.support.training_loops import plain, run, toy
 
     torch.set_num_threads(1)
     model = toy()
@@ -64,28 +64,12 @@ def main(kind: str, logdir: str, rank: int, ranks: int, meeting: str) -> None:
     losses: dict[str, list[Any]] = {}
     for where in ("", logdir):
         state = {name: value.clone() for name, value in model.state_dict().items()}
-        losses[where] = run(model, step, steps=4, logdir=Path(where) if where else None, every_n_steps=3)[0]
+        losses[where] = run(model, plain, steps=4, logdir=Path(where) if where else None, every_n_steps=3)[0]
         model.load_state_dict(state)
     assert all(torch.equal(a, b) for a, b in zip(losses[""], losses[logdir], strict=True)), losses
     print("equal")
     if ranks > 1:
         distributed.destroy_process_group()
-
-
-def step(model: Any, optimizer: Any, tracker: Any) -> Any:
-    import torch
-
-    from tests.support.training_loops import phase, tokens_of_toy
-
-    tokens = tokens_of_toy()
-    with phase(tracker, "forward"):
-        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
-    with phase(tracker, "backward"):
-        loss.backward()
-    with phase(tracker, "optimizer"):
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    return loss
 
 
 if __name__ == "__main__":

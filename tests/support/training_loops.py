@@ -53,6 +53,21 @@ def phase(tracker: Any, name: str) -> Any:
     return nullcontext() if tracker is None else tracker.phase(name)
 
 
+def plain(model: Any, optimizer: Any, tracker: Any) -> Any:
+    """A step of the toy in three phases."""
+    import torch
+
+    tokens = tokens_of_toy()
+    with phase(tracker, "forward"):
+        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+    with phase(tracker, "backward"):
+        loss.backward()
+    with phase(tracker, "optimizer"):
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return loss
+
+
 def same(a: tuple[list[Any], list[Any]], b: tuple[list[Any], list[Any]]) -> bool:
     """Equal bit for bit."""
     import torch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.sol_reading import only
-from tests.support.training_loops import FORWARD, phase, run, same, tokens_of_toy, toy
+from tests.support.training_loops import FORWARD, phase, plain, run, same, toy
 
 torch = pytest.importorskip("torch", reason="records training loops")
 pytest.importorskip("torch._dynamo", reason="this torch cannot compile")
@@ -23,18 +23,6 @@ BACKENDS = [
     "aot_eager",
     pytest.param("inductor", marks=pytest.mark.skipif(COMPILER is None, reason="inductor needs a C++ compiler")),
 ]
-
-
-def plain(model: Any, optimizer: Any, tracker: Any) -> Any:
-    tokens = tokens_of_toy()
-    with phase(tracker, "forward"):
-        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
-    with phase(tracker, "backward"):
-        loss.backward()
-    with phase(tracker, "optimizer"):
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    return loss
 
 
 def one_block() -> Any:

@@ -10,24 +10,13 @@ from typing import Any
 import pytest
 
 from tests.support.sol_reading import only
-from tests.support.training_loops import FORWARD, phase, run, same, tokens_of_toy, toy
+from tests.support.training_loops import FORWARD, phase, plain, run, same, tokens_of_toy, toy
 
 torch = pytest.importorskip("torch", reason="records training loops")
 
 
 def loss_of(model: Any, tokens: Any) -> Any:
     return torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
-
-
-def plain(model: Any, optimizer: Any, tracker: Any) -> Any:
-    with phase(tracker, "forward"):
-        loss = loss_of(model, tokens_of_toy())
-    with phase(tracker, "backward"):
-        loss.backward()
-    with phase(tracker, "optimizer"):
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    return loss
 
 
 def autocast(scaler_enabled: bool) -> Any:
