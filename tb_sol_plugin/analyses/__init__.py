@@ -31,6 +31,7 @@ class Analysis:
     needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: one sentence per fact.
     count: how many things the page has to tell of a capture, where its entry in the page list says so.
     counted: whether work that a SOL capture counted will do in place of what it needs.
+    under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Analysis:
     help: str = field(default="")
     count: Callable[[Capture], int] | None = None
     counted: Callable[[Capture], bool] | None = None
+    under: str = ""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -69,6 +71,7 @@ def analysis(
     icon: str = "",
     count: Callable[[Capture], int] | None = None,
     counted: Callable[[Capture], bool] | None = None,
+    under: str = "",
 ) -> Callable[[Callable[[Capture, Q], Report]], Callable[[Capture, Q], Report]]:
     """Register a function as the analysis named after its module (`analyses/kernels.py` is `kernels`)."""
 
@@ -89,6 +92,7 @@ def analysis(
             (importlib.import_module(function.__module__).__doc__ or "").strip(),
             count,
             counted,
+            under,
         )
         return function
 

@@ -209,6 +209,16 @@ MEMORY = Schema(
     },
 )
 
+PEERS = Schema(
+    "peers",
+    "a copy between two devices as the recorder names them",
+    {
+        "device": F("int32", "", "its device row"),
+        "from_device": F("int64", "", "-1 unknown"),
+        "to_device": F("int64", "", "-1 unknown"),
+    },
+)
+
 FLOWS = Schema(
     "flows",
     "half of a flow",
@@ -363,6 +373,30 @@ LABEL_TIMES = Schema(
     },
 )
 
+COPIES = Schema(
+    "copies",
+    "alike copies that were counted without being recorded as events: by a SOL capture at the dispatcher, or by another profiler",
+    {
+        "iteration": F("int64", "", "-1 where it is of no one iteration"),
+        "step": F("int32", "", "row of `steps`; -1"),
+        "name": F("category", "", "operator or frame that copies, as recorded"),
+        "direction": F("category", "", "as in `device`"),
+        "src_kind": F("category", "", 'as in `device`; "" not known'),
+        "dst_kind": F("category"),
+        "src_device": F("int64", "", "index of the device; -1 the host or unknown"),
+        "dst_device": F("int64"),
+        "count": F("int64", "", "copies"),
+        "bytes": F("int64", "B", "of those that carry a size, summed"),
+        "without_bytes": F("int64", "", "copies without a size"),
+        "time_ns": F("float64", "ns", "on the device, summed; NaN not timed"),
+        "call_ns": F("float64", "ns", "on the host, inside the calls, summed; NaN not timed"),
+        "blocking": F("int64", "", "copies for which the host waited; -1 unknown"),
+        "module": F("int32", "", "row of `labels`; -1"),
+        "phase": F("int32", "", "row of `labels`; -1"),
+        "function": F("int32", "", "row of `labels`; -1"),
+    },
+)
+
 ALL: Final = {
     s.name: s
     for s in (
@@ -375,6 +409,7 @@ ALL: Final = {
         STEPS,
         BACKWARD,
         COLLECTIVES,
+        PEERS,
         MEMORY,
         FLOWS,
         ANNOTATIONS_DEVICE,
@@ -386,5 +421,6 @@ ALL: Final = {
         LEDGER,
         ITERATIONS,
         LABEL_TIMES,
+        COPIES,
     )
 }

@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memcpy.parts import COLORS, NAMES, bandwidth_section, findings_section
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import copies as M
+from tb_sol_plugin.metrics.memcpy import groups, link, records, sizes
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for, why_no_limits
@@ -69,8 +69,8 @@ FACTS: Final = {
     "steps": "steps the per-step figures divide by",
     "time_per_step_ns": "time over steps",
     "exposed_per_step_ns": "exposed time over steps",
-    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in M.DIRECTIONS for n, (_, _, doc) in CARD.items()},
-    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in M.DIRECTIONS for n, doc in FIT.items()},
+    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, (_, _, doc) in CARD.items()},
+    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, doc in FIT.items()},
 }
 NO_SIZE: Final = "no copy of this row carries a size"
 GROUP: Final = {
@@ -139,16 +139,16 @@ def columns(by: str) -> tuple[Column, ...]:
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
     where = scope(capture, query)
-    found = M.copies(capture, where.device)
-    if not len(found) and not len(M.copies(capture, np.ones(len(capture.device), bool))):
+    found = records.copies(capture, where.device)
+    if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     spec = device_for(capture, query.device_limits)
-    limits = M.peaks(spec)
+    limits = link.peaks(spec)
     unsure = set(spec.unverified) if spec is not None else set()
-    directions = _limited(M.table(capture, where.device, "direction"), limits)
-    frame = directions if query.by == "direction" else _limited(M.table(capture, where.device, query.by), limits)
+    directions = _limited(groups.table(capture, where.device, "direction"), limits)
+    frame = directions if query.by == "direction" else _limited(groups.table(capture, where.device, query.by), limits)
     frame = _keyed(frame, query.by)
-    fits = {d: fit for d in directions["direction"] if (fit := M.latency_fit(found, d)) is not None}
+    fits = {d: fit for d in directions["direction"] if (fit := link.latency_fit(found, d)) is not None}
     totals = _totals(directions, where)
     cards = _cards(capture, directions, limits)
     sections: list[AnySection] = [
@@ -174,7 +174,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
         make_table(
             "sizes",
             "Copies by size",
-            M.sizes(found).assign(size=lambda t: [M.BINS[b] for b in t["bin"]]),
+            sizes.sizes(found).assign(size=lambda t: [records.BINS[b] for b in t["bin"]]),
             SIZES,
             subtitle="copies that carry a size",
             span=8,

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import copies as M
-from tb_sol_plugin.metrics import copy_findings as W
+from tb_sol_plugin.metrics.memcpy import candidates, link, records
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -17,9 +16,9 @@ from tb_sol_plugin.units import human
 
 NAMES: Final = {
     "HtoD": "Host to device", "DtoH": "Device to host", "DtoD": "Device to device", "PtoP": "Peer to peer", "HtoH": "Host to host",
-    "Memset": "Memset", M.COPY_KERNEL: "Copy kernels", "Unknown": "Direction unknown",
+    "Memset": "Memset", records.COPY_KERNEL: "Copy kernels", "Unknown": "Direction unknown",
 }  # fmt: skip
-COLORS: Final = {"HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "Memset": "Memset", "PtoP": "communication", M.COPY_KERNEL: "DtoD"}
+COLORS: Final = {"HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "Memset": "Memset", "PtoP": "communication", records.COPY_KERNEL: "DtoD"}
 TITLES: Final = {
     "small_to_host": "Small copies to the host drain the stream",
     "blocking_to_device": "Copies to the device block the host",
@@ -40,7 +39,11 @@ FIXES: Final = {
 def findings_section(capture: Capture, found: pd.DataFrame, where: Scope, limits: dict[str, tuple[float, str]]) -> FindingsSection:
     steps = where.step_count
     step_ns = where.window_length_ns / steps
-    worth = [f for f in W.findings(capture, found, steps, W.idle_ns(capture, where.window_ns)) if f.saving_ns >= 0.001 * step_ns][:5]
+    worth = [
+        f
+        for f in candidates.findings(capture, found, steps, candidates.idle_ns(capture, where.window_ns))
+        if f.saving_ns >= 0.001 * step_ns
+    ][:5]
     per = "per step, at most; savings can overlap" if where.steps else "at most; savings can overlap"
     return FindingsSection(
         id="findings",
@@ -53,7 +56,7 @@ def findings_section(capture: Capture, found: pd.DataFrame, where: Scope, limits
 
 
 def _finding(
-    capture: Capture, found: pd.DataFrame, f: W.CopyFinding, where: Scope, step_ns: float, limits: dict[str, tuple[float, str]]
+    capture: Capture, found: pd.DataFrame, f: candidates.CopyFinding, where: Scope, step_ns: float, limits: dict[str, tuple[float, str]]
 ) -> Finding:
     steps, count = where.step_count, len(f.rows)
     often = human(round(count / steps), "count") + (" per step" if where.steps else "") if count >= steps else f"{count} in {steps} steps"
@@ -65,8 +68,8 @@ def _finding(
         size = f", at most {human(int(known['bytes'].max()), 'B')} each"
     rate = f" at {human(moved / time * 1e9, 'B/s')}" if f.rule == "exposed" and moved and time else ""
     peak = f" of {human(limits[f.direction][0], 'B/s')}" if rate and f.direction in limits else ""
-    kinds = W.kinds(found, f.rows)
-    ops = W.parents(capture, found, f.rows)[:2]
+    kinds = candidates.kinds(found, f.rows)
+    ops = candidates.parents(capture, found, f.rows)[:2]
     source = f" Launched by {' and '.join(f'`{o}`' for o in ops)}." if ops else ""
     tail = (
         f"; the longest call holds the host for {human(f.worst_ns, 'ns')}{', mostly while the device works' if f.behind_work else ''}."
@@ -122,7 +125,7 @@ def bandwidth_section(
                 _line(span.tolist(), curve.tolist(), color, "dash", f"{NAMES[name]}: {human(latency, 'ns')} + bytes / {human(rate, 'B/s')}")
             )
     drawn: dict[str, float] = {}
-    large = set(known.loc[known["bytes"] >= M.LARGE, "direction"]) | {"HtoD", "DtoH"}
+    large = set(known.loc[known["bytes"] >= link.LARGE, "direction"]) | {"HtoD", "DtoH"}
     for name in points["direction"].unique():
         if name in limits and name in large and limits[name][1] not in drawn:
             peak, what = limits[name]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics import copies as M
-from tb_sol_plugin.metrics import copy_findings as W
+from tb_sol_plugin.metrics.memcpy import candidates, records
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
@@ -33,7 +32,7 @@ def recording(rows) -> Capture:
 
 
 def found(capture):
-    return M.copies(capture, np.ones(len(capture.device), bool))
+    return records.copies(capture, np.ones(len(capture.device), bool))
 
 
 @pytest.mark.parametrize(
@@ -51,18 +50,18 @@ def found(capture):
 )
 def test_what_blocks(row, blocks):
     capture = recording([row])
-    assert W.blocking(capture, found(capture))["blocks"].tolist() == [blocks]
+    assert candidates.blocking(capture, found(capture))["blocks"].tolist() == [blocks]
 
 
 def test_small_copies_to_the_host_cost_the_length_of_their_calls():
     # GIVEN two .item() reads in two steps, whose calls drain the stream for 300 and 500 us
     rows = [("DtoH", "Device", "Pageable", 4, 1000 * i, 2, "cudaMemcpyAsync", 1000 * i - n + 3, n) for i, n in ((1, 300), (2, 500))]
     capture = recording(rows)
-    (one,) = W.findings(capture, found(capture), 2)
+    (one,) = candidates.findings(capture, found(capture), 2)
     # THEN 800 us over two steps, the longest 500
     assert (one.rule, one.saving_ns, one.worst_ns, one.host, len(one.rows)) == ("small_to_host", 400 * US, 500 * US, True, 2)
-    assert W.parents(capture, found(capture), one.rows) == ["aten::copy_"]
-    assert W.kinds(found(capture), one.rows) == "Device → Pageable"
+    assert candidates.parents(capture, found(capture), one.rows) == ["aten::copy_"]
+    assert candidates.kinds(found(capture), one.rows) == "Device → Pageable"
 
 
 def test_the_host_saves_no_more_than_the_device_waits():
@@ -73,23 +72,23 @@ def test_the_host_saves_no_more_than_the_device_waits():
     ]
     capture = recording(rows)
     # WHEN its saving is bounded THEN by the 98 us without work and the 2 us of the copy, and it is told
-    idle = W.idle_ns(capture, (0, 1000 * US))
+    idle = candidates.idle_ns(capture, (0, 1000 * US))
     assert idle == 98 * US
-    (one,) = W.findings(capture, found(capture), 1, idle)
+    (one,) = candidates.findings(capture, found(capture), 1, idle)
     assert (one.rule, one.saving_ns, one.worst_ns, one.behind_work) == ("small_to_host", 100 * US, 950 * US, True)
     # AND a call that is shorter than that stays whole
     brief = recording([rows[0], (*rows[1][:7], 930, 60)])
-    (one,) = W.findings(brief, found(brief), 1, idle)
+    (one,) = candidates.findings(brief, found(brief), 1, idle)
     assert (one.saving_ns, one.behind_work) == (60 * US, False)
 
 
 def test_a_large_exposed_copy_saves_its_exposed_time():
     rows = [("HtoD", "Pinned", "Device", 8 << 20, 100, 400, "cudaMemcpyAsync", 10, 5)]
     capture = recording(rows)
-    (one,) = W.findings(capture, found(capture), 1)
+    (one,) = candidates.findings(capture, found(capture), 1)
     assert (one.rule, one.direction, one.saving_ns) == ("exposed", "HtoD", 400 * US)
     short = recording([("HtoD", "Pinned", "Device", 8 << 20, 100, 100, "cudaMemcpyAsync", 10, 5)])
-    assert W.findings(short, found(short), 1) == []
+    assert candidates.findings(short, found(short), 1) == []
 
 
 def tiny(count: int) -> Capture:
@@ -101,15 +100,15 @@ def tiny(count: int) -> Capture:
 
 
 def test_many_tiny_copies_save_their_latencies():
-    (one,) = W.findings(tiny(29), found(tiny(29)), 1)
+    (one,) = candidates.findings(tiny(29), found(tiny(29)), 1)
     # 29 + 3 copies below 64 KiB: 31 of 32 latencies of about 2 us
     assert (one.rule, len(one.rows)) == ("tiny", 32)
     assert one.saving_ns == pytest.approx(31 * 2 * US, rel=0.05)
-    assert W.findings(tiny(28), found(tiny(28)), 1) == []
+    assert candidates.findings(tiny(28), found(tiny(28)), 1) == []
 
 
 def test_without_a_host_nothing_blocks():
     capture = Capture(
         Facts("test", "x", 0), {"device": S.DEVICE.frame({"kind": [S.MEMCPY], "direction": ["DtoH"], "start_ns": [0], "duration_ns": [5]})}
     )
-    assert W.findings(capture, found(capture), 1) == []
+    assert candidates.findings(capture, found(capture), 1) == []

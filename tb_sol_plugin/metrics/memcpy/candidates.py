@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.copies import LARGE, latency_fit
+from tb_sol_plugin.metrics.memcpy.link import LARGE, latency_fit
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 
