@@ -2348,7 +2348,7 @@ function Middle({ text, tip = text }) {
 	});
 }
 // src/ui/link.tsx
-function To({ view, class: cls, tip, label, current, onGo, children }) {
+function To({ view, class: cls, tip, label, current, stop, onGo, children }) {
 	const click = (event) => {
 		event.stopPropagation();
 		if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -2363,7 +2363,8 @@ function To({ view, class: cls, tip, label, current, onGo, children }) {
 		onClick: click,
 		"data-tip": tip,
 		"aria-label": label,
-		"aria-current": current ? "page" : void 0,
+		"aria-current": current === "within" ? "true" : current ? "page" : void 0,
+		tabIndex: stop ? -1 : void 0,
 		children
 	});
 }
@@ -9671,7 +9672,7 @@ var setDrag = (id, drag) => {
 	};
 };
 // src/sections/figure/pinned.tsx
-var FIRST = 8;
+var FIRST$1 = 8;
 var GAP = 12;
 var WORDS$1 = 18;
 /** Columns of the card: by rank, known values first within it; the name, the sizes and the row's id stand elsewhere. */
@@ -9716,7 +9717,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 	const name = table.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? table.columns[0];
 	const sizes = table.columns.find((c) => c.show === "shapes");
 	const columns = cardColumns(table, index, [name, sizes]);
-	const shown = more ? columns : columns.filter((c) => cell(table, c.name, index) !== null && cell(table, c.name, index) !== "").slice(0, FIRST);
+	const shown = more ? columns : columns.filter((c) => cell(table, c.name, index) !== null && cell(table, c.name, index) !== "").slice(0, FIRST$1);
 	const member = String(name?.color_by && cell(table, name.color_by, index) || "");
 	const links = linksOf(table, index);
 	const text = String(name ? cell(table, name.name, index) : selected);
@@ -10936,6 +10937,24 @@ function Figures({ device }) {
 		})
 	] });
 }
+// src/state/family.ts
+/** The analysis that a page stands under: itself, or the one it is a further view of. One level; an unknown or own name is none. */
+function headOf(all, name) {
+	const own = all.find((a) => a.name === name) ?? null;
+	if (!own?.under || own.under === own.name) return own;
+	const head = all.find((a) => a.name === own.under);
+	return head && !isView(all, head) ? head : own;
+}
+/** Is it a further view of an analysis that there is, and which is none itself? */
+var isView = (all, a) => !!a.under && a.under !== a.name && all.some((head) => head.name === a.under && (!head.under || head.under === head.name));
+/** What the page list names: all but the further views. */
+var entriesOf = (all) => all.filter((a) => !isView(all, a));
+/** The tabs of a page: the analysis and its further views in their order, one alone where it has none. */
+function familyOf(all, name) {
+	const head = headOf(all, name);
+	if (!head) return [];
+	return [head, ...all.filter((a) => isView(all, a) && a.under === head.name)];
+}
 // src/pages/help.tsx
 var helpOpen = y$1(false);
 /** The letter after `g` for each page. */
@@ -11054,7 +11073,7 @@ function shortReason(because) {
 	return ((because ?? "").split(/(?<=[.;])\s/)[0] ?? "").replace(/[.;]$/, "");
 }
 function Nav() {
-	const all = catalogue.value;
+	const all = entriesOf(catalogue.value);
 	const foot = all.filter((a) => a.group === "foot");
 	const rail = narrow.value && !slim.value;
 	return /* @__PURE__ */ a($, { children: [slim.value && menuOpen.value && /* @__PURE__ */ a("div", {
@@ -11088,8 +11107,8 @@ function Nav() {
 						children: [group && /* @__PURE__ */ a("div", {
 							class: "nav-title",
 							children: group
-						}), items.map((a$5) => /* @__PURE__ */ a(Item, {
-							a: a$5,
+						}), items.map((a$6) => /* @__PURE__ */ a(Item, {
+							a: a$6,
 							rail
 						}))]
 					});
@@ -11097,8 +11116,8 @@ function Nav() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "nav-foot",
-				children: [foot.map((a$6) => /* @__PURE__ */ a(Item, {
-					a: a$6,
+				children: [foot.map((a$7) => /* @__PURE__ */ a(Item, {
+					a: a$7,
 					rail
 				})), /* @__PURE__ */ a("button", {
 					type: "button",
@@ -11122,31 +11141,32 @@ function Nav() {
 		]
 	})] });
 }
-function Item({ a: a$7, rail }) {
-	const off = a$7.available === false;
-	const reason = off ? shortReason(a$7.because) : "";
-	const tip = rail ? reason ? `${a$7.title}: ${reason}` : a$7.title : off ? a$7.because : a$7.question;
+function Item({ a: a$8, rail }) {
+	const off = a$8.available === false;
+	const on = headOf(catalogue.value, page.value)?.name === a$8.name;
+	const reason = off ? shortReason(a$8.because) : "";
+	const tip = rail ? reason ? `${a$8.title}: ${reason}` : a$8.title : off ? a$8.because : a$8.question;
 	return /* @__PURE__ */ a(To, {
-		view: pageView(a$7.name),
-		class: `nav-item ${page.value === a$7.name ? "on" : ""} ${off ? "off" : ""}`,
+		view: pageView(a$8.name),
+		class: `nav-item ${on ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
-		label: off ? `${a$7.title}, not available: ${a$7.because ?? ""}` : a$7.count ? `${a$7.title}, ${a$7.count}` : a$7.title,
-		current: page.value === a$7.name,
+		label: off ? `${a$8.title}, not available: ${a$8.because ?? ""}` : a$8.count ? `${a$8.title}, ${a$8.count}` : a$8.title,
+		current: on && (familyOf(catalogue.value, a$8.name).length > 1 ? "within" : true),
 		onGo: () => {
 			menuOpen.value = false;
 		},
 		children: [
-			/* @__PURE__ */ a(Icon, { name: a$7.icon ?? a$7.name }),
+			/* @__PURE__ */ a(Icon, { name: a$8.icon ?? a$8.name }),
 			/* @__PURE__ */ a("span", {
 				class: "nav-text",
-				children: [a$7.title, reason && /* @__PURE__ */ a("span", {
+				children: [a$8.title, reason && /* @__PURE__ */ a("span", {
 					class: "nav-reason",
 					children: reason
 				})]
 			}),
-			!!a$7.count && /* @__PURE__ */ a("span", {
+			!!a$8.count && /* @__PURE__ */ a("span", {
 				class: "nav-count",
-				children: a$7.count
+				children: a$8.count
 			})
 		]
 	});
@@ -11383,6 +11403,66 @@ function stepBy(by) {
 	const next = steps[Math.max(0, Math.min(steps.length - 1, at + by))];
 	if (next) change({ step: String(next.number) }, "push");
 }
+// src/pages/tabs.tsx
+/** What the first tab, the page that gives the family its name, is called. */
+var FIRST = "Summary";
+/** Does the present page stand under a bar of tabs, which carries its title? */
+var hasTabs = () => familyOf(catalogue.value, page.value).length > 1;
+function Family() {
+	const tabs = familyOf(catalogue.value, page.value);
+	const bar = T(null);
+	A$1(() => {
+		const [all, now] = [bar.current, bar.current?.querySelector("[aria-current]")];
+		if (all && now) all.scrollLeft = Math.max(0, now.offsetLeft - (all.clientWidth - now.offsetWidth) / 2);
+	}, [page.value, tabs.length > 1]);
+	if (tabs.length < 2) return null;
+	const head = tabs[0];
+	const label = (a) => a === head ? FIRST : a.title;
+	const move = (event) => {
+		const links = [...event.currentTarget.querySelectorAll("a")];
+		const at = links.indexOf(document.activeElement);
+		const to = {
+			ArrowRight: at + 1,
+			ArrowLeft: at - 1,
+			Home: 0,
+			End: links.length - 1
+		}[event.key];
+		if (to === void 0 || at < 0) return;
+		event.preventDefault();
+		event.stopPropagation();
+		links[(to + links.length) % links.length].focus();
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "family",
+		children: [/* @__PURE__ */ a("h1", { children: [head.title, page.value !== head.name && /* @__PURE__ */ a("span", {
+			class: "sr",
+			children: [": ", label(tabs.find((a) => a.name === page.value))]
+		})] }), /* @__PURE__ */ a("nav", {
+			class: "tabs",
+			"aria-label": `Views of ${head.title}`,
+			onKeyDown: move,
+			children: /* @__PURE__ */ a("div", {
+				class: "tabs-row",
+				ref: bar,
+				children: tabs.map((a$5) => {
+					const [on, off] = [a$5.name === page.value, a$5.available === false];
+					return /* @__PURE__ */ a(To, {
+						view: pageView(a$5.name),
+						class: `tab ${on ? "on" : ""} ${off ? "off" : ""}`,
+						tip: (off ? a$5.because : a$5.question) ?? "",
+						label: off ? `${label(a$5)}, not available: ${a$5.because ?? ""}` : label(a$5),
+						current: on,
+						stop: !on,
+						children: [label(a$5), off && /* @__PURE__ */ a("span", {
+							class: "tab-reason",
+							children: shortReason(a$5.because)
+						})]
+					}, a$5.name);
+				})
+			})
+		})]
+	});
+}
 // src/pages/report.tsx
 var COMMON = /* @__PURE__ */ new Set(["step", "device_limits"]);
 function ReportPage({ r, waiting }) {
@@ -11396,7 +11476,7 @@ function ReportPage({ r, waiting }) {
 		children: [
 			/* @__PURE__ */ a("div", {
 				class: `page-head ${equation && !fields.length ? "hidden-head" : ""}`,
-				children: [/* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h1", {
+				children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", {
 					class: equation ? "sr" : "",
 					children: r.title
 				}), lead && !said && /* @__PURE__ */ a("p", {
@@ -12027,10 +12107,10 @@ function FileLine({ w, s, share, stage }) {
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
 	const snippet = argument ? argumentSnippet(argument, chosen$1.value?.span.kind === "sol_capture") : null;
-	const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+	const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",
-		children: /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
+		children: /* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
 			class: "headline",
 			children: "Not available for this recording."
 		})] })
@@ -12314,6 +12394,9 @@ function Content() {
 		progress: asked.progress,
 		since: asked.since
 	}) }) : /* @__PURE__ */ a(Bones, {});
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
+}
+function Page() {
 	const got = report.value;
 	if (got.state === "error") return /* @__PURE__ */ a(Failed, {
 		what: "This page could not be computed",

@@ -87,7 +87,8 @@ def _infos(capture: Capture | None) -> list[wire.AnalysisInfo]:
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page) for f in item.fields]
         out.append(wire.AnalysisInfo(
-            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count
+            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count,
+            item.under,
         ))  # fmt: skip
     return out
 

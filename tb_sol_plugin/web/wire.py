@@ -155,6 +155,7 @@ class AnalysisInfo(msgspec.Struct):
     """available: the recording holds what it needs; if not: because, record_it_with and the argument to add.
 
     count: how many things the page has to tell (kinds of oddities), 0 where it does not count.
+    under: the analysis that it is a further view of, "" for a page of its own.
     """
 
     name: str
@@ -169,6 +170,7 @@ class AnalysisInfo(msgspec.Struct):
     argument: str
     fields: list[QueryField]
     count: int = 0
+    under: str = ""
 
 
 class Step(msgspec.Struct):

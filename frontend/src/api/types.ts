@@ -241,6 +241,8 @@ export interface AnalysisInfo {
   argument?: string;
   fields?: QueryField[];
   count?: number;
+  /** the analysis that it is a further view of */
+  under?: string;
 }
 
 export interface Step {

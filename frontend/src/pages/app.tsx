@@ -10,6 +10,7 @@ import { Bar } from "./bar";
 import { Help } from "./help";
 import { Nav } from "./nav";
 import { ReportPage } from "./report";
+import { Family } from "./tabs";
 import { After, Empty, Failed, Loading, NotAvailable, NotHere } from "./states";
 
 export function App(): JSX.Element {
@@ -47,6 +48,10 @@ function Content(): JSX.Element {
   if (asked.state === "error") return <Failed what={asked.error!.body.code === "stopped" ? "Reading was stopped" : "The recording could not be read"} error={asked.error!} retry={readAgain} />;
   if (asked.state !== "ready") return asked.state === "loading" ? <After><Loading progress={asked.progress} since={asked.since} /></After> : <Bones />;
 
+  return <><Family /><Page /></>;
+}
+
+function Page(): JSX.Element {
   const got = report.value;
   if (got.state === "error") return <Failed what="This page could not be computed" error={got.error!} retry={readAgain} />;
   if (got.state === "loading" && got.progress) return <After><Loading progress={got.progress} since={got.since} /></After>;

@@ -10,6 +10,7 @@ import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
 import { List } from "../ui/select";
 import { Text } from "../ui/text";
+import { hasTabs } from "./tabs";
 
 const COMMON = new Set(["step", "device_limits"]);
 
@@ -22,7 +23,7 @@ export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX
     <div class={`page ${waiting ? "waiting" : ""}`} aria-busy={waiting}>
       <div class={`page-head ${equation && !fields.length ? "hidden-head" : ""}`}>
         <div>
-          <h1 class={equation ? "sr" : ""}>{r.title}</h1>
+          {!hasTabs() && <h1 class={equation ? "sr" : ""}>{r.title}</h1>}
           {lead && !said && <p class="headline"><Text text={lead} /></p>}
         </div>
         {fields.length > 0 && <Fields fields={fields} />}

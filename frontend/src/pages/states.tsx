@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Where } from "../api/client";
 import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
 import { cancel, catalogue, chosen, pages, readAgain, rescan, runsWith } from "../state/data";
+import { entriesOf } from "../state/family";
 import type { Choice } from "../state/select";
 import { emptyView } from "../state/codec";
 import { pageView, view } from "../state/view";
@@ -13,6 +14,7 @@ import { Notice, Skeleton } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { To } from "../ui/link";
 import { Middle, Text } from "../ui/text";
+import { hasTabs } from "./tabs";
 import { argumentSnippet, captureSnippet, recordSnippet, Snippet } from "./code";
 
 const sentence = (text: string): string => (text[0]?.toUpperCase() ?? "") + text.slice(1);
@@ -143,10 +145,10 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
   const snippet = argument ? argumentSnippet(argument, chosen.value?.span.kind === "sol_capture") : null;
-  const can = catalogue.value.filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+  const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>
-      <div class="page-head"><div><h1>{r.title}</h1><p class="headline">Not available for this recording.</p></div></div>
+      <div class="page-head"><div>{!hasTabs() && <h1>{r.title}</h1>}<p class="headline">Not available for this recording.</p></div></div>
       <div class="state">
         <div class="card split-card">
           <div class="split-main">

@@ -10,12 +10,15 @@ interface ToProps {
   class?: string;
   tip?: string;
   label?: string;
-  current?: boolean;
+  /** the page itself, or for `within` a page of this family */
+  current?: boolean | "within";
+  /** reached by arrow keys, not by Tab */
+  stop?: boolean;
   onGo?: () => void;
   children: ComponentChildren;
 }
 
-export function To({ view, class: cls, tip, label, current, onGo, children }: ToProps): JSX.Element {
+export function To({ view, class: cls, tip, label, current, stop, onGo, children }: ToProps): JSX.Element {
   const click = (event: MouseEvent): void => {
     event.stopPropagation();
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -24,7 +27,7 @@ export function To({ view, class: cls, tip, label, current, onGo, children }: To
     go(view, "push");
   };
   return (
-    <a class={cls} href={addressOf(view)} target="_parent" onClick={click} data-tip={tip} aria-label={label} aria-current={current ? "page" : undefined}>
+    <a class={cls} href={addressOf(view)} target="_parent" onClick={click} data-tip={tip} aria-label={label} aria-current={current === "within" ? "true" : current ? "page" : undefined} tabIndex={stop ? -1 : undefined}>
       {children}
     </a>
   );
