@@ -181,7 +181,7 @@ class Output:
         if not known or not self._first:
             return
         board = bool(self.places.tensorboard) and attempt("tensorboard", self._find_board, None) is not None
-        wandb = self.places.wandb and _wandb_open()
+        wandb = self.places.wandb and wandb_open()
         if not (board or wandb or done.report):
             return
         found = attempt("analysis", lambda: self._logged(done), None)
@@ -200,6 +200,21 @@ class Output:
         writer = self._writer or self._file()
         if writer is not None:
             writer.step(done.step, done.ledger, self.labels)
+
+    def short_way(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
+        """Whether of iterations like that one nothing is to be done but to write them; where to; and whether a run of W&B would change that."""
+        known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
+        ready = self._writer is not None or self.places.logdir is None
+        plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))
+        return plain, self._writer, known and self.places.wandb
+
+    def passed(self, count: int, last: StepRecord, size: int) -> None:
+        """So many iterations were written without a call of this class, up to that one. size: of the file since then."""
+        self.iterations += count
+        if self._writer is not None and not self._writer.problem:
+            self._writer.size = size
+        if self._sample is not None and last.signature != "" and last.signature == self._sample[0]:
+            self._alike = last, None
 
     def _report(self, found: Analysis) -> None:
         self.boundary.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
@@ -352,7 +367,8 @@ def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
     }
 
 
-def _wandb_open() -> bool:
+def wandb_open() -> bool:
+    """Whether a run of Weights & Biases is active."""
     return getattr(sys.modules.get("wandb"), "run", None) is not None
 
 

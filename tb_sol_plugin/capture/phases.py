@@ -83,11 +83,11 @@ class PhaseStack:
         self._lock = threading.Lock()
         self._noted: set[str] = set()
         self._step = 0
-        self._step_start = 0
+        self.step_start = 0
         self._runner = self._own.thread.open
         self._known: dict[tuple[int, str], int] = {}
         self.times: list[PhaseTime] = []
-        self._sums: dict[int, _Sum] = {}
+        self.sums: dict[int, _Sum] = {}
         self._profiler = profiler_state()
         self.events: EventPool | None = None
         self.nvtx = False
@@ -202,11 +202,11 @@ class PhaseStack:
         if mark is not None:
             close_mark(mark)
         if self.on:
-            if start < self._step_start:
-                start = self._step_start
+            if start < self.step_start:
+                start = self.step_start
             duration = began - clock.monotonic_ns - clock.own_ns - start
             self.times.append((label, start, duration if duration > 0 else 0, events))
-            if self._sums or len(self.times) > RANGES:
+            if self.sums or len(self.times) > RANGES:
                 self._bound()
         if own.open is self._runner:
             clock.own_ns += perf_counter_ns() - began
@@ -233,9 +233,9 @@ class PhaseStack:
     def _bound(self) -> None:
         """Add the last range to its sum if it has one; make a sum where there are too many ranges."""
         with self._lock:
-            if self.times and self.times[-1][0] in self._sums:
+            if self.times and self.times[-1][0] in self.sums:
                 time = self.times.pop()
-                self._add(self._sums[time[0]], time)
+                self._add(self.sums[time[0]], time)
             if len(self.times) > RANGES:
                 self._fold()
 
@@ -247,7 +247,7 @@ class PhaseStack:
         label = max(counts, key=lambda key: counts[key])
         mine = [time for time in self.times if time[0] == label]
         self.times = [time for time in self.times if time[0] != label]
-        summed = self._sums[label] = _Sum(mine[0][1])
+        summed = self.sums[label] = _Sum(mine[0][1])
         for time in mine:
             self._add(summed, time)
 
@@ -284,10 +284,10 @@ class PhaseStack:
         """Start the times of a step at `now`, on the thread that runs it. Phases that are open go on in it."""
         own = self._own.thread
         self._step += 1
-        self._step_start = now
+        self.step_start = now
         self._runner = own.open
         self._profiler = profiler_state()
-        self.times, self._sums = [], {}
+        self.times, self.sums = [], {}
         if own.frames:
             pool = self.events
             own.frames[:] = [
@@ -301,10 +301,10 @@ class PhaseStack:
             for label, (_, start, events, _, _, _) in zip(own.open, own.frames, strict=True):
                 if events is not None:
                     events.stop()
-                self.times.append((label, max(start, self._step_start), max(0, now - max(start, self._step_start)), events))
+                self.times.append((label, max(start, self.step_start), max(0, now - max(start, self.step_start)), events))
                 self._bound()
-        times, sums = self.times, self._sums
-        self.times, self._sums = [], {}
+        times, sums = self.times, self.sums
+        self.times, self.sums = [], {}
         return PendingTimes(times, sums, self)
 
 
@@ -312,7 +312,7 @@ class PendingTimes:
     """Phase times of a finished step whose events may not have been passed yet."""
 
     def __init__(self, times: list[PhaseTime], sums: dict[int, _Sum], stack: PhaseStack) -> None:
-        self._times, self._sums, self._pool, self._stack = times, sums, stack.events, stack
+        self._times, self.sums, self._pool, self._stack = times, sums, stack.events, stack
 
     def done(self) -> bool:
         """True if `rows` has nothing to gain from waiting."""
@@ -320,7 +320,7 @@ class PendingTimes:
         if pool is None:
             return True
         return all(pool.done(time[3]) for time in reversed(self._times)) and all(
-            pool.done(pair) for summed in self._sums.values() for pair in summed.pending
+            pool.done(pair) for summed in self.sums.values() for pair in summed.pending
         )
 
     def rows(self) -> list[TimeRow]:
@@ -331,7 +331,7 @@ class PendingTimes:
             out = [(label, start, duration, None, 1) for label, start, duration, _ in self._times]
         else:
             out = [(label, start, duration, pool.resolve(events), 1) for label, start, duration, events in self._times]
-        for label, summed in self._sums.items():
+        for label, summed in self.sums.items():
             self._stack._settle(summed)
             device = None if summed.pending or pool is None else summed.device_ns
             out.append((label, summed.start_ns, summed.duration_ns, device, summed.count))

@@ -37,6 +37,14 @@ class Schedule:
         """Whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
         return self.index % self.report == 0 or (sampled and iteration % self.report == 0)
 
+    def quiet(self) -> int:
+        """How many iterations, from the one that runs, are neither reported nor followed by one that is to be sampled or traced."""
+        index = self.index
+        if self.owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
+            return 0
+        until = self.report - index % self.report
+        return min(until, self.every - 1 - index % self.every) if self.every else until
+
     def ended(self, *, sampled: bool) -> None:
         """The iteration is over; `sampled`: its work was counted."""
         if sampled:

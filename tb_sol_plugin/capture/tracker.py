@@ -24,6 +24,7 @@ from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
 from tb_sol_plugin.capture.phase_range import PhaseRange
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.schedule import Alike, Schedule
+from tb_sol_plugin.capture.steady import Steady
 from tb_sol_plugin.capture.step import StepRecord
 from tb_sol_plugin.capture.timing import EventPool, Pair, event_pool
 from tb_sol_plugin.format import SUFFIX, file_name
@@ -131,6 +132,7 @@ class SOLTracker:
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: list[OpRecord] = []
+        self._steady = Steady(self.clock, self.phases, self._busy)
         lifetime.follow(self)
 
     # --- The parts, by their wished names ---
@@ -150,6 +152,7 @@ class SOLTracker:
     @property
     def analysis(self) -> Analysis | None:
         """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
+        self.boundary.attempt("analysis", self._tell, None)
         return self.boundary.attempt("analysis", lambda: self.output.analysis, None)
 
     @property
@@ -178,6 +181,7 @@ class SOLTracker:
         if not self._enter_alone():
             return
         try:
+            self._long_way()
             if not self._running:
                 said = read_arguments(args)
                 if said.timing_log_level is not None and said.timing_log_level < 1:
@@ -225,23 +229,28 @@ class SOLTracker:
 
     # --- Iterations ---
 
-    @bounded
     def start_step(self, iteration: int | None = None) -> None:
         """Begin the iteration now: what happened since the end of the last one belongs to none. iteration: its number, if known."""
-        if iteration is not None:
-            self._next = iteration
-        self._restart()
+        try:
+            if (iteration is None or iteration == self._steady.number) and self._steady.restart():
+                return
+        except Exception as error:
+            self._fail_shortly("start_step", error)
+        self._restart(iteration)
 
-    @bounded
     def clear(self) -> None:
         """Drop what was captured of the current iteration, which begins anew. Hooks stay as they are."""
-        self._restart()
+        self.start_step()
 
-    def _restart(self) -> None:
+    @bounded
+    def _restart(self, iteration: int | None) -> None:
         if not self._enter_alone():
             return
         began, own = perf_counter_ns(), self.clock.own_ns
         try:
+            self._long_way()
+            if iteration is not None:
+                self._next = iteration
             self._kept = []
             if self._running:
                 self.watch.clear()
@@ -258,6 +267,11 @@ class SOLTracker:
         loss: may be passed as to other loggers; it is left alone, since reading it would wait for the device. batch, tokens: samples
         and tokens of this iteration on this rank.
         """
+        try:
+            if self._steady.end(None, batch, tokens):
+                return
+        except Exception as error:
+            return self._fail_shortly("step", error)
         self._end_of_iteration(None, True, batch, tokens)
 
     def log_analysis(self, iteration: int, clear: bool = True) -> None:
@@ -265,6 +279,11 @@ class SOLTracker:
 
         clear: forget its operations; otherwise `records` keeps them until the next iteration ends.
         """
+        try:
+            if self._steady.end(iteration, None, None):
+                return
+        except Exception as error:
+            return self._fail_shortly("log_analysis", error)
         self._end_of_iteration(iteration, clear, None, None)
 
     @bounded
@@ -272,6 +291,7 @@ class SOLTracker:
         if not self._running or not self._enter_alone():
             return
         try:
+            self._long_way()
             clock = self.clock
             began, own = perf_counter_ns(), clock.own_ns
             end = began - clock.monotonic_ns - own
@@ -290,8 +310,48 @@ class SOLTracker:
                 self.output.finish(finished)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
+            self._arm(finished.step, (batch, tokens))
         finally:
             self._busy.release()
+
+    # --- The short way ---
+
+    def _arm(self, like: StepRecord, given: tuple[int | None, int | None]) -> None:
+        """Let iterations like the one that has ended end the short way, as many as nothing is due in. The next one has begun."""
+        left = self._schedule.quiet()
+        if left < 1 or self.watch.on or like.sampled or self._events is not None or self._waiting or self._kept:
+            return
+        if callable(self._batch) or callable(self._tokens) or (self._profiler is not None and self._profiler.running):
+            return
+        plain, writer, wandb = self.output.short_way(like)
+        if not plain or not f"a{like.signature}".isalnum():
+            return
+        steady = self._steady
+        steady.number, steady.stride, steady.start_ns = self._next, self._stride, self._start_ns
+        steady.own_at_start, steady.own_at_end, steady.before_ns = self._own_at_start, self._own_at_end, self._before_ns
+        steady.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
+
+    def _tell(self) -> None:
+        """Tell the others what went the short way."""
+        steady = self._steady
+        if not steady.left and not steady.ended:
+            return
+        self._next, self._start_ns = steady.number, steady.start_ns
+        self._own_at_start, self._own_at_end, self._before_ns = steady.own_at_start, steady.own_at_end, steady.before_ns
+        if steady.ended:
+            self._last = steady.last[0]
+            self._schedule.index += steady.ended
+            self.output.passed(steady.ended, steady.last_step(), steady.size)
+            steady.ended = 0
+
+    def _long_way(self) -> None:
+        """What comes next is done by the tracker itself."""
+        self._tell()
+        self._steady.left = 0
+
+    def _fail_shortly(self, part: str, error: Exception) -> None:
+        self._steady.left = 0
+        self.boundary.failed(part, error, vital=True)
 
     def _end(self, number: int, end: int, batch: int | None, tokens: int | None) -> Finished:
         """Take everything off, and collect what the iteration left."""
@@ -492,6 +552,7 @@ class SOLTracker:
         self._stop()
 
     def _stop(self) -> None:
+        self._long_way()
         self._running = False
         self._abandon()
         if self._profiler is not None and self._profiler.running:
@@ -526,6 +587,7 @@ class SOLTracker:
         self.off = True
         self.phases.on = False
         self.phases.events = None
+        self._steady.left = self._steady.ended = 0
         self._abandon()
 
     def __enter__(self) -> SOLTracker:

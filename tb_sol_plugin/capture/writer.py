@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS: Final = 10.0
 """A sampled iteration is brought to the disk at once, but no more often than this."""
+DIRECT: Final = 1 << 16
+"""More bytes than a record of a common iteration has."""
 MOST_NOTES: Final = 200
 MOST_FAILURES: Final = 3
 """Iterations that could not be put into records; after so many the file ends."""
@@ -124,6 +126,29 @@ class CaptureWriter:
 
         self._guarded(finish)
 
+    # -- for who writes common records itself ------------------------------------------------------------------
+
+    def direct(self) -> tuple[int, int, int, dict[tuple[str, str], int], int]:
+        """Where records of common iterations may be written without a call of this class: the file (-1: nowhere), its size, up to which
+        size that may go on, the notes that wait (while there are any it may not), and how many labels are defined."""
+        fd = -1 if self.problem or os.getpid() != self._pid else self._fd
+        return fd, self.size, self._cap - DIRECT, self._notes, self._labels
+
+    def continued(self, size: int, record: bytes, done: int, error: OSError | None) -> None:
+        """Of a record for a file of that size the file system took `done` bytes; error: it refused the rest. Else that is tried again."""
+
+        def rest() -> None:
+            self.size = size
+            if error is not None:
+                raise error
+            self._append([record], done)
+
+        self._guarded(rest)
+
+    def interrupted(self) -> None:
+        """An exception came while a record was written."""
+        self._dirty = True
+
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -216,10 +241,10 @@ class CaptureWriter:
         self._append([header])
         self._empty = self.size
 
-    def _append(self, lines: Sequence[bytes]) -> None:
-        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays."""
+    def _append(self, lines: Sequence[bytes], done: int = 0) -> None:
+        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays. done: is there already."""
         text = memoryview(b"".join((b"\n" * self._dirty, *lines)))
-        done, self._dirty = 0, True
+        self._dirty = True
         try:
             while done < len(text):
                 done += os.write(self._fd, text[done:])
