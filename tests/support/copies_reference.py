@@ -1,0 +1,429 @@
+"""A second, slow reader of copies of memory that shares no code with the product: JSON, whole nanoseconds, one event at a time.
+
+`read(path)` gives every copy, set and copy kernel of a recording with what surrounds it; the functions below it sum them up.
+Rules that are not obvious:
+    join       a device event belongs to the runtime or driver call with its correlation; of two such calls to the first
+    owner      the innermost operator, module frame or user range of the call's thread whose interval holds the start of the call
+    step       the ProfilerStep that holds the start of the call; without a call the step whose time on the device holds the start
+    hidden     behind a kernel of the same device that is neither communication nor a copy the driver runs as a kernel
+"""
+
+from __future__ import annotations
+
+import bisect
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Spans = list[tuple[int, int]]
+FOLD = {"H": "H", "D": "D", "A": "A", "P": "P", "M": "H"}
+COPY_API = re.compile(r"^(cuda|hip)Mem(cpy|set|Prefetch|Advise)|^cuMem(cpy|set|Prefetch|Advise)")
+PEER_NAMES = ("nccl", "rccl", "cross_device_reduce", "multimem_", "nvshmem", "deep_ep", "deepep", "all_reduce", "allreduce", "all_gather",
+              "allgather", "reduce_scatter", "reducescatter", "all_to_all", "alltoall", "one_shot_all", "oneshot_all", "two_shot_all",
+              "twoshot_all")  # fmt: skip
+RANGES = ("nccl:", "gloo:", "hccl:", "ucc:", "mpi:", "xccl:", "oneccl:")
+READS = ("aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero")
+BIN_ENDS = (4096, 65536, 1 << 20, 16 << 20, 256 << 20)
+
+
+class Api(NamedTuple):
+    """One host call. plain: its name without version and stream suffixes."""
+
+    name: str
+    plain: str
+    thread: tuple[object, object]
+    start: int
+    end: int
+    number: int
+
+    @property
+    def is_async(self) -> bool:
+        return "async" in self.plain.lower()
+
+
+class Copy(NamedTuple):
+    """One copy or set. size: None where the recorder wrote none. operators: around the call, outermost first."""
+
+    number: int
+    direction: str
+    src: str
+    dst: str
+    device: int
+    stream: int
+    start: int
+    end: int
+    size: int | None
+    call: Api | None
+    step: int | None
+    operators: tuple[str, ...]
+    module: str
+    ranges: tuple[str, ...]
+
+    @property
+    def time(self) -> int:
+        return self.end - self.start
+
+
+class Trace(NamedTuple):
+    """copies in order of the file; calls: every copy, set, prefetch and advise call; work: computation per device; busy: and communication."""
+
+    copies: tuple[Copy, ...]
+    calls: tuple[Api, ...]
+    work: dict[int, Spans]
+    busy: dict[int, Spans]
+    steps: tuple[int, ...]
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def ns(value: object) -> int:
+    return int((Decimal(str(value)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
+
+
+def number(value: object) -> int:
+    """7 of 7, "7" and "stream 7"; -1 of anything else."""
+    if isinstance(value, bool) or value is None:
+        return -1
+    if isinstance(value, int):
+        return value if value >= 0 else -1
+    found = re.search(r"(?:^| )(\d+)$", str(value))
+    return int(found[1]) if found else -1
+
+
+def plain(name: str) -> str:
+    return re.sub(r"(_v\d+|_ptds|_ptsz)+$", "", name)
+
+
+def direction_of(name: str, kind: str) -> tuple[str, str, str]:
+    """(direction, source, destination) from the words of a name, else from what the recorder says beside it."""
+    ends = re.search(r"\(([^()]*)->([^()]*)\)", name)
+    src, dst = (ends[1].strip(), ends[2].strip()) if ends else ("", "")
+    for text in (*re.findall(r"\w+", name), kind):
+        short = re.fullmatch(r"(?i)([hdapm])(?:to|2)([hdapm])", text)
+        if short:
+            a, b = FOLD[short[1].upper()], FOLD[short[2].upper()]
+            if "A" in (a, b):
+                a, b = ("H" if a == "H" else "D"), ("H" if b == "H" else "D")
+            return f"{a}to{b}", src, dst
+        long = re.fullmatch(r"(?:copy)?(host|device)_?to_?(host|device)", text.lower())
+        if long:
+            return f"{long[1][0].upper()}to{long[2][0].upper()}", src, dst
+    return "Unknown", src, dst
+
+
+class Nest:
+    """Intervals of one thread and one sort; `around` gives those that hold a moment, outermost first."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, str]] = []
+        self.up: list[int] | None = None
+
+    def around(self, at: int) -> list[str]:
+        if self.up is None:
+            self.rows.sort(key=lambda r: (r[0], -r[1]))
+            self.up = []
+            stack: list[int] = []
+            for place, row in enumerate(self.rows):
+                while stack and self.rows[stack[-1]][1] <= row[0]:
+                    stack.pop()
+                self.up.append(stack[-1] if stack else -1)
+                stack.append(place)
+        place, out = bisect.bisect_right(self.rows, at, key=lambda r: r[0]) - 1, []
+        while place >= 0:
+            if self.rows[place][1] > at:
+                out.append(self.rows[place][2])
+            place = self.up[place]
+        return out[::-1]
+
+
+@lru_cache(maxsize=2)
+def read(path: Path) -> Trace:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf8", "replace")
+    whole = json.loads(text, parse_float=Decimal)
+    nests: dict[str, dict[tuple[object, object], Nest]] = {k: defaultdict(Nest) for k in ("operator", "module", "range")}
+    api_of: dict[int, Api] = {}
+    calls: list[Api] = []
+    device: list[tuple[int, dict[str, Any], str]] = []
+    marks: list[tuple[int, int, int]] = []
+    for at, e in enumerate(whole["traceEvents"] if isinstance(whole, dict) else whole):
+        category = str(e.get("cat", "")).lower()
+        if e.get("ph") != "X" or "ts" not in e:
+            continue
+        name, thread, args = str(e.get("name", "")), (e.get("pid"), str(e.get("tid"))), e.get("args") or {}
+        if category in ("kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset", "hpu_op", "mtia_ccp_events"):
+            device.append((at, e, category))
+            continue
+        start = ns(e["ts"])
+        end = start + max(ns(e.get("dur", 0)), 0)
+        if category in ("cpu_op", "operator", "user_annotation"):
+            step = re.fullmatch(r"ProfilerStep#(\d+)", name)
+            if step:
+                marks.append((int(step[1]), start, end))
+            is_range = category == "user_annotation" or (category == "operator" and is_old_range(name))
+            nests["range" if is_range else "operator"][thread].rows.append((start, end, name))
+        elif category == "python_function" and (name.startswith("nn.Module: ") or number(args.get("Python module id")) >= 0):
+            nests["module"][thread].rows.append((start, end, name.removeprefix("nn.Module: ")))
+        elif category == "runtime" or category.endswith(("_runtime", "_driver")):
+            api = Api(name, plain(name), thread, start, end, at)
+            key = number(args.get("correlation"))
+            if key > 0 and (key not in api_of or start < api_of[key].start):
+                api_of[key] = api
+            if COPY_API.search(api.plain):
+                calls.append(api)
+    return _joined(device, api_of, calls, nests, marks)
+
+
+def is_old_range(name: str) -> bool:
+    """User ranges stood among the operators up to torch 1.11."""
+    return bool(re.match(r"ProfilerStep#|enumerate\(Data|Optimizer\.|(Distributed)?DataParallel\.forward", name))
+
+
+def _joined(
+    device: list[tuple[int, dict[str, Any], str]],
+    api_of: dict[int, Api],
+    calls: list[Api],
+    nests: dict[str, dict[tuple[object, object], Nest]],
+    marks: list[tuple[int, int, int]],
+) -> Trace:
+    longest: dict[int, tuple[int, int]] = {}
+    for mark, start, end in marks:
+        if mark not in longest or end - start > longest[mark][1] - longest[mark][0]:
+            longest[mark] = (start, end)
+    steps = sorted(((start, end, mark) for mark, (start, end) in longest.items()), key=lambda s: s[0])
+    rows = []
+    reach = {mark: end for _, end, mark in steps}
+    for at, e, category in device:
+        args = e.get("args") or {}
+        start = ns(e["ts"])
+        end = start + max(ns(e.get("dur", 0)), 0)
+        call = api_of.get(number(args.get("correlation")))
+        step = next((m for low, high, m in reversed(steps) if low <= call.start < high), None) if call else None
+        if step is not None:
+            reach[step] = max(reach[step], end)
+        rows.append((at, e, category, args, start, end, call, step))
+    bounds, last = [], None
+    for low, _, mark in steps:
+        low = low if last is None else max(low, last)
+        bounds.append((low, max(reach[mark], low), mark))
+        last = bounds[-1][1]
+    copies, work, busy = [], defaultdict(list), defaultdict(list)
+    for at, e, category, args, start, end, call, step in rows:
+        name = str(e.get("name", ""))
+        where = number(args.get("device")) if "device" in args else number(e.get("pid"))
+        around = {k: n[call.thread].around(call.start) if call else [] for k, n in nests.items()}
+        if call is None:
+            step = next((m for low, high, m in bounds if low <= start < high), None)
+        copy = _copy(name, category, args)
+        if copy is None:
+            peers = any(p in name.lower() for p in PEER_NAMES)
+            for own in (around["operator"], around["range"]):
+                peers = peers or bool(own and (own[-1].startswith(RANGES) or own[-1] == "record_param_comms"))
+            busy[where].append((start, end))
+            if not peers:
+                work[where].append((start, end))
+            continue
+        direction, src, dst, size = copy
+        stream = number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
+        module = around["module"][-1] if around["module"] else ""
+        copies.append(Copy(at, direction, src, dst, where, stream, start, end, size, call, step, tuple(around["operator"]), module,
+                           tuple(around["range"])))  # fmt: skip
+    return Trace(tuple(copies), tuple(calls), {d: union(s) for d, s in work.items()}, {d: union(s) for d, s in busy.items()},
+                 tuple(m for _, _, m in steps))  # fmt: skip
+
+
+def _copy(name: str, category: str, args: dict[str, Any]) -> tuple[str, str, str, int | None] | None:
+    """(direction, source, destination, size) of a copy or set; None for any other device work."""
+    size = args.get("bytes")
+    if category == "mtia_ccp_events":
+        if "direction" not in args:
+            return None
+        return *direction_of("", str(args["direction"])), number(args["size"]) if "size" in args else None
+    if "memset" in category or ("memcpy" in category and name.lower().startswith("memset")):
+        kind = re.search(r"\(([^()]*)\)", name)
+        return "Memset", "", kind[1].strip() if kind else "", size
+    if "memcpy" in category:
+        return *direction_of(name, str(args.get("kind", ""))), size
+    return ("copy kernel", "", "", size) if re.search(r"(?i)__amd_rocclr_.*copy", name) else None
+
+
+# -- intervals ------------------------------------------------------------------------------------------------
+
+
+def union(spans: Iterable[tuple[int, int]]) -> Spans:
+    out: Spans = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
+    return out
+
+
+def both(a: Spans, b: Spans) -> int:
+    """Length of what two unions share."""
+    total = i = j = 0
+    while i < len(a) and j < len(b):
+        total += max(0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+# -- sums -----------------------------------------------------------------------------------------------------
+
+
+class Sums(NamedTuple):
+    """Of one group of copies. size: of those that carry one; sized_time: their time."""
+
+    copies: int
+    size: int
+    without: int
+    time: int
+    sized_time: int
+    union: int
+    hidden: int
+    exposed: int
+    idle_exposed: int
+
+
+def sums(trace: Trace, copies: Iterable[Copy]) -> Sums:
+    mine = list(copies)
+    length = hidden = behind = 0
+    for device in {c.device for c in mine}:
+        spans = union((c.start, c.end) for c in mine if c.device == device)
+        length += sum(end - start for start, end in spans)
+        hidden += both(spans, trace.work.get(device, []))
+        behind += both(spans, trace.busy.get(device, []))
+    known = [c for c in mine if c.size is not None]
+    return Sums(len(mine), sum(c.size or 0 for c in known), len(mine) - len(known), sum(c.time for c in mine), sum(c.time for c in known),
+                length, hidden, length - hidden, length - behind)  # fmt: skip
+
+
+def grouped(trace: Trace, key: Callable[[Copy], object]) -> dict[Any, Sums]:
+    groups: dict[object, list[Copy]] = defaultdict(list)
+    for c in trace.copies:
+        groups[key(c)].append(c)
+    return {k: sums(trace, v) for k, v in groups.items()}
+
+
+def histogram(trace: Trace) -> dict[tuple[str, int], tuple[int, int, int]]:
+    """(direction, bin) -> copies, bytes, time of the copies that carry a size; the upper end belongs to the bin."""
+    out: dict[tuple[str, int], tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
+    for c in trace.copies:
+        if c.size is not None:
+            key = c.direction, sum(c.size > end for end in BIN_ENDS)
+            n, size, time = out[key]
+            out[key] = n + 1, size + c.size, time + c.time
+    return dict(out)
+
+
+def api_table(trace: Trace) -> dict[str, tuple[int, int, int, int, int]]:
+    """Copy calls by plain name -> calls, host time, device copies joined, their bytes, their time."""
+    by_number: dict[int, list[Copy]] = defaultdict(list)
+    for c in trace.copies:
+        if c.call is not None:
+            by_number[c.call.number].append(c)
+    out: dict[str, tuple[int, int, int, int, int]] = defaultdict(lambda: (0, 0, 0, 0, 0))
+    for api in trace.calls:
+        mine = by_number[api.number]
+        add = 1, api.end - api.start, len(mine), sum(c.size or 0 for c in mine), sum(c.time for c in mine)
+        out[api.plain] = tuple(a + b for a, b in zip(out[api.plain], add, strict=True))  # type: ignore[assignment]
+    return dict(out)
+
+
+# -- blocking -------------------------------------------------------------------------------------------------
+
+
+def reasons(copy: Copy) -> set[str]:
+    """Why the host may have waited for a copy: any of pageable, sync_api, waits, tiny_read; of a set: managed_set."""
+    call = copy.call
+    if call is None or not COPY_API.search(call.plain):
+        return set()
+    out = set()
+    if copy.direction == "Memset":
+        return {"managed_set"} if "managed" in copy.dst.lower() else set()
+    if call.is_async and "Pageable" in (copy.src, copy.dst):
+        out.add("pageable")
+    if not call.is_async:
+        out.add("sync_api")
+    if call.end - call.start > copy.time + 50_000 or call.start <= copy.end <= call.end:
+        out.add("waits")
+    if copy.direction == "DtoH" and copy.size is not None and copy.size <= 64 and set(READS) & set(copy.operators):
+        out.add("tiny_read")
+    return out
+
+
+def host_time(copies: Iterable[Copy]) -> int:
+    """Length of the calls that issued some copies, each call once."""
+    return sum(end - start for _, start, end in {(c.call.number, c.call.start, c.call.end) for c in copies if c.call is not None})
+
+
+# -- patterns -------------------------------------------------------------------------------------------------
+
+
+def tiny_per_step(trace: Trace, below: int = 65536) -> dict[tuple[str, int | None], int]:
+    """(direction, step) -> copies below a size."""
+    out: dict[tuple[str, int | None], int] = defaultdict(int)
+    for c in trace.copies:
+        if c.size is not None and c.size < below:
+            out[c.direction, c.step] += 1
+    return dict(out)
+
+
+def runs(trace: Trace, below: int = 1 << 20, gap: int = 1_000_000, least: int = 3) -> list[list[Copy]]:
+    """Copies one after another on a stream, one direction, each small, with little time between them."""
+    lanes: dict[tuple[int, int], list[Copy]] = defaultdict(list)
+    for c in trace.copies:
+        lanes[c.device, c.stream].append(c)
+    out: list[list[Copy]] = []
+    for lane in lanes.values():
+        own: list[Copy] = []
+        for c in sorted(lane, key=lambda c: (c.start, c.number)):
+            small = c.size is not None and c.size < below
+            goes_on = bool(own) and small and c.direction == own[-1].direction and c.start - own[-1].end < gap
+            if not goes_on:
+                out.append(own)
+                own = []
+            if small:
+                own.append(c)
+        out.append(own)
+    return [r for r in out if len(r) >= least]
+
+
+def round_trips(trace: Trace, within: int = 10_000_000) -> dict[tuple[int | None, int], int]:
+    """(step, bytes) -> how often a copy to the host is followed by one of equal size to the device within a time, in turns."""
+    groups: dict[tuple[int | None, int], list[Copy]] = defaultdict(list)
+    for c in trace.copies:
+        if c.direction in ("HtoD", "DtoH") and c.size:
+            groups[c.step, c.size].append(c)
+    out = {}
+    for key, own in groups.items():
+        turns, waiting = 0, None
+        for c in sorted(own, key=lambda c: (c.start, c.number)):
+            if c.direction == "DtoH":
+                waiting = c
+            elif waiting is not None and c.start - waiting.end <= within:
+                turns, waiting = turns + 1, None
+        if turns:
+            out[key] = turns
+    return out
+
+
+def uploads_again(trace: Trace, least: int = 3) -> dict[tuple[str, tuple[str, ...], int], int]:
+    """(module, operators, bytes) of copies to the device that every step has -> steps; outside data loading and the optimizer."""
+    seen: dict[tuple[str, tuple[str, ...], int], set[int]] = defaultdict(set)
+    for c in trace.copies:
+        apart = any(r.startswith(("enumerate(Data", "Optimizer.")) for r in c.ranges)
+        if c.direction == "HtoD" and c.size and c.step is not None and not apart:
+            seen[c.module, c.operators, c.size].add(c.step)
+    return {k: len(v) for k, v in seen.items() if len(v) >= least and len(v) == len(trace.steps)}
