@@ -24,6 +24,7 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  overhead_ns (measured own work inside of it), before_ns (the same since the end of the one before),
                  totals {ops, flop, flop_vector, bytes, sol_ns, unknown}, lost {reason: count},
                  compiled (true: the model is compiled, its work was counted by running it eagerly: the times are not its own)
+    copies       iteration, rows: COPY_ROW. Copies between memories in a sampled step, one row per sort of copy and labels
     phase_time   iteration, rows: TIME_ROW of phase labels
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
     memory, profile   reserved for memory records and step statistics
@@ -40,7 +41,7 @@ import re
 from typing import Final
 
 FORMAT: Final = "tb-sol-capture"
-VERSION: Final = (1, 0)
+VERSION: Final = (1, 1)
 SUFFIX: Final = ".sol.jsonl"
 NAME: Final = re.compile(r"^(?P<host>.+)_rank(?P<rank>\d+)_(?P<pid>\d+)_(?P<start>\d+)(?:\.part(?P<part>\d+))?\.sol\.jsonl(?:\.gz)?$")
 """File names as the capture library gives them. The worker is `<host>_rank<rank>`, the span `<start>`."""
@@ -48,13 +49,22 @@ PART: Final = re.compile(r"(?:\.part(?P<part>\d{1,3}))?(?P<ending>\.sol\.jsonl(?
 """The end of a file's name, also of one that was renamed."""
 
 KINDS: Final = (
-    "header", "sig", "label", "ledger", "step", "phase_time", "module_time", "memory", "profile", "note", "close",
+    "header", "sig", "label", "ledger", "copies", "step", "phase_time", "module_time", "memory", "profile", "note", "close",
 )  # fmt: skip
 LEDGER_ROW: Final = ("sig", "module", "phase", "forward_phase", "function", "flags", "count", "time_ns")
 """Ids of a signature and four labels (-1 none), flags, calls, and the summed time of those calls (null: not timed).
 
 forward_phase: of backward work, the phase of its forward operator.
 """
+COPY_ROW: Final = (
+    "op", "direction", "src_kind", "dst_kind", "src_device", "dst_device", "non_blocking", "module", "phase", "function", "count", "bytes",
+    "without_bytes", "blocking", "call_ns",
+)  # fmt: skip
+"""Alike copies. direction: HtoD, DtoH, DtoD, PtoP, HtoH, or copy kernel for one within a device that a kernel does. Kinds: Pageable,
+Pinned, Device, or "" unknown. Devices by index, -1 the host. non_blocking: as it was called. Ids of three labels (-1 none). Copies, the
+bytes of those that have a size, copies without a size; for how many the host waited, and its time inside the calls (null: unknown).
+
+Since 1.1. A sampled step whose record has no rows had no copies; one without a record did not count them."""
 TIME_ROW: Final = ("label", "start_ns", "duration_ns", "device_ns", "count")
 """One range, or `count` ranges summed up where there were too many: then start_ns is that of the first. device_ns null: not timed."""
 

@@ -32,6 +32,7 @@ def capture(
     batch: Sizes = None,
     tokens: Sizes = None,
     first_iteration: int = 0,
+    copies: bool = True,
 ) -> SOLTracker:
     """A tracker that runs from here on; leaving its `with` ends it.
 
@@ -65,6 +66,7 @@ def capture(
         batch=batch,
         tokens=tokens,
         first_iteration=first_iteration,
+        copies=copies,
     )
     tracker.phases.on = phases
     tracker.initialize(model)

@@ -14,8 +14,9 @@ from typing import Final
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tb_sol_plugin.capture.attribution import Attribution, Context, Row, RowKey, ThreadState, available, current_node, next_number
+from tb_sol_plugin.capture.attribution import Attribution, Context, Labelled, Row, RowKey, ThreadState, available, current_node, next_number
 from tb_sol_plugin.capture.clock import Clock
+from tb_sol_plugin.capture.copies import CopyCounts
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.operators import COPIES, OpInfo, can_open
@@ -109,17 +110,18 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
     """Counts calls while it is entered. An error of its own is counted in `ledger.lost` and does not reach the training loop.
 
     modules, phases, functions: the stacks of labels. timed: whether the host's time of each call is that of its work (CPU). compiled:
-    labels of modules that belong to a compiled region, which runs eagerly while this mode is on.
+    labels of modules that belong to a compiled region, which runs eagerly while this mode is on. copies: where copies between memories
+    are counted as well, None: they are not; it may be changed at any time.
     """
 
     supports_higher_order_operators = True
 
     def __init__(
         self, ledger: Ledger, modules: Stack, phases: PhaseStack, functions: Stack, clock: Clock, timed: bool = True,
-        *, compiled: set[int] | frozenset[int] = frozenset(),
+        *, compiled: set[int] | frozenset[int] = frozenset(), copies: CopyCounts | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._ledger, self.clock, self.timed, self.compiled = ledger, clock, timed, compiled
+        self._ledger, self.clock, self.timed, self.compiled, self.copies = ledger, clock, timed, compiled, copies
         self.attribution = Attribution(ledger.labels, modules, phases, functions, ledger.lost)
         self._infos, self._ids, self._local = INFOS, ledger.ids, self.attribution.local
         self._opened: dict[tuple[object, ...], object] = {}
@@ -171,6 +173,8 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             state = self._state()
         number = next_number()
         if info.free and number == state.number:
+            if info.moves is not None:
+                return self._read(info, args, kwargs or {}, state)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         node = current_node()
         here = node is None and not state.passes and not state.worker
@@ -189,6 +193,8 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         if info.free:
             if not here:
                 self._note(state, node)
+            if info.moves is not None:
+                return self._read(info, args, kwargs or {}, state)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
         opens: object = None
@@ -216,6 +222,8 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                     made = describe(info, args, kwargs, numbers=not many)
         except Exception as problem:
             signature = made = None
+            if not here:
+                module = phase = function = NONE
             self._lose(problem)
         if opens is not None:
             self.clock.own_ns += perf_counter_ns() - began
@@ -239,7 +247,34 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                     row[1] += end - start
         elif type(signature) is str and signature:
             self._ledger.lost[signature] += 1
+        if info.moves is not None:
+            self._copied(info, args, kwargs, result, end - start, (module, phase, function))
         self.clock.own_ns += start - began + perf_counter_ns() - end
+        return result
+
+    def _copied(
+        self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, result: object, call_ns: int, labels: Labelled
+    ) -> None:  # fmt: skip
+        """Count the copies of a call between memories, if it made any."""
+        if self.copies is not None and info.moves is not None:
+            try:
+                self.copies.add(info.name, info.moves, args, kwargs, result, call_ns, labels)
+            except Exception as problem:
+                self.copies.lost[f"a copy could not be read: {type(problem).__name__}"] += 1
+
+    def _read(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object], state: ThreadState) -> object:
+        """Run an operator that does no work but lets the host read off a device."""
+        start = perf_counter_ns()
+        result = info.call(*args, **kwargs)
+        end = perf_counter_ns()
+        if self.copies is not None:
+            try:
+                node = current_node()
+                module, phase, _, function, _ = state.forward() if node is None and not state.passes else state.inside(node)
+                self._copied(info, args, kwargs, result, end - start, (module, phase, function))
+            except Exception as problem:
+                self.copies.lost[f"a copy could not be read: {type(problem).__name__}"] += 1
+            self.clock.own_ns += perf_counter_ns() - end
         return result
 
     def _info(self, func: object) -> OpInfo | None:

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from tb_sol_plugin.capture.copies import MOVERS, Mover
 from tb_sol_plugin.capture.costs import has_model
 
 _FRACTIONS: Final = frozenset(("aten::arange", "aten::linspace", "aten::logspace", "aten::range"))
@@ -19,11 +20,11 @@ class OpInfo:
 
     name: as a trace has it (`aten::mm`). call: what runs it. free: does no work (views, allocations). communication: a collective.
     made_of_others: only calls other operators. opens: those that it calls are counted in its place. works: 0 of one that only fills and
-    copies, else 1. fractions: numbers with a fraction are part of its key.
+    copies, else 1. fractions: numbers with a fraction are part of its key. moves: finds the copies of a call, None if it never copies.
     """
 
     __slots__ = (
-        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "name", "opens",
+        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "moves", "name", "opens",
         "works", "written",
     )  # fmt: skip
 
@@ -41,6 +42,7 @@ class OpInfo:
         self.opens = not self.communication and (self.made_of_others or (unknown and not has_model(self.name)))
         self.free = self.name in FREE or space == "profiler" or (not self.made_of_others and _is_view(schema))
         self.works = 0 if self.name in _FILLS else 1
+        self.moves: Mover | None = MOVERS.get(self.name)
         self.fractions = self.name in _FRACTIONS
         self.full_name = f"{self.name}.{schema.overload_name}" if schema.overload_name else self.name
 
@@ -53,7 +55,7 @@ class OpInfo:
         out = cls.__new__(cls)
         out.func, out.call, out.name, out.full_name = func, func, name, name  # type: ignore[assignment]
         out.arguments, out.written = [(str(at), "Any", None) for at in range(4)], frozenset()
-        out.works = 1
+        out.works, out.moves = 1, None
         out.communication = out.made_of_others = out.opens = out.free = out.fractions = False
         return out
 

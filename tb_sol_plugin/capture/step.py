@@ -8,6 +8,9 @@ from typing import TypeAlias
 TimeRow: TypeAlias = "tuple[int, int, int, int | None, int]"
 """label, start_ns, duration_ns, device_ns (None: not timed), count, as `format.TIME_ROW` names them."""
 
+CopyRow: TypeAlias = "tuple[str, str, str, str, int, int, bool, int, int, int, int, int, int, int | None, int | None]"
+"""One row of copies, as `format.COPY_ROW` names it."""
+
 
 @dataclass
 class StepRecord:
@@ -18,7 +21,7 @@ class StepRecord:
     since the end of the step before (of the first, since tracking was set up), when it analyses and writes what has ended.
     lost: things that could not be recorded, by reason. phase_times, module_times: TimeRow. totals: of a sampled step, filled by the
     analysis: {ops, flop, flop_vector, bytes, sol_ns, unknown}. compiled: the model is compiled, and its work was counted by running
-    it eagerly, so that the times of this step are not those of the model.
+    it eagerly, so that the times of this step are not those of the model. copies: CopyRow, None where copies were not counted.
     """
 
     iteration: int
@@ -36,3 +39,4 @@ class StepRecord:
     module_times: list[TimeRow] = field(default_factory=list)
     totals: dict[str, int | float | None] = field(default_factory=dict)
     compiled: bool = False
+    copies: list[CopyRow] | None = None

@@ -63,7 +63,7 @@ class SOLTracker:
     on a GPU, a pair of events per lowest module. profile: `after_sampled` traces the iteration after a sampled one, `traces` times at
     most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
     writer. console: reports as plain text (True), as tables where there is a terminal (rich), or none. rank: default that of the process.
-    batch, tokens: see `Sizes`.
+    batch, tokens: see `Sizes`. copies: in sampled iterations, count copies between memories too.
 
     hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
     """
@@ -88,6 +88,7 @@ class SOLTracker:
         batch: Sizes = None,
         tokens: Sizes = None,
         first_iteration: int = 0,
+        copies: bool = True,
     ) -> None:
         if mode not in ("auto", "dispatch", "hooks"):
             raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
@@ -114,7 +115,7 @@ class SOLTracker:
             header=lambda: me._header(),
             spec=lambda: me._limits(),
         )
-        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note)
+        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note, copies=copies)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
         self._traces, self._trace_stacks = traces, trace_stacks
         self._alike = Alike()
@@ -373,7 +374,7 @@ class SOLTracker:
             step.compiled = self._compiled = self._compiled or compiled(self.models)
             seen = watch.collect(compiled=step.compiled)
             rows, calls, records = seen.rows, seen.calls, seen.records
-            step.lost = dict(seen.lost)
+            step.lost, step.copies = dict(seen.lost), seen.copies
             sizes = (given[0] or watch.sizes.samples, given[1] or watch.sizes.tokens)
             step.signature, step.batch, step.tokens = seen.signature, *sizes
             self._alike.saw(seen.signature, given=given, sizes=sizes)

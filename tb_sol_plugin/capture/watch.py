@@ -16,6 +16,7 @@ from torch.utils import _python_dispatch
 from tb_sol_plugin.capture import ledger as counting
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.compiled import CompiledEagerly
+from tb_sol_plugin.capture.copies import CopyCounts
 from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
 from tb_sol_plugin.capture.hooks_ledger import HooksMode, with_sources
 from tb_sol_plugin.capture.labels import Labels
@@ -25,6 +26,7 @@ from tb_sol_plugin.capture.opaque_layers import OpaqueLayers
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.output import Rows
 from tb_sol_plugin.capture.phases import PhaseStack
+from tb_sol_plugin.capture.step import CopyRow
 from tb_sol_plugin.format import COMPILED
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Seen:
     """What a sampled step left.
 
     signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
+    copies: rows as `format.COPY_ROW` names them, None where copies were not counted.
     """
 
     rows: Rows
@@ -48,6 +51,7 @@ class Seen:
     calls: list[Call]
     lost: Counter[str]
     signature: str
+    copies: list[CopyRow] | None = None
 
 
 class InputSizes:
@@ -119,13 +123,14 @@ def dispatch_possible() -> bool:
 class Watch:
     """Hooks, function labels and the counting mode: on in a sampled step, off outside.
 
-    mode: dispatch or hooks, as it is in use. A watch is entered and left on one thread; `leave` puts things back in any state, as often
-    as it is called.
+    mode: dispatch or hooks, as it is in use. copies: of the step, None where they are not counted (not wanted, or no dispatch mode). A
+    watch is entered and left on one thread; `leave` puts things back in any state, as often as it is called.
     """
 
     def __init__(
-        self, labels: Labels, clock: Clock, phases: PhaseStack, mode: Literal["auto", "dispatch", "hooks"], note: Callable[[str, str], None]
-    ) -> None:
+        self, labels: Labels, clock: Clock, phases: PhaseStack, mode: Literal["auto", "dispatch", "hooks"],
+        note: Callable[[str, str], None], *, copies: bool = True,
+    ) -> None:  # fmt: skip
         self.labels, self.clock, self.phases, self._note = labels, clock, phases, note
         self.mode = "hooks" if mode == "hooks" else "dispatch"
         if self.mode == "dispatch" and not dispatch_possible():
@@ -134,6 +139,7 @@ class Watch:
         self.hooks = LayerSOLHooks(labels, clock)
         self.patcher = FunctionalPatcher(labels)
         self.ledger = Ledger(labels)
+        self.copies = CopyCounts() if copies and self.mode == "dispatch" else None
         self.sizes = InputSizes()
         self.on = False
         self._open = contextlib.ExitStack()
@@ -191,7 +197,8 @@ class Watch:
         self._open.enter_context(OpaqueLayers(self.ledger, self.hooks, self.patcher, self.phases, self.clock))
         if self._counting is None:  # one for all steps: it knows the operators it has met
             self._counting = LedgerMode(
-                self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled
+                self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled,
+                copies=self.copies,
             )  # fmt: skip
         mode = self._counting
         mode.timed = timed
@@ -202,6 +209,7 @@ class Watch:
         """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
         if not self.here():
             mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
+            mode.copies = None
             self._counting = None
             self._left_behind.append((self._thread, mode))
             self._note("threads", "a sampled step ended on another thread than it began on, where its work was counted")
@@ -259,6 +267,8 @@ class Watch:
     def clear(self) -> None:
         """Forget what was recorded."""
         self.ledger.clear()
+        if self.copies is not None:
+            self.copies.clear()
         self.hooks.clear()
         self.sizes.calls.clear()
         self.sizes.samples = self.sizes.tokens = None
@@ -275,6 +285,10 @@ class Watch:
         self.hooks.end_step()
         self.patcher.end_step()
         lost = self.ledger.lost + self.hooks.lost
+        copies = None
+        if self.copies is not None:
+            lost += self.copies.lost
+            copies = self.copies.records(timed=not compiled)
         if self.replays:
             lost["replays of CUDA graphs, whose work is unknown"] = self.replays
         rows: dict[tuple[int, ...], list[int]] = {key: list(value) for key, value in self.ledger.rows.items()}
@@ -286,7 +300,7 @@ class Watch:
         signature = self.sizes.signature
         if not signature and rows:
             signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
-        return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature)
+        return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature, copies)
 
     def _products(self, rows: dict[tuple[int, ...], list[int]]) -> list[tuple[int, int]]:
         """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""

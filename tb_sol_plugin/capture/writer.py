@@ -317,6 +317,8 @@ def _records(step: StepRecord, rows: Sequence[tuple[object, ...]]) -> Iterable[b
     yield _line({k: v for k, v in known.items() if v is not None})
     if step.sampled:
         yield _line({"kind": "ledger", "iteration": step.iteration, "rows": rows})
+        if step.copies is not None:
+            yield _line({"kind": "copies", "iteration": step.iteration, "rows": step.copies})
     if step.phase_times:
         yield _line({"kind": "phase_time", "iteration": step.iteration, "rows": step.phase_times})
     if step.module_times:

@@ -73,6 +73,8 @@ class Reading:
             columns.labels.add(record, number)
         elif isinstance(record, R.Ledger):
             columns.add_ledger(record.iteration, record.rows, number)
+        elif isinstance(record, R.Copies):
+            columns.add_copies(record.iteration, record.rows, number)
         elif isinstance(record, R.PhaseTime):
             columns.add_times(record.iteration, record.rows, "phase", number)
         elif isinstance(record, R.ModuleTime):
@@ -177,7 +179,7 @@ def _capture(reading: Reading, name: str) -> Capture:
             rank=rank,
             world_size=world,
             host_name=H.host(header),
-            metadata=H.metadata(header),
+            metadata=H.metadata(header) | H.counted_copies(header, columns.copies.iterations),
             warnings=_warnings(reading, found),
             truncated=reading.truncated,
             pseudo_step=bool((found["steps"]["number"] < 0).all()),

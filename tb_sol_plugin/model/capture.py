@@ -166,11 +166,11 @@ class Capture:
 
 _UNREAD = "the SOL capture beside this trace cannot be read: "
 _HOW = ("mode", "every_n_steps", "time_source")
-_OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name)
+_OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name, S.COPIES.name)
 
 
 def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
-    """The four tables of a SOL capture, with the times and the steps of a trace."""
+    """The tables of a SOL capture, with the times and the steps of a trace."""
     tables = {name: other.tables[name] for name in _OF_A_LEDGER}
     shift = other.facts.origin_ns - trace.facts.origin_ns if trace.facts.absolute and other.facts.absolute else 0
     for name in (S.ITERATIONS.name, S.LABEL_TIMES.name):
@@ -179,10 +179,16 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
     ledger = tables[S.LEDGER.name]
     numbers = trace.steps["number"].to_numpy()
     rows = {int(number): row for row, number in enumerate(numbers) if number >= 0}
-    steps = np.fromiter((rows.get(n, -1) for n in ledger["iteration"].tolist()), np.int32, len(ledger))
+    steps = _steps_of(ledger, rows)
     none = np.full(len(ledger), -1, np.int32)
     tables[S.LEDGER.name] = ledger.assign(step=steps, module_host=none, phase_host=none)
+    tables[S.COPIES.name] = tables[S.COPIES.name].assign(step=_steps_of(tables[S.COPIES.name], rows))
     return tables
+
+
+def _steps_of(table: pd.DataFrame, rows: Mapping[int, int]) -> np.ndarray:
+    """The step of each row by its iteration, -1 where the trace has none of that number."""
+    return np.fromiter((rows.get(n, -1) for n in table["iteration"].tolist()), np.int32, len(table))
 
 
 def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.sol.records import Label, LedgerRow, Sig, Step, TimeRow, amount, shown, text_of
+from tb_sol_plugin.ingest.sol.copies import CopyRows
+from tb_sol_plugin.ingest.sol.records import CopyRow, Label, LedgerRow, Sig, Step, TimeRow, amount, shown, text_of
 from tb_sol_plugin.ingest.values import FARTHEST
 
 Ints = npt.NDArray[np.int64]
@@ -64,6 +65,7 @@ class Collected:
         self.sigs = Signatures(self.health)
         self.iterations = Iterations(self.health)
         self.ledger = Rows(9, MOST_ROWS)
+        self.copies = CopyRows(self.health)
         self.phase_times = Rows(6, MOST_PHASE_TIMES)
         self.module_times = Rows(6, MOST_MODULE_TIMES)
         self.offset = 0
@@ -94,6 +96,10 @@ class Collected:
         good = (out[:, 7] >= 1) & (out[:, 7] <= MOST_CALLS)
         self.health.add("work with an impossible number of calls", int((~good).sum()), f"line {number}")
         self.ledger.add(out[good])
+
+    def add_copies(self, iteration: int, rows: list[CopyRow], number: int) -> None:
+        """Rows of counted copies; none at all says that there were none."""
+        self.copies.add(self.iterations.instance(iteration, "copies"), rows, self._labels, number)
 
     def add_times(self, iteration: int, rows: list[TimeRow], what: str, number: int) -> None:
         """Rows of times, as (instance, label, start, duration, device, count)."""

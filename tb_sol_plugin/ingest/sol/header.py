@@ -21,6 +21,11 @@ _DTYPES: Final = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4_e2m1": "fp4"}
 _HIGHEST: Final = 1e21
 """FLOP/s, bytes/s or bytes that no device has."""
 
+SINCE: Final = (1, 1)
+"""The version of the format that has copies."""
+OLDER: Final = "made by an older recorder"
+NOT_COUNTED: Final = "not counted"
+
 
 def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
     """(major, minor). BadInput for another major version, with what to do."""
@@ -147,6 +152,15 @@ def metadata(header: Mapping[str, object]) -> dict[str, str]:
         if shown:
             out[name] = redact.text(shown)[: redact.LONGEST]
     return out
+
+
+def counted_copies(header: Mapping[str, object], iterations: int) -> dict[str, str]:
+    """{"copies": …}: in how many iterations copies were counted, or why in none. Nothing of a file without a header."""
+    if iterations:
+        return {"copies": f"counted in {iterations}"}
+    version = header.get("version")
+    older = not isinstance(version, list) or [v for v in version if isinstance(v, int)] < list(SINCE)
+    return {"copies": OLDER if older else NOT_COUNTED} if header else {}
 
 
 def _rates(given: Mapping[str, object], key: str, allowed: Mapping[str, str]) -> dict[str, float]:

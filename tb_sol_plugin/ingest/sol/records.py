@@ -17,6 +17,9 @@ from tb_sol_plugin.ingest.health import Health
 
 Number: TypeAlias = float | None
 LedgerRow: TypeAlias = tuple[int, int, int, int, int, int, int, Number]
+CopyRow: TypeAlias = tuple[
+    str, str, str, str, Number, Number, bool | None, int, int, int, Number, Number, Number, Number, Number
+]  # fmt: skip
 TimeRow: TypeAlias = tuple[int, Number, Number, Number, Number]
 
 
@@ -56,6 +59,12 @@ class Ledger(msgspec.Struct, tag_field="kind", tag="ledger"):
     row_type: ClassVar[object] = LedgerRow
     iteration: int
     rows: list[LedgerRow] = []
+
+
+class Copies(msgspec.Struct, tag_field="kind", tag="copies"):
+    row_type: ClassVar[object] = CopyRow
+    iteration: int
+    rows: list[CopyRow] = []
 
 
 class PhaseTime(msgspec.Struct, tag_field="kind", tag="phase_time"):
@@ -115,10 +124,10 @@ class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
     """Reserved."""
 
 
-Record: TypeAlias = Header | Sig | Label | Ledger | PhaseTime | ModuleTime | Step | Note | Close | Memory | Profile
+Record: TypeAlias = Header | Sig | Label | Ledger | Copies | PhaseTime | ModuleTime | Step | Note | Close | Memory | Profile
 _TYPES: Final[dict[str, type[msgspec.Struct]]] = {
     t.__struct_config__.tag: t  # type: ignore[misc]
-    for t in (Header, Sig, Label, Ledger, PhaseTime, ModuleTime, Step, Note, Close, Memory, Profile)
+    for t in (Header, Sig, Label, Ledger, Copies, PhaseTime, ModuleTime, Step, Note, Close, Memory, Profile)
 }
 assert set(_TYPES) == set(F.KINDS)
 _decode: Final[Callable[[bytes], Record]] = msgspec.json.Decoder(Record).decode

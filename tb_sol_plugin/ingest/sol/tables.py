@@ -69,6 +69,7 @@ def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFr
         "host": host,
         "steps": _steps(shown, host, first_call),
         "ledger": _ledger(c, shown, work, first_call),
+        "copies": _copies(c, shown),
     }
     if len(host):
         text = pd.Categorical([thread])
@@ -76,6 +77,7 @@ def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFr
             {"process": text, "thread": text, "process_name": pd.Categorical([""]), "thread_name": pd.Categorical(["training loop"])}
         )
     c.health.add("work of early iterations", c.ledger.dropped)
+    c.health.add("copies of early iterations", c.copies.dropped)
     c.health.add("times of early iterations", c.phase_times.dropped + c.module_times.dropped)
     return tables
 
@@ -257,8 +259,7 @@ def _steps(shown: Shown, host: pd.DataFrame, first: dict[tuple[int, int], int]) 
 
 def _ledger(c: Collected, shown: Shown, rows: Floats, first: dict[tuple[int, int], int]) -> pd.DataFrame:
     instance = rows[:, 0].astype(np.int64)
-    loose = (shown.row[instance] < 0) & (shown.number[instance] >= 0)
-    keep = (shown.step[instance] >= 0) | loose
+    keep = _kept(shown, instance)
     rows, instance = rows[keep], instance[keep]
     sig = rows[:, 1].astype(np.int64)
     module, phase = rows[:, 2].astype(np.int64), rows[:, 3].astype(np.int64)
@@ -287,6 +288,19 @@ def _ledger(c: Collected, shown: Shown, rows: Floats, first: dict[tuple[int, int
             "phase_host": _host_of(step, phase, first, parent, lambda at: first.get((at, -1), -1)),
         }
     )
+
+
+def _kept(shown: Shown, instance: Ints) -> npt.NDArray[np.bool_]:
+    """Work of the iterations on the timeline, and of those that have no step record."""
+    loose = (shown.row[instance] < 0) & (shown.number[instance] >= 0)
+    return np.asarray((shown.step[instance] >= 0) | loose)
+
+
+def _copies(c: Collected, shown: Shown) -> pd.DataFrame:
+    instance = c.copies.instances()
+    keep = _kept(shown, instance)
+    instance = instance[keep]
+    return c.copies.table(keep, shown.number[instance], shown.step[instance])
 
 
 def _text(c: Collected, name: str, sig: Ints, none: str = "") -> pd.Categorical:

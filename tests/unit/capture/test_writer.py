@@ -110,7 +110,7 @@ def test_an_iteration_is_one_group_with_its_definitions_in_front(tmp_path: Path)
         "close",
     ]
     header, _, fc, mm, step, first, phases, modules, add, _, second, close = records(path)
-    assert header["format"] == "tb-sol-capture" and header["version"] == [1, 0] and header["part"] == 0 and header["rank"] == 3
+    assert header["format"] == "tb-sol-capture" and header["version"] == [1, 1] and header["part"] == 0 and header["rank"] == 3
     assert fc == {"kind": "label", "id": module, "what": "module", "parent": -1, "name": "fc", "class": "Linear"}
     assert mm["in"] == [[8, 16], [16, 4]] and mm["types"] == ["float", "float"] and mm["flop"] == 1024 and mm["class"] == "gemm"
     assert add["flop"] is None and add["reason"] == "no model"

@@ -71,6 +71,7 @@ def test_fields_of_the_header_are_those_that_are_written() -> None:
 def test_columns_of_rows_and_kinds_are_all_named() -> None:
     assert f"`[{', '.join(F.LEDGER_ROW)}]`" in TEXT and f"`[{', '.join(F.TIME_ROW)}]`" in TEXT
     assert first_column(section("`ledger`")) == set(F.LEDGER_ROW)
+    assert f"`[{', '.join(F.COPY_ROW)}]`" in TEXT and first_column(section("`copies`")) == set(F.COPY_ROW)
     assert all(f"`{kind}`" in TEXT for kind in F.KINDS)
     assert f'"{F.FORMAT}"' in TEXT and f"`{list(F.VERSION)}`" in TEXT and F.CAP_BYTES == 256 << 20
     assert set(H.FLAGS) == {"record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"}

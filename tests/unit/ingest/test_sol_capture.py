@@ -84,7 +84,7 @@ def test_facts_of_a_cpu_and_of_a_device(tmp_path: Path, capture: Capture) -> Non
     assert (facts.source, facts.vendor, facts.devices, facts.limits) == ("sol_capture", "", (), None)
     assert facts.absolute and facts.origin_ns == WALL_NS and facts.rank == 0 and facts.world_size == 1 and facts.host_name == "node1"
     assert facts.flags["record_shapes"] and facts.flags["with_modules"] and not facts.flags["with_stack"]
-    assert facts.versions["torch_version"] == "2.6.0" and facts.versions["capture_format"] == "1.0"
+    assert facts.versions["torch_version"] == "2.6.0" and facts.versions["capture_format"] == "1.1"
     assert facts.metadata["model.parameters"] == "680" and facts.metadata["mode"] == "dispatch"
     assert capture.tables["issues"].empty and not facts.warnings and len(capture.device) == 0
     # GIVEN one made on a GPU, THEN its device is known, and the table's limits are found for it
