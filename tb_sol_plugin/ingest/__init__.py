@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_sol_plugin.errors import NotATrace
 from tb_sol_plugin.ingest.classify import CERTAIN, Classification, classify
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import base_name, head
@@ -13,7 +14,14 @@ FORMAT_VERSION = 5
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
     """Read one recording (local path or fsspec URL), by its content. BadInput or NotATrace where it holds none."""
-    if classify(head(path, fs_options=fs_options), base_name(path)).kind == "sol_capture":
+    found = classify(head(path, fs_options=fs_options), base_name(path))
+    if found.kind == "proton":
+        from tb_sol_plugin.ingest import proton
+
+        return proton.read(path, fs_options=fs_options, progress=progress)
+    if found.kind == "proton_cycles":
+        raise NotATrace(f"this is a {found.what}", hint=found.note, file=base_name(path))
+    if found.kind == "sol_capture":
         from tb_sol_plugin.ingest import sol_capture
 
         return sol_capture.read(path, fs_options=fs_options, progress=progress)

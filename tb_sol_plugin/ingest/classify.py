@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -13,15 +13,22 @@ CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """Names that torch's own handler writes: worker, span."""
 _SOL = re.compile(rb'"format"\s*:\s*"' + FORMAT.encode() + rb'"')
 _SOL_NAME = re.compile(re.escape(SUFFIX) + r"(?:\.gz)?$")
+_PROTON_NAME = re.compile(r"\.hatchet(?:_msgpack)?(?:\.gz)?$", re.IGNORECASE)
+_PROTON_PACKED = b"\x92\x83\xa5frame"
+"""MessagePack of two parts whose first is a frame."""
+PROTON: Final = "Proton profile"
+CYCLES: Final = "its times are cycles of single warps, which no page here shows: open it in Perfetto"
 
 
 class Classification(msgspec.Struct, frozen=True):
-    """kind: kineto and sol_capture are recordings; the others are recognised and not opened.
+    """kind: kineto, sol_capture and proton are recordings; the others are recognised and not opened.
 
     what: for a person. note: what to do with it.
     """
 
-    kind: Literal["kineto", "sol_capture", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"]
+    kind: Literal[
+        "kineto", "sol_capture", "proton", "proton_cycles", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"
+    ]
     what: str
     note: str = ""
 
@@ -32,9 +39,13 @@ def classify(head: bytes, name: str) -> Classification:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if _SOL_NAME.search(name) or (text[:1] == b"{" and _SOL.search(text.partition(b"\n")[0])):
         return Classification("sol_capture", "SOL capture" if text else "a SOL capture without content yet")
+    if _PROTON_NAME.search(name) or head.startswith(_PROTON_PACKED):
+        return Classification("proton", PROTON if text else f"{PROTON} without content yet")
     if not text:
         return Classification("kineto", "a trace without content yet") if certain else Classification("empty", "an empty file", "skipped")
     if text[:1] == b"{":
+        if b'"traceEvents"' in text and b'"Finalization Time (ns)"' in text:
+            return Classification("proton_cycles", "trace of Proton from inside of kernels", CYCLES)
         if b'"traceEvents"' in text or certain:
             return Classification("kineto", "PyTorch profiler trace")
         if b'"nodes"' in text and b'"pid"' in text and b'"schema"' in text:
@@ -46,6 +57,8 @@ def classify(head: bytes, name: str) -> Classification:
         inner = text[1:].lstrip()[:1]
         if inner == b"{" and _has_phase(text):
             return Classification("kineto", "list of trace events")
+        if inner == b"{" and b'"children"' in text and not certain:
+            return Classification("proton", PROTON)
         if inner == b"[":
             return Classification("memory_timeline", "memory timeline, not a trace", "rows of time, action, bytes, category")
         return (

@@ -295,7 +295,7 @@ ISSUES = Schema(
 
 LABELS = Schema(
     "labels",
-    "a module, phase or function that a SOL capture names; a tree over `parent`",
+    "a module, phase or function that a SOL capture or a profile without events names; a tree over `parent`",
     {
         "what": F("category", "", "module, phase or function"),
         "parent": F("int32", "", "row of the label around it; -1 at a root"),
@@ -306,7 +306,7 @@ LABELS = Schema(
 
 LEDGER = Schema(
     "ledger",
-    "alike calls of one sampled iteration: operator, sizes, labels, direction",
+    "alike calls of one sampled iteration, or of a whole profile without events: operator or kernel, sizes, labels, direction",
     {
         "iteration": F("int64"),
         "step": F("int32", "", "row of `steps`; -1 where that iteration has none"),
@@ -328,6 +328,7 @@ LEDGER = Schema(
         "reason": F("category"),
         "count": F("int64", "", "calls"),
         "time_ns": F("float64", "ns", "summed over the calls; NaN not timed"),
+        "device": F("int64", "", "index of the device that it ran on; -1 not told apart"),
         "module": F("int32", "", "row of `labels`; -1"),
         "phase": F("int32", "", "row of `labels`; -1"),
         "forward_phase": F("int32", "", "row of `labels`; of backward work the phase of its forward operator; -1"),

@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
 SOL_CAPTURE: Final = "sol_capture"
+WITHOUT_STEPS: Final = (SOL_CAPTURE, "proton")
+"""Kinds of recordings that no SOL capture is told with: it itself, and profiles, which hold sums and no steps."""
 MOST_TRIED: Final = 4
 """SOL captures opened in search of the one that holds the steps of a trace."""
 _EPOCH_NS: Final = 10**17
 
 
 def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
-    """SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for a SOL capture.
+    """SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for what is no trace.
 
     By the worker's name; else by host and process; else by rank, in the name or as the trace's header says; else where the run has
     one worker of either kind.
     """
     found = [r for r in recordings if r.kind == SOL_CAPTURE and r.run == trace.run]
-    if trace.kind == SOL_CAPTURE or not found:
+    if trace.kind in WITHOUT_STEPS or not found:
         return []
     found.sort(key=lambda r: natural(r.span))
     named = [r for r in found if r.worker == trace.worker]
@@ -37,7 +39,7 @@ def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int
     own = rank_in(trace.worker) if rank is None else rank
     if own is not None:
         return [r for r in found if rank_in(r.worker) == own]
-    traces = {r.worker for r in recordings if r.kind != SOL_CAPTURE}
+    traces = {r.worker for r in recordings if r.kind not in WITHOUT_STEPS}
     return found if len(traces) == 1 and len({r.worker for r in found}) == 1 else []
 
 

@@ -10,31 +10,39 @@ from tb_sol_plugin.model.run import natural
 
 TRACE = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """A recording by its name alone: what `torch.profiler.tensorboard_trace_handler` writes."""
-MAYBE = re.compile(r"\.(?:jsonl?|trace|raw|pickle)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
+PROTON = re.compile(r"^(.*?)(?:\.(part_\d+))?\.hatchet(?:_msgpack)?(?:\.gz)?$", re.IGNORECASE)
+"""A profile of Proton by its name alone; `part_3` is its fourth part."""
+MAYBE = re.compile(r"\.(?:jsonl?|trace|chrome_trace|raw|pickle)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
 """Worth a look inside."""
 LINES = re.compile(r"\.jsonl(?:\.gz)?$", re.IGNORECASE)
 """Lines of JSON: often metrics of other programs, which are no matter of ours."""
-_STEM = re.compile(r"\.(?:jsonl?|trace|pt\.trace)(?:\.gz)?$", re.IGNORECASE)
+_STEM = re.compile(r"\.(?:jsonl?|trace|chrome_trace|pt\.trace)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE)
 
 DEFAULT_SPAN = "default"
 
 
 def kind_of(file_name: str) -> str:
-    """kineto or sol_capture where the name alone says so, else ""."""
+    """kineto, sol_capture or proton where the name alone says so, else ""."""
     if F.PART.search(file_name):
         return "sol_capture"
+    if PROTON.match(file_name):
+        return "proton"
     return "kineto" if TRACE.match(file_name) else ""
 
 
 def worker_and_span(file_name: str) -> tuple[str, str]:
     """`host_12.1623143089861.pt.trace.json.gz` -> (`host_12`, `1623143089861`); without a time the span is `default`.
 
+    A profile of Proton `decode.part_2.hatchet` -> (`decode`, `part_2`).
     A SOL capture `host_rank3_12_1623143089861.sol.jsonl` -> (`host_rank3`, `1623143089861`).
     """
     match = TRACE.match(file_name)
     if match:
         return match.group(1) or file_name, (match.group(2) or "")[1:] or DEFAULT_SPAN
+    proton = PROTON.match(file_name)
+    if proton:
+        return proton.group(1) or file_name, proton.group(2) or DEFAULT_SPAN
     sol = F.NAME.match(file_name)
     if sol:
         return f"{sol['host']}_rank{sol['rank']}", sol["start"]

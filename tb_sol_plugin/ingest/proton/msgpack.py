@@ -1,0 +1,124 @@
+"""MessagePack without recursion and without trust: no container may announce more entries than bytes are left.
+
+Memory stays in proportion to the file, whatever its headers claim. Timestamps and other extension types read as None.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tb_sol_plugin.errors import BadInput
+
+_MAP, _ARRAY, _TEXT, _BYTES, _EXTENSION = range(5)
+_SIZED: Final = {
+    0xC4: (_BYTES, ">B"), 0xC5: (_BYTES, ">H"), 0xC6: (_BYTES, ">I"), 0xC7: (_EXTENSION, ">B"), 0xC8: (_EXTENSION, ">H"),
+    0xC9: (_EXTENSION, ">I"), 0xD9: (_TEXT, ">B"), 0xDA: (_TEXT, ">H"), 0xDB: (_TEXT, ">I"), 0xDC: (_ARRAY, ">H"),
+    0xDD: (_ARRAY, ">I"), 0xDE: (_MAP, ">H"), 0xDF: (_MAP, ">I"),
+}  # fmt: skip
+_NUMBERS: Final = {
+    0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q",
+}  # fmt: skip
+_WORDS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
+_FIXED_EXTENSION: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
+
+
+class _Open:
+    """A container that is being filled; `left` entries are still to come (of a map keys and values)."""
+
+    __slots__ = ("key", "left", "value")
+
+    def __init__(self, value: dict[object, object] | list[object], left: int) -> None:
+        self.value, self.left = value, left
+        self.key: object = None
+
+    def add(self, value: object) -> None:
+        if isinstance(self.value, list):
+            self.value.append(value)
+        elif self.left % 2 == 0:
+            self.key = value if isinstance(value, str | int | float | bool | bytes) else None
+        else:
+            self.value[self.key] = value
+        self.left -= 1
+
+
+def decode(data: bytes, file: str) -> object:
+    """The one value that `data` holds. BadInput where it ends too early, claims too much or holds something behind the value."""
+    stack: list[_Open] = []
+    at = 0
+    while True:
+        kind, value, size, at = _head(data, at, file)
+        if kind in (_MAP, _ARRAY):
+            entries = size * (2 if kind == _MAP else 1)
+            if entries > len(data) - at:
+                raise BadInput(
+                    f"a list of {size:,} entries is announced where {len(data) - at:,} bytes are left",
+                    hint="copy the file again: it is cut off or damaged",
+                    file=file,
+                )
+            made: dict[object, object] | list[object] = {} if kind == _MAP else []
+            if entries:
+                stack.append(_Open(made, entries))
+                continue
+            value = made
+        while True:
+            if not stack:
+                if at < len(data):
+                    raise BadInput(f"{len(data) - at:,} bytes stand behind the profile", hint="copy the file again", file=file)
+                return value
+            stack[-1].add(value)
+            if stack[-1].left:
+                break
+            value = stack.pop().value
+
+
+def _head(data: bytes, at: int, file: str) -> tuple[int, object, int, int]:
+    """(kind of container or -1, value, entries, position behind) of what begins at `at`."""
+    if at >= len(data):
+        raise _short(data, file)
+    code = data[at]
+    at += 1
+    if code < 0x80:
+        return -1, code, 0, at
+    if code >= 0xE0:
+        return -1, code - 256, 0, at
+    if code < 0x90:
+        return _MAP, None, code & 0x0F, at
+    if code < 0xA0:
+        return _ARRAY, None, code & 0x0F, at
+    if code < 0xC0:
+        return _piece(data, at, code & 0x1F, _TEXT, file)
+    if code in _WORDS:
+        return -1, _WORDS[code], 0, at
+    if code in _NUMBERS:
+        number, at = _number(data, at, _NUMBERS[code], file)
+        return -1, number, 0, at
+    if code in _FIXED_EXTENSION:
+        return _piece(data, at, _FIXED_EXTENSION[code] + 1, _EXTENSION, file)
+    if code not in _SIZED:
+        raise BadInput(f"this is no MessagePack: byte {at:,} does not fit", hint="open the file that Proton wrote", file=file)
+    kind, form = _SIZED[code]
+    size, at = _number(data, at, form, file)
+    if kind in (_MAP, _ARRAY):
+        return kind, None, int(size), at
+    return _piece(data, at, int(size) + (kind == _EXTENSION), kind, file)
+
+
+def _number(data: bytes, at: int, form: str, file: str) -> tuple[int | float, int]:
+    end = at + struct.calcsize(form)
+    if end > len(data):
+        raise _short(data, file)
+    return struct.unpack_from(form, data, at)[0], end
+
+
+def _piece(data: bytes, at: int, size: int, kind: int, file: str) -> tuple[int, object, int, int]:
+    end = at + size
+    if end > len(data):
+        raise _short(data, file)
+    raw = data[at:end]
+    return -1, None if kind == _EXTENSION else raw.decode("utf-8", "replace") if kind == _TEXT else raw, 0, end
+
+
+def _short(data: bytes, file: str) -> BadInput:
+    hint = "copy it again, or let the program end with proton.finalize()"
+    return BadInput(f"the file ends too early, after {len(data):,} bytes", hint=hint, file=file)
