@@ -1,4 +1,4 @@
-"""A made-up machine for `simulate_gpu.py`: one rank's host threads, streams and clock, and the sums that must come out.
+"""A made-up machine for the `simulate_*.py` scripts: one rank's host threads, streams and clock, and the sums that must come out.
 
 Nothing here was measured. A kernel takes the longer of its arithmetic and its traffic at a fixed share of the H100's published peaks
 (989 TFLOP/s bf16, 3.35 TB/s), plus 1.5 us, with a little seeded jitter. Everything is integer nanoseconds and the same on every machine.
@@ -36,9 +36,9 @@ class Rank:
     arrivals: for each collective in turn, when the slowest rank reached it in the previous pass (empty in the first).
     """
 
-    def __init__(self, rank: int, world: int, pace: float, arrivals: list[int]) -> None:
-        self.t = TraceBuilder(device="NVIDIA H100 80GB HBM3", pid=4000 + rank, rank=rank, world_size=world)
-        self.rank, self.pace, self.arrivals = rank, pace, arrivals
+    def __init__(self, rank: int, world: int, pace: float, arrivals: list[int], *, devices: int = 1) -> None:
+        self.t = TraceBuilder(device="NVIDIA H100 80GB HBM3", devices=devices, pid=4000 + rank, rank=rank, world_size=world)
+        self.rank, self.world, self.pace, self.arrivals = rank, world, pace, arrivals
         self.random = random.Random(f"rank {rank}")
         self.main, self.autograd = self.t.pid, self.t.pid + 77
         self.now = {self.main: 0, self.autograd: 0}
@@ -129,26 +129,33 @@ class Rank:
     # -- device -----------------------------------------------------------------------------------------------
 
     def kernel(self, name: str, kind: str, *, flop: float = 0.0, traffic: float = 0.0, stream: int = COMPUTE, api: str = "cudaLaunchKernel",
-               category: str = "cuda_runtime", grid: int = 132, gemm: str = "", peak: float | None = None) -> None:  # fmt: skip
+               category: str = "cuda_runtime", grid: int = 132, gemm: str = "", peak: float | None = None,
+               device: int = 0) -> None:  # fmt: skip
         """Launch one kernel of `flop` operations and `traffic` bytes; peak: FLOP/s where it is not the BF16 peak."""
+        lane = self.lane(device, stream)
         compute, memory = SHARE[kind]
         ideal = max(flop / ((peak or PEAK_FLOP) * compute), traffic / (PEAK_BYTES * memory)) * 1e9
         duration = int(ideal * self.random.uniform(0.985, 1.03)) + 1500
         at = self.clock
         self.spend(4200)
-        start = max(self.clock + 1900, self.free[stream])
+        start = max(self.clock + 1900, self.free[lane])
         correlation = self.t.call(api, at, self.clock - at, thread=self.thread, category=category, external_id=self.external[-1], flow=True)
         self.t.kernel(name, start, duration, correlation=correlation, stream=stream, grid=(grid, 1, 1), external_id=self.external[-1],
                       blocks_per_sm=round(grid / 132, 6), warps_per_sm=round(8 * grid / 132, 6), occupancy=min(100, 8 * grid // 132),
-                      registers=168 if kind in ("gemm", "attention") else 40, flow=True)  # fmt: skip
-        self._account(name, start, duration, stream)
+                      registers=168 if kind in ("gemm", "attention") else 40, flow=True, device=device)  # fmt: skip
+        self._account(name, start, duration, lane)
         if gemm:
             self.gemms[gemm][0] += 1
             self.gemms[gemm][1] += int(flop)
             self.gemms[gemm][2] += duration
 
-    def _account(self, name: str, start: int, duration: int, stream: int, *, is_kernel: bool = True) -> None:
-        self.free[stream] = start + duration
+    @staticmethod
+    def lane(device: int, stream: int) -> int:
+        """A stream of a device, as one number."""
+        return 1000 * device + stream
+
+    def _account(self, name: str, start: int, duration: int, lane: int, *, is_kernel: bool = True) -> None:
+        self.free[lane] = start + duration
         self.busy.append((start, start + duration))
         if is_kernel:
             self.kernels[name][0] += 1
@@ -207,8 +214,8 @@ class Rank:
         at = self.clock
         self.spend(6500)
         correlation = self.t.call("cudaLaunchKernelExC", at, self.clock - at, thread=self.thread, external_id=self.external[-1], flow=True)
-        self.t.collective("allreduce", ready, end - ready, elements=elements, dtype="BFloat16", group_size=2, correlation=correlation,
-                          stream=COMMUNICATION, args={"External id": self.external[-1]})  # fmt: skip
+        self.t.collective("allreduce", ready, end - ready, elements=elements, dtype="BFloat16", group_size=self.world,
+                          correlation=correlation, stream=COMMUNICATION, args={"External id": self.external[-1]})  # fmt: skip
         name = str(next(e["name"] for e in reversed(self.t.events) if e.get("cat") == "kernel"))
         self._account(name, ready, end - ready, COMMUNICATION)
         self.collectives[0] += 1
@@ -258,10 +265,12 @@ class Rank:
         t.metadata("process_labels", "CPU")
         t.metadata("thread_name", f"thread {self.main} (python3)", tid=self.main)
         t.metadata("thread_name", f"thread {self.autograd} (pt_autograd_0)", tid=self.autograd)
-        t.metadata("process_name", "python3", pid=0)
-        t.metadata("process_labels", "GPU 0", pid=0)
-        for stream in sorted({int(str(e["tid"])) for e in t.events if e.get("cat") == "kernel"} | {PREFETCH}):
-            t.metadata("thread_name", f"stream {stream} ", pid=0, tid=stream)
+        streams = {(int(str(e["pid"])), int(str(e["tid"]))) for e in t.events if e.get("cat") == "kernel"} | {(0, PREFETCH)}
+        for device in sorted({d for d, _ in streams}):
+            t.metadata("process_name", "python3", pid=device)
+            t.metadata("process_labels", f"GPU {device}", pid=device)
+            for stream in sorted(s for d, s in streams if d == device):
+                t.metadata("thread_name", f"stream {stream} ", pid=device, tid=stream)
 
     # -- truth ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,11 @@ from tests.real.oracle_checks import gemm_of
 from tests.support.captures import capture, report
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = {"simulated_gpu_train": "simulate_gpu.py", "simulated_gpu_llm": "simulate_llm.py"}
+SCRIPTS = {
+    "simulated_gpu_train": "simulate_gpu.py",
+    "simulated_gpu_llm": "simulate_llm.py",
+    "simulated_copies": "simulate_copies.py",
+}
 TRUTH: dict[str, dict[str, dict[str, Any]]] = {
     folder: json.loads((ROOT / "samples" / folder / "truth.json").read_text()) for folder in SCRIPTS
 }
