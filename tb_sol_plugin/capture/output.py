@@ -202,7 +202,7 @@ class Output:
             writer.step(done.step, done.ledger, self.labels)
 
     def short_way(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
-        """Whether of iterations like that one nothing is to be done but to write them; where to; and whether a run of W&B would change that."""
+        """Whether iterations like that one are only to be written; where to; and whether a run of W&B would change that."""
         known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
         ready = self._writer is not None or self.places.logdir is None
         plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))

@@ -73,22 +73,23 @@ class PhaseStack:
     open at the end of a step is cut there: each step has its own part. Times are on the recorder's clock; what pushing and popping
     cost on the thread of the step is added to its own work.
 
-    note: called with (code, text) when something is wrong with the calls; each code once.
+    note: called with (code, text) when something is wrong with the calls; each code once. thread, runner, frames: of the thread that runs
+    the step, its open labels and their frames. known: labels by the one around them and their names.
     """
 
     def __init__(self, labels: Labels, clock: Clock, *, note: Callable[[str, str], None] | None = None) -> None:
-        self._labels, self._clock = labels, clock
+        self._labels, self.clock = labels, clock
         self._note = note or (lambda code, text: None)
         self._own = _Own()
         self._lock = threading.Lock()
         self._noted: set[str] = set()
-        self._step = 0
+        self.step = 0
         self.step_start = 0
-        self._runner = self._own.thread.open
-        self._known: dict[tuple[int, str], int] = {}
+        self.thread, self.runner, self.frames = threading.get_ident(), self._own.thread.open, self._own.thread.frames
+        self.known: dict[tuple[int, str], int] = {}
         self.times: list[PhaseTime] = []
         self.sums: dict[int, _Sum] = {}
-        self._profiler = profiler_state()
+        self.profiler = profiler_state()
         self.events: EventPool | None = None
         self.nvtx = False
         self.on = True
@@ -109,7 +110,7 @@ class PhaseStack:
     def inheriting(self) -> int:
         """The innermost phase of the thread that runs the step. That thread waits in `backward()` while workers of autograd run."""
         try:
-            return self._runner[-1]
+            return self.runner[-1]
         except IndexError:
             return NONE
 
@@ -131,25 +132,25 @@ class PhaseStack:
                 return self._too_deep(own)
             parent = stack[-1] if depth else NONE
         else:
-            parent = NONE if stack is self._runner else self.inheriting()
+            parent = NONE if stack is self.runner else self.inheriting()
         try:
-            label = self._known[parent, name]  # type: ignore[index]
+            label = self.known[parent, name]  # type: ignore[index]
         except (KeyError, TypeError):
             label = self._label(parent, name)
-        mark = open_mark(self._labels.known[label].name, self.nvtx) if self.nvtx or self._profiler._is_profiler_enabled else None
+        mark = open_mark(self._labels.known[label].name, self.nvtx) if self.nvtx or self.profiler._is_profiler_enabled else None
         events = None if self.events is None else self.events.started()
         stack.append(label)
-        clock, now = self._clock, perf_counter_ns()
-        if stack is self._runner:
+        clock, now = self.clock, perf_counter_ns()
+        if stack is self.runner:
             clock.own_ns += now - began
-        own.frames.append((name, now - clock.monotonic_ns - clock.own_ns, events, mark, scoped, self._step))  # type: ignore[arg-type]
+        own.frames.append((name, now - clock.monotonic_ns - clock.own_ns, events, mark, scoped, self.step))  # type: ignore[arg-type]
         return depth
 
     def _label(self, parent: int, name: object) -> int:
         text = phase_name(name)
         label = self._labels.id_of("phase", parent, text)
-        if isinstance(name, str) and len(self._known) < NAMES:
-            self._known[parent, name] = label
+        if isinstance(name, str) and len(self.known) < NAMES:
+            self.known[parent, name] = label
         return label
 
     def _too_deep(self, own: _Thread) -> int:
@@ -194,7 +195,7 @@ class PhaseStack:
             self.pop_to(depth)
 
     def _pop(self, own: _Thread, began: int) -> None:
-        clock = self._clock
+        clock = self.clock
         _, start, events, mark, _, _ = own.frames.pop()
         label = own.open.pop()
         if events is not None:
@@ -207,14 +208,14 @@ class PhaseStack:
             duration = began - clock.monotonic_ns - clock.own_ns - start
             self.times.append((label, start, duration if duration > 0 else 0, events))
             if self.sums or len(self.times) > RANGES:
-                self._bound()
-        if own.open is self._runner:
+                self.bound()
+        if own.open is self.runner:
             clock.own_ns += perf_counter_ns() - began
 
     def _forgotten(self, own: _Thread, name: object) -> int:
         """Close a phase of an earlier step whose name is pushed again: an exception kept it from being popped."""
         for at, (known, _, _, _, scoped, step) in enumerate(own.frames):
-            if step < self._step and known == name and not scoped:
+            if step < self.step and known == name and not scoped:
                 self._once("phase_not_popped", f"the phase {name!r} of an earlier step was never popped")
                 began = perf_counter_ns()
                 while len(own.open) > at:
@@ -230,7 +231,7 @@ class PhaseStack:
 
     # --- Times ---
 
-    def _bound(self) -> None:
+    def bound(self) -> None:
         """Add the last range to its sum if it has one; make a sum where there are too many ranges."""
         with self._lock:
             if self.times and self.times[-1][0] in self.sums:
@@ -283,10 +284,10 @@ class PhaseStack:
     def begin_step(self, now: int) -> None:
         """Start the times of a step at `now`, on the thread that runs it. Phases that are open go on in it."""
         own = self._own.thread
-        self._step += 1
+        self.step += 1
         self.step_start = now
-        self._runner = own.open
-        self._profiler = profiler_state()
+        self.thread, self.runner, self.frames = threading.get_ident(), own.open, own.frames
+        self.profiler = profiler_state()
         self.times, self.sums = [], {}
         if own.frames:
             pool = self.events
@@ -297,12 +298,12 @@ class PhaseStack:
     def end_step(self, now: int) -> PendingTimes:
         """The times of the step that ends at `now`; phases that are open count up to now."""
         own = self._own.thread
-        if own.open is self._runner:
+        if own.open is self.runner:
             for label, (_, start, events, _, _, _) in zip(own.open, own.frames, strict=True):
                 if events is not None:
                     events.stop()
                 self.times.append((label, max(start, self.step_start), max(0, now - max(start, self.step_start)), events))
-                self._bound()
+                self.bound()
         times, sums = self.times, self.sums
         self.times, self.sums = [], {}
         return PendingTimes(times, sums, self)

@@ -39,9 +39,9 @@ class Steady:
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts", "_thread", "_tokens",
-        "_wandb", "_written", "_writer", "before_ns", "ended", "last", "left", "number", "own_at_end", "own_at_start", "size", "start_ns",
-        "stride",
+        "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts",
+        "_thread", "_tokens", "_wandb", "_writer", "_written", "before_ns", "ended", "last", "left", "number", "own_at_end",
+        "own_at_start", "size", "start_ns", "stride",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock) -> None:
@@ -59,7 +59,8 @@ class Steady:
         self._texts: dict[int, str] = {}
 
     def arm(
-        self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, labels: Labels, wandb: bool
+        self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, labels: Labels,
+        wandb: bool,
     ) -> None:  # fmt: skip
         """Take the next `left` iterations; the times have been set.
 

@@ -242,7 +242,10 @@ class CaptureWriter:
         self._empty = self.size
 
     def _append(self, lines: Sequence[bytes], done: int = 0) -> None:
-        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays. done: is there already."""
+        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays.
+
+        done: bytes of it that are there already.
+        """
         text = memoryview(b"".join((b"\n" * self._dirty, *lines)))
         self._dirty = True
         try:
