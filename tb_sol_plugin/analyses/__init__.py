@@ -2,25 +2,71 @@
 
 A module in this package that calls `@analysis(...)` on a function `(capture, query) -> Report` is an analysis:
 its route, CLI subcommand, CSV, OpenAPI entry and page follow. The module's docstring is its help.
+
+One that compares the workers of a run calls `@over_workers(part=...)` on a function `(parts, query) -> Report` instead: `part` is made
+of every worker where its capture is opened, and the report of all the parts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
-from typing import TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar
 
-from tb_sol_plugin.errors import NotFound, Unavailable
+import msgspec
+
+from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, Report, UnavailableReport
+from tb_sol_plugin.model.report import Column, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.model.selection import Field, Query, fields, parse
+from tb_sol_plugin.model.workers import Lack, Made, WorkerPart, facts_of
 
 Q = TypeVar("Q", bound=Query)
+P = TypeVar("P", bound=msgspec.Struct)
+
+ONE_WORKER: Final = Lack(
+    "this compares the workers of a run, and there is one here",
+    "let every rank record into one folder, under a name of its own",
+    'on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir, worker_name=f"rank{rank}")',
+)
+"""What an analysis over workers says of a run with one."""
+
+
+@dataclass(frozen=True)
+class Over:
+    """How an analysis over the workers of a run is made.
+
+    part: of one worker, what the report needs of it: a small `msgspec.Struct` (at most 2 MiB encoded). Its query has only the `fields`
+    named here, the others stand at their defaults; so a part serves every value of the others.
+    report: of all workers, those without a part included, in natural order. version: raised when `part` answers something else.
+    least: workers it takes. beside: `part` reads what a trace has from the SOL capture beside it.
+    """
+
+    part: Callable[[Capture, Query], msgspec.Struct]
+    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Query], Report]
+    fields: tuple[str, ...]
+    version: int
+    least: int
+    beside: bool
+
+    @cached_property
+    def kind(self) -> type[msgspec.Struct]:
+        """What `part` answers."""
+        found: type[msgspec.Struct] = typing.get_type_hints(self.part)["return"]
+        return found
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], msgspec.Struct]:
+        """An encoded part, read again. ValidationError if it is none."""
+        return msgspec.msgpack.Decoder(self.kind).decode
 
 
 @dataclass(frozen=True)
@@ -32,6 +78,7 @@ class Analysis:
     count: how many things the page has to tell of a capture, where its entry in the page list says so.
     counted: whether work that a SOL capture counted will do in place of what it needs.
     under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
+    over: of an analysis over the workers of a run, how it is made; `run` then takes one capture for a run of one worker.
     """
 
     name: str
@@ -49,6 +96,7 @@ class Analysis:
     count: Callable[[Capture], int] | None = None
     counted: Callable[[Capture], bool] | None = None
     under: str = ""
+    over: Over | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -76,7 +124,8 @@ def analysis(
     """Register a function as the analysis named after its module (`analyses/kernels.py` is `kernels`)."""
 
     def register(function: Callable[[Capture, Q], Report]) -> Callable[[Capture, Q], Report]:
-        name = function.__module__.rpartition(".")[2]
+        module = importlib.import_module(function.__module__)
+        name = module.__name__.rpartition(".")[2]
         _FOUND[name] = Analysis(
             name,
             title,
@@ -89,11 +138,48 @@ def analysis(
             tables or {},
             facts or {},
             function,  # type: ignore[arg-type]
-            (importlib.import_module(function.__module__).__doc__ or "").strip(),
+            (module.__doc__ or "").strip(),
             count,
             counted,
             under,
         )
+        return function
+
+    return register
+
+
+def over_workers(
+    *,
+    part: Callable[[Capture, Q], P],
+    title: str,
+    question: str,
+    group: str,
+    order: int,
+    query: type[Q],
+    fields: tuple[str, ...] = ("step",),
+    version: int = 1,
+    least: int = 2,
+    beside: bool = False,
+    needs: tuple[str, ...] = (),
+    tables: Mapping[str, tuple[Column, ...]] | None = None,
+    facts: Mapping[str, str] | None = None,
+    icon: str = "",
+    under: str = "",
+) -> Callable[[Callable[[Sequence[WorkerPart[P]], Q], Report]], Callable[[Sequence[WorkerPart[P]], Q], Report]]:
+    """Register a function over the workers of a run, as `analysis` does one of a capture. See `Over` for part, fields, version, least."""
+
+    def register(function: Callable[[Sequence[WorkerPart[P]], Q], Report]) -> Callable[[Sequence[WorkerPart[P]], Q], Report]:
+        module = importlib.import_module(function.__module__)
+        name = module.__name__.rpartition(".")[2]
+        over = Over(part, function, fields, version, least, beside)  # type: ignore[arg-type]
+
+        def of_one(capture: Capture, asked: Query) -> Report:
+            return over.report([_worker_of(name, over, capture, asked)], asked)
+
+        _FOUND[name] = Analysis(
+            name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
+            (module.__doc__ or "").strip(), under=under, over=over,
+        )  # fmt: skip
         return function
 
     return register
@@ -117,8 +203,10 @@ def get(name: str) -> Analysis:
         raise NotFound(f"no analysis {name!r}", hint=f"there are: {', '.join(registry())}", field="name") from None
 
 
-def availability(item: Analysis, capture: Capture) -> tuple[str, str, str] | None:
-    """None if the capture has what the analysis needs; else (because, record it with, argument)."""
+def availability(item: Analysis, capture: Capture, workers: int = 1) -> tuple[str, str, str] | None:
+    """None if the capture has what the analysis needs; else (because, record it with, argument). workers: of its run."""
+    if item.over is not None and workers < item.over.least:
+        return ONE_WORKER.because, ONE_WORKER.record_it_with, ONE_WORKER.argument
     if item.counted is not None:
         if item.counted(capture):
             return None
@@ -150,6 +238,118 @@ def run_analysis(name: str, capture: Capture, raw: dict[str, str]) -> Report | U
     because, record, argument = lack
     return UnavailableReport(
         analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(selection)
+    )
+
+
+# -- over the workers of a run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartMaker:
+    """Makes the part of one capture that an analysis over workers needs: a plain value, so that it can go to a reading process.
+
+    raw: the query fields that the part depends on, where they are not at their defaults.
+    """
+
+    analysis: str
+    raw: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def over(self) -> Over:
+        """How the analysis is made; its module is loaded, the others are not."""
+        importlib.import_module(f"{__name__}.{self.analysis}")
+        found = _FOUND[self.analysis].over
+        assert found is not None
+        return found
+
+    @cached_property
+    def key(self) -> str:
+        """Changes with the analysis, the version and the layout of its parts, and what they depend on of the query."""
+        over = self.over
+        layout = json.dumps(msgspec.json.schema(over.kind), sort_keys=True)
+        text = json.dumps([self.analysis, over.version, layout, self.raw])
+        return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+    def __call__(self, capture: Capture) -> Made:
+        """The part of a capture; what it lacks and a step that it does not have are answers too."""
+        over, facts = self.over, facts_of(capture)
+        item = _FOUND[self.analysis]
+        for need in item.needs:
+            lack = capture.missing(need)
+            if lack is not None:
+                return Made(facts, lack=Lack(*lack))
+        try:
+            part = over.part(capture, parse(item.query, dict(self.raw)))
+        except Unavailable as error:
+            return Made(facts, lack=Lack(error.message, error.hint))
+        except BadQuery as error:
+            return Made(facts, lack=Lack(error.message, error.hint, error=True, field=error.field))
+        return Made(facts, msgspec.msgpack.encode(part))
+
+
+def part_maker(name: str, raw: Mapping[str, str]) -> PartMaker:
+    """What makes the parts that an analysis over workers needs for a query. BadQuery where the query does not parse."""
+    item = get(name)
+    assert item.over is not None
+    query = parse(item.query, dict(raw))
+    values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.over.fields}
+    return PartMaker(name, tuple((n, value) for n, (default, value) in values.items() if value != default))
+
+
+def run_over(
+    name: str, parts: Sequence[WorkerPart[msgspec.Struct]], raw: Mapping[str, str], selection: Mapping[str, str]
+) -> Report | UnavailableReport:
+    """The report over the workers of a run. While some are waiting it is of those that are there, and `reading` says how many.
+
+    selection: run, worker and span that were asked for. Unavailable where there are too few workers or none has a part; BadQuery where
+    the query fits none.
+    """
+    item = get(name)
+    assert item.over is not None
+    query = parse(item.query, dict(raw))
+    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
+    lack: Lack | None = ONE_WORKER if len(parts) < item.over.least else None
+    waiting = sum(p.state == "waiting" for p in parts)
+    if lack is None and not waiting and all(p.state != "read" for p in parts):
+        lack = _of_none(parts)
+    if lack is None:
+        try:
+            report = item.over.report(parts, query)
+        except Unavailable as error:
+            lack = Lack(error.message, error.hint)
+        else:
+            report.selection = dict(shown)
+            if waiting:
+                done = len(parts) - waiting
+                report.reading = Reading(done, len(parts))
+                text = f"{done:,} of {len(parts):,} workers are read. Every number here is of those; the others are being read."
+                report.notices = [Notice(text, "info"), *report.notices]
+            return report
+    if lack.error:
+        raise BadQuery(lack.because, hint=lack.record_it_with, field=lack.field)
+    return UnavailableReport(
+        analysis=name, title=item.title, because=lack.because, record_it_with=lack.record_it_with, argument=lack.argument,
+        selection=dict(shown),
+    )  # fmt: skip
+
+
+def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
+    """Why no worker of a run has a part: what the first one lacks that could be read, else why the first cannot be read."""
+    lacking = next((p.lack for p in parts if p.lack is not None), None)
+    if lacking is not None:
+        return lacking
+    return Lack(f"none of the {len(parts):,} workers can be read; {parts[0].file}: {parts[0].problem}", parts[0].hint)
+
+
+def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:
+    raw = {f.name: str(getattr(query, f.name)) for f in fields(type(query))}
+    made = part_maker(name, raw)(capture)
+    if made.lack is not None:
+        if made.lack.error:
+            raise BadQuery(made.lack.because, hint=made.lack.record_it_with, field=made.lack.field)
+        raise Unavailable(made.lack.because, hint=made.lack.record_it_with)
+    return WorkerPart(
+        capture.worker, capture.span, capture.facts.file, "read", made.facts.rank, made.facts, body=lambda: made.body, decode=over.decode
     )
 
 

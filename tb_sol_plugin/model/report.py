@@ -220,10 +220,18 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     link: Link | None = None
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """How many workers of a run a report speaks of already; it is worth asking again while `done` is less than `total`."""
+
+    done: int
+    total: int
+
+
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one analysis says about one selection.
 
-    headline: the answer first, one sentence with the number that matters.
+    headline: the answer first, one sentence with the number that matters. reading: of an analysis over the workers of a run, while
+    some of them are still being read.
     """
 
     analysis: str
@@ -233,6 +241,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     selection: dict[str, Scalar] = {}
     notices: list[Notice] = []
     sections: list[AnySection] = []
+    reading: Reading | None = None
 
     # -- reading (notebook, tests, CLI) -------------------------------------------------------------------
 

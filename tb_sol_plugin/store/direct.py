@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
-from tb_sol_plugin.errors import BadInput, NotFound
+import msgspec
+
+from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.devices.book import DeviceBook
-from tb_sol_plugin.model.run import Recording, Run
+from tb_sol_plugin.model.run import PartsReader, Recording, Run
+from tb_sol_plugin.model.workers import Maker, WorkerPart
 from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
-from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
+from tb_sol_plugin.store.worker_parts import PartFiles, make_part, no_part, spans_like, wanted_of, worker_part
+
+P = TypeVar("P", bound=msgspec.Struct)
 
 MOST_BESIDE = 10_000
 RECORD_ONE = (
@@ -120,4 +128,35 @@ def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
 
 
 def _run(name: str, recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook, beside: Sequence[Recording]) -> Run:
-    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside))
+    reader = parts_reader(recordings, options, book)
+    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader)
+
+
+def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> PartsReader:
+    """Makes the parts of all workers of a run in this process, one capture open at a time; those that stand on disk are not made anew."""
+    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
+
+    def read(
+        shown: Recording, maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None]
+    ) -> list[WorkerPart[P]]:
+        chosen = spans_like(recordings, shown)
+        there = [r for _, r in chosen if r is not None]
+        wanted = dict(zip(there, wanted_of(there, maker, devices=book, recordings=recordings if beside else ()), strict=True))
+        out: list[WorkerPart[P]] = []
+        for done, (worker, recording) in enumerate(chosen):
+            told(done, len(chosen))
+            if recording is None:
+                out.append(no_part(worker, None))
+                continue
+            try:
+                made = make_part(wanted[recording], options)
+            except SolError as error:
+                out.append(no_part(worker, recording, error))
+            else:
+                again = partial(kept.load, wanted[recording].key) if made.kept else None
+                out.append(worker_part(worker, recording, wanted[recording].key, made.body, decode, again))
+        told(len(chosen), len(chosen))
+        kept.evict()
+        return out
+
+    return read

@@ -200,7 +200,7 @@ class Loader:
             return False
         with contextlib.suppress(OSError):
             os.remove(job.progress)
-        stop: Callable[[Future[Read]], bool] = getattr(self._executor_for(recording), "stop", Future.cancel)
+        stop: Callable[[Future[Read]], bool] = getattr(self.executor_for(recording), "stop", Future.cancel)
         stop(job.future)
         return True
 
@@ -260,7 +260,7 @@ class Loader:
             progress,
             dict(self.options.fs_options),
         )
-        future = self._executor_for(recording).submit(read_capture, task)
+        future = self.executor_for(recording).submit(read_capture, task)
         job = _Job(recording, future, progress, time.monotonic())
         self._jobs[key] = job
         future.add_done_callback(lambda _: self._finish(key, job))
@@ -294,7 +294,8 @@ class Loader:
             finally:
                 del self._jobs[key]
 
-    def _executor_for(self, recording: Recording) -> Executor:
+    def executor_for(self, recording: Recording) -> Executor:
+        """What reads a recording: our processes, or a thread where its file system lives in this process."""
         if recording.path.startswith("memory://"):
             return self._thread()
         return self._workers()

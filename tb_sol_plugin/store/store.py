@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent import futures
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from tb_sol_plugin.errors import NotFound
+import msgspec
+
+from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.redact import text
 from tb_sol_plugin.model.run import Recording, Run
 from tb_sol_plugin.store.devices import DeviceFiles
@@ -21,8 +25,11 @@ from tb_sol_plugin.store.scan import Heads, Listing, scan
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.devices.book import DeviceBook
+    from tb_sol_plugin.model.workers import Maker, WorkerPart
+    from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
 
+P = TypeVar("P", bound=msgspec.Struct)
 ScanState: TypeAlias = Literal["scanning", "done", "error"]
 
 FIRST_LOOK = 0.003
@@ -37,6 +44,7 @@ class Store:
         self.options = options or StoreOptions()
         self._executor = executor
         self._loader: Loader | None = None
+        self._gather: Gather | None = None
         self._heads = Heads(self.options.fs_options)
         self.devices = DeviceFiles(self.options.device, self.options.fs_options)
         self._listing = Listing()
@@ -57,6 +65,19 @@ class Store:
             if self._loader is None:
                 self._loader = Loader(self.options, self._executor)
             return self._loader
+
+    @property
+    def gather(self) -> Gather:
+        """What makes the parts of all workers of a run; made on first use."""
+        from tb_sol_plugin.store.gather import Gather
+        from tb_sol_plugin.store.worker_parts import PartFiles
+
+        loader = self.loader
+        with self._lock:
+            if self._gather is None:
+                files = PartFiles(loader.cache.directory, loader.cache.limit_bytes)
+                self._gather = Gather(self.options, files, loader.executor_for, loader.state)
+            return self._gather
 
     # -- listings ----------------------------------------------------------------------------------------------
 
@@ -85,6 +106,8 @@ class Store:
         """Scan anew now, and let files that failed be tried again."""
         if self._loader is not None:
             self._loader.forget_errors()
+        if self._gather is not None:
+            self._gather.forget_errors()
         self.devices.forget()
         running = self._running
         if running is not None:
@@ -140,7 +163,53 @@ class Store:
 
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
         """See `Loader.capture`; with the rows of device files and the SOL captures beside it as they are now."""
+        if self._gather is not None:
+            self._after_its_part(recording, wait)
         return self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
+
+    def _after_its_part(self, recording: Recording, wait: float) -> None:
+        """A file that is being read for the part of its worker is not read a second time beside it. StillLoading after `wait` seconds."""
+        job = self.gather.reading(recording)
+        if job is None or self.loader.state(recording)[0] != "new":
+            return
+        futures.wait([job], timeout=wait)
+        if not job.done():
+            raise StillLoading("this recording is being read", hint="ask again in a moment", file=recording.file)
+
+    def worker_parts(
+        self, shown: Recording, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+    ) -> list[WorkerPart[P]]:
+        """Of every worker of the run of a recording its part, in natural order; what is not there is made from now on.
+
+        wait: seconds to wait for all of them. beside: parts read what traces have from the SOL captures beside them.
+        """
+        from tb_sol_plugin.store.worker_parts import no_part, spans_like, wanted_of, worker_part
+
+        recordings, gather = self.recordings(shown.run), self.gather
+        chosen = spans_like(recordings, shown)
+        there = [r for _, r in chosen if r is not None]
+        wanted = wanted_of(there, maker, devices=self.book(shown), recordings=recordings if beside else ())
+        answers = dict(zip(there, gather.ask(wanted, wait), strict=True))
+        out: list[WorkerPart[P]] = []
+        for worker, recording in chosen:
+            answer = answers[recording] if recording is not None else None
+            body = gather.body(answer.key) if answer is not None and answer.there else None
+            if recording is None or answer is None or body is None:
+                out.append(no_part(worker, recording, answer.error if answer is not None else None))
+            else:
+                out.append(worker_part(worker, recording, answer.key, body, decode, partial(gather.body, answer.key)))
+        return out
+
+    def worker_count(self, shown: Recording) -> int:
+        """How many workers a run has beside the recording shown, itself included."""
+        from tb_sol_plugin.store.worker_parts import spans_like
+
+        return len(spans_like(self.recordings(shown.run), shown))
+
+    def cancel(self, recording: Recording) -> bool:
+        """Stop reading a recording, and the other workers of its run; False if nothing was being read."""
+        others = self._gather is not None and self._gather.cancel(recording.run)
+        return self.loader.cancel(recording) or others
 
     def companion(self, recording: Recording) -> Recording | None:
         """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
@@ -164,10 +233,16 @@ class Store:
 
     def run(self, name: str, wait: float = 60.0) -> Run:
         """A run whose captures open on demand."""
-        return Run(name, self.recordings(name), lambda recording: self.capture(recording, wait))
+        from tb_sol_plugin.store.direct import parts_reader
+
+        found = self.recordings(name)
+        book = self.book(found[0])
+        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book))
 
     def close(self) -> None:
         """End worker processes; a scan under way ends by its own budget."""
+        if self._gather is not None:
+            self._gather.close()
         if self._loader is not None:
             self._loader.close()
 

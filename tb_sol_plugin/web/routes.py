@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import get, registry, run_analysis
+from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_analysis, run_over
 from tb_sol_plugin.errors import BadInput, BadQuery, ReadOnlyView, SolError, StillLoading
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Report, encode
+from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.model.selection import parse
 from tb_sol_plugin.store import files, parts
@@ -29,9 +31,19 @@ from tb_sol_plugin.web.warmth import Warmth
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
+Asked: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
+"""Name of an analysis, format, section, query fields."""
 LONGEST_WAIT = 30.0
 MOST_FAULTS = 200
 """Faults remembered, so that each is logged once; beyond them they are forgotten together."""
+
+
+class Gathering(StillLoading):
+    """Workers of a run are being read; carries how far that is."""
+
+    def __init__(self, progress: wire.LoadProgress) -> None:
+        super().__init__("the workers of this run are being read", hint="ask again in a moment")
+        self.progress = progress
 
 
 @dataclass(frozen=True)
@@ -84,15 +96,15 @@ def analyses() -> Response:
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
-    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside)
-    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits)))
+    workers = c.store.worker_count(recording)
+    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside, workers)
+    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits, workers)))
     return reply(made, request)
 
 
 @api.get("/analysis/<name>")
 def analysis(name: str) -> Response:
     """One report, as JSON or, for its tables, CSV."""
-    c = context()
     item = get(name)
     raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
     parse(item.query, raw)
@@ -100,13 +112,52 @@ def analysis(name: str) -> Response:
     if form not in ("json", "csv"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
     recording = _recording()
-    capture = _capture(recording)
     asked = (name, form, section, tuple(sorted(raw.items())))
+    if item.over is not None:
+        return _over_workers(item, recording, raw, asked)
+    capture = _capture(recording)
     key = (cache_key(recording), recording.file, asked, capture.devices.fingerprint, capture.beside)
+    return _answer(asked, recording, key, lambda: run_analysis(name, capture, raw))
+
+
+def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], asked: Asked) -> Response:
+    """The report over all workers of a run. Who says `Prefer: respond-async` gets what there is of it while some are being read."""
+    c, over = context(), item.over
+    assert over is not None
+    workers = c.store.worker_parts(recording, part_maker(item.name, raw), over.decode, wait=_wait(), beside=over.beside)
+    waiting = {w.file for w in workers if w.state == "waiting"}
+    early = _takes_early_answers() and asked[1] == "json" and len(waiting) < len(workers)
+    if waiting and not early:
+        sizes = {r.file: r.size for r in c.store.recordings(recording.run)}
+        wanted = [w.file for w in workers if w.file]
+        done = sum(sizes.get(file, 0) for file in wanted if file not in waiting)
+        stage = f"{len(workers) - len(waiting):,} of {len(workers):,} workers"
+        raise Gathering(wire.LoadProgress(done, sum(sizes.get(file, 0) for file in wanted), 0, stage, 0.0, 0))
+    selection = {name: request.args.get(name, "") for name in ("worker", "span")} | {"run": recording.run}
+    stands = repr([(w.worker, w.file, w.state, w.problem, w.key) for w in workers])
+    key = (recording.run, hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
+    response = _answer(asked, recording, key, lambda: run_over(item.name, workers, raw, selection), keep=not waiting)
+    response.headers["Vary"] = "Prefer, Accept-Encoding"
+    return response
+
+
+def _answer(
+    asked: Asked, recording: Recording, key: Hashable, make: Callable[[], Report | UnavailableReport], keep: bool = True
+) -> Response:
+    """A report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
+    c = context()
+    name, form, section, _ = asked
+
+    def packed() -> Packed:
+        report = make()
+        if form == "csv" and isinstance(report, Report):
+            return pack(csv_of(report, section).encode(), "text/csv")
+        return pack(encode(report))
+
     known = c.faults.get(key)
     if known is None:
         try:
-            packed = c.memo.get(key, lambda: _report(name, capture, raw, form, section))
+            answer = c.memo.get(key, packed) if keep else packed()
         except SolError:
             raise
         except Exception as error:  # one broken analysis must not cost the others; logged once, shown by its id
@@ -115,17 +166,10 @@ def analysis(name: str) -> Response:
             known = c.faults[key] = fault_body(error, f"the analysis {name}")
     if known is not None:
         return reply(pack_json(wire.Error(known)), request, status=500, cache="no-store")
-    response = reply(packed, request)
-    if packed.mimetype == "text/csv":
+    response = reply(answer, request, cache="no-cache" if keep else "no-store")
+    if answer.mimetype == "text/csv":
         response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, name, section)}.csv"'
     return response
-
-
-def _report(name: str, capture: Capture, raw: dict[str, str], form: str, section: str) -> Packed:
-    report = run_analysis(name, capture, raw)
-    if form == "csv" and isinstance(report, Report):
-        return pack(csv_of(report, section).encode(), "text/csv")
-    return pack(encode(report))
 
 
 @api.get("/trace")
@@ -168,9 +212,10 @@ def _chunks(wanted: list[tuple[str, int]], store: Store) -> Iterator[bytes]:
 
 @api.post("/cancel")
 def cancel() -> Response:
-    """Stop reading a recording."""
+    """Stop reading a recording, and the other workers of its run."""
     c = context()
-    return reply(pack_json(wire.Done(c.store.loader.cancel(_recording()))), request)
+    recording = _recording()
+    return reply(pack_json(wire.Done(c.store.cancel(recording))), request)
 
 
 @api.post("/rescan")
@@ -246,14 +291,21 @@ def _file_name(recording: Recording, analysis_name: str, section: str) -> str:
 def still_loading(error: StillLoading) -> Response:
     """409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
     progress = None
-    try:
-        found = context().store.progress(_recording())
-    except SolError:
-        found = None
-    if found is not None:
-        progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
-    status = 202 if "respond-async" in request.headers.get("Prefer", "") else error.status
+    if isinstance(error, Gathering):
+        progress = error.progress
+    else:
+        try:
+            found = context().store.progress(_recording())
+        except SolError:
+            found = None
+        if found is not None:
+            progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
+    status = 202 if _takes_early_answers() else error.status
     response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=status, cache="no-store")
     response.headers["Retry-After"] = "1"
     response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
+
+
+def _takes_early_answers() -> bool:
+    return "respond-async" in request.headers.get("Prefer", "")

@@ -1,0 +1,100 @@
+"""What an analysis over all workers of a run gets: of every worker a small part, or why there is none (yet).
+
+A part is made where the worker's capture is opened, and the capture is let go; so a thousand captures never stand in one memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.run import natural
+
+P = TypeVar("P", bound=msgspec.Struct, covariant=True)
+WorkerState: TypeAlias = Literal["read", "waiting", "failed", "lacking"]
+"""read: its part is there. waiting: it is being read. failed: its file cannot be. lacking: it does not hold what is needed."""
+
+
+class WorkerFacts(msgspec.Struct, frozen=True):
+    """What is known of a worker's capture whatever is asked. None and "" are unknown; extent_ns as in `Facts`, from origin_ns."""
+
+    source: str
+    rank: int | None
+    world_size: int | None
+    host_name: str
+    vendor: str
+    devices: tuple[str, ...]
+    origin_ns: int
+    absolute: bool
+    extent_ns: tuple[int, int]
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """Why a capture has no part. error: a BadQuery (a step that it does not have) rather than something that was not recorded."""
+
+    because: str
+    record_it_with: str = ""
+    argument: str = ""
+    error: bool = False
+    field: str = ""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What making a part leaves behind, as it stands on disk. body: the part, encoded; empty where it lacks something."""
+
+    facts: WorkerFacts
+    body: bytes = b""
+    lack: Lack | None = None
+
+
+class Maker(Protocol):
+    """Makes the part of a capture; can be sent to another process. key: changes with whatever the part depends on besides the capture."""
+
+    @property
+    def key(self) -> str: ...
+
+    def __call__(self, capture: Capture) -> Made: ...
+
+
+@dataclass(frozen=True)
+class WorkerPart(Generic[P]):
+    """One worker of a run. problem and hint: of a failed or lacking one. rank: as recorded, else as its name says, else None.
+    key: changes with the part.
+
+    The encoded part is fetched by `body` when it is asked for, so that going over all workers holds one of them at a time.
+    """
+
+    worker: str
+    span: str
+    file: str
+    state: WorkerState
+    rank: int | None = None
+    facts: WorkerFacts | None = None
+    problem: str = ""
+    hint: str = ""
+    lack: Lack | None = None
+    key: str = ""
+    body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
+    decode: Callable[[bytes], P] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def part(self) -> P:
+        """What the analysis made of this worker; only of one that was read."""
+        assert self.state == "read" and self.decode is not None
+        return self.decode(self.body())
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sort key: by rank where known, the others by name, numbers as numbers."""
+        return (self.rank is None, self.rank or 0, natural(self.worker))
+
+
+def facts_of(capture: Capture) -> WorkerFacts:
+    """The facts of a capture that go with every part."""
+    f = capture.facts
+    names = tuple(dict.fromkeys(d.name for d in f.devices if d.name))
+    return WorkerFacts(f.source, f.rank, f.world_size, f.host_name, f.vendor, names, f.origin_ns, f.absolute, f.extent_ns)

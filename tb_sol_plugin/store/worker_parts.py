@@ -1,0 +1,262 @@
+"""What analyses over the workers of a run need of each: made where the capture is opened, and kept on disk.
+
+The files stand beside the captures of the cache, not inside their entries: a thousand captures may be larger than the cache, and
+their parts must outlast them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from tb_sol_plugin.errors import BadInput, SolError, StillLoading
+from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
+from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.model.workers import Made, Maker, WorkerPart
+from tb_sol_plugin.store import parts
+from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.join import SOL_CAPTURE, captures_beside, companions, state_of
+from tb_sol_plugin.store.load import open_here
+from tb_sol_plugin.store.names import rank_in
+from tb_sol_plugin.store.options import StoreOptions, cache_directory
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+LARGEST: Final = 2 << 20
+"""Bytes of one encoded part at most."""
+FOLDER: Final = "parts"
+KEEP: Final = 20
+"""Of the size that the cache may have, parts get the twentieth part."""
+_PARTIAL: Final = ".new-"
+_STALE: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The part of one recording. beside: SOL captures whose tables are joined to it before.
+
+    key: the name under which the part is kept; changes with the files, the maker and the device files.
+    """
+
+    recording: Recording
+    maker: Maker
+    key: str
+    devices: DeviceBook = EMPTY
+    beside: tuple[Recording, ...] = ()
+
+
+class MadePart(NamedTuple):
+    """body: a `Made`, encoded. kept: whether it stands on disk."""
+
+    body: bytes
+    kept: bool
+
+
+class PartFiles:
+    """A directory of parts; None keeps nothing. Methods never raise for reasons of the disk."""
+
+    def __init__(self, cache: Path | None, limit_bytes: int = 0) -> None:
+        self.directory = cache / FOLDER if cache is not None else None
+        self.limit_bytes = limit_bytes // KEEP
+
+    def load(self, key: str) -> bytes | None:
+        """An encoded part; None if there is none or it is damaged (then it is removed)."""
+        if self.directory is None:
+            return None
+        path = self._path(key)
+        try:
+            body = path.read_bytes()
+        except OSError:
+            return None
+        if _decoded(body) is None:
+            _remove(str(path))
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return body
+
+    def save(self, key: str, body: bytes) -> bool:
+        """Write a part under a temporary name and rename it; False if the disk does not let us."""
+        if self.directory is None:
+            return False
+        path, partial = self._path(key), ""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(body)
+            os.replace(partial, path)
+        except OSError:
+            if partial:
+                _remove(partial)
+            return False
+        return True
+
+    def evict(self) -> int:
+        """Remove the parts used longest ago until the limit holds, and what broken writers left. Returns how many."""
+        found: list[tuple[float, int, str]] = []
+        gone = 0
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                for item in os.scandir(folder):
+                    info = item.stat()
+                    if item.name.startswith(_PARTIAL):
+                        gone += time.time() - info.st_mtime > _STALE and _remove(item.path)
+                    else:
+                        found.append((info.st_mtime, info.st_size, item.path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if not self.limit_bytes or total <= self.limit_bytes:
+                break
+            gone += _remove(path)
+            total -= size
+        return gone
+
+    def _folders(self) -> list[str]:
+        if self.directory is None:
+            return []
+        try:
+            return [item.path for item in os.scandir(self.directory) if item.is_dir()]
+        except OSError:
+            return []
+
+    def _path(self, key: str) -> Path:
+        assert self.directory is not None
+        return self.directory / key[:2] / f"{key}.part"
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.remove(path)
+    except OSError:
+        return False
+    return True
+
+
+def make_part(wanted: Wanted, options: StoreOptions) -> MadePart:
+    """The part of a recording, from disk or made now; then its capture is read into the cache, and let go.
+
+    A plain function of plain data, as `read_capture` is. Raises the errors of a read; BadInput where the part is too large.
+    """
+    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
+    body = kept.load(wanted.key)
+    if body is not None:
+        return MadePart(body, True)
+    recording = wanted.recording
+    capture = open_here(recording, options, wanted.devices, wanted.beside)
+    body = msgspec.msgpack.encode(wanted.maker(capture))
+    if len(body) > LARGEST:
+        what = f"what is to be compared of this worker is larger than {LARGEST >> 20} MiB"
+        raise BadInput(what, hint="choose fewer steps", file=recording.file)
+    return MadePart(body, _unchanged(recording, options) and kept.save(wanted.key, body))
+
+
+def _unchanged(recording: Recording, options: StoreOptions) -> bool:
+    """Whether the file is still what the key says: it may have grown while it was read."""
+    try:
+        return parts.stat(recording.path, options.fs_options) == (recording.size, recording.mtime)
+    except OSError:
+        return False
+
+
+# -- which recordings ------------------------------------------------------------------------------------------------
+
+
+def spans_like(recordings: Sequence[Recording], shown: Recording) -> list[tuple[str, Recording | None]]:
+    """Of every worker of a run the recording that goes with the one shown, in natural order: the k-th where that is its worker's k-th.
+
+    Recordings are of the kind of the one shown where a worker has such. A SOL capture that a trace tells already is no worker of its
+    own beside traces. None for a worker that has no k-th recording.
+    """
+    pairs = companions(tuple(recordings))
+    of_worker: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        if recording.kind == shown.kind or recording not in pairs:
+            of_worker.setdefault(recording.worker, []).append(recording)
+    place = -1
+    chosen: list[tuple[str, list[Recording]]] = []
+    for worker in sorted(of_worker, key=natural):
+        own = [r for r in of_worker[worker] if r.kind == shown.kind] or of_worker[worker]
+        own.sort(key=lambda r: natural(r.span))
+        chosen.append((worker, own))
+        if worker == shown.worker:
+            place = [r.span for r in own].index(shown.span)
+    return [(worker, own[place] if place < len(own) else None) for worker, own in chosen]
+
+
+def wanted_of(
+    chosen: Sequence[Recording],
+    maker: Maker,
+    *,
+    devices: DeviceBook = EMPTY,
+    recordings: Sequence[Recording] = (),
+) -> list[Wanted]:
+    """What to ask for some recordings. recordings: of the run, where parts read the tables of the SOL captures beside them."""
+    every = tuple(r for r in recordings if r.kind == SOL_CAPTURE)
+    whole = state_of(every, cache_key)
+    out = []
+    for recording in chosen:
+        named = tuple(captures_beside(recording, every))
+        # where no name tells which one it is, the header of the trace may, once it is read
+        beside = named if named or recording.kind == SOL_CAPTURE else every
+        state = whole if beside is every else state_of(beside, cache_key)
+        rest = "\0".join((maker.key, devices.fingerprint, state))
+        key = f"{cache_key(recording)}-{hashlib.blake2b(rest.encode(), digest_size=10).hexdigest()}"
+        out.append(Wanted(recording, maker, key, devices, beside))
+    return out
+
+
+# -- as analyses get them --------------------------------------------------------------------------------------------
+
+
+def worker_part(
+    worker: str,
+    recording: Recording,
+    key: str,
+    body: bytes,
+    decode: Callable[[bytes], P],
+    again: Callable[[], bytes | None] | None = None,
+) -> WorkerPart[P]:
+    """What an analysis gets of a recording whose part was made. again: fetches the encoded part when it is looked at; None keeps it."""
+    made = _decoded(body)
+    if made is None:
+        return no_part(worker, recording, BadInput("what was kept of this worker is damaged", hint="scan again"))
+    facts, lack = made.facts, made.lack
+    rank = rank_in(worker) if facts.rank is None else facts.rank
+
+    def fetched() -> bytes:
+        found = _decoded((again() if again is not None else body) or b"")
+        if found is None:
+            raise StillLoading("what was read of a worker vanished from the cache", hint="ask again", file=recording.file)
+        return found.body
+
+    if lack is not None:
+        why = (lack.because, lack.record_it_with, lack)
+        return WorkerPart(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key)
+    return WorkerPart(worker, recording.span, recording.file, "read", rank, facts, key=key, body=fetched, decode=decode)
+
+
+def no_part(worker: str, recording: Recording | None, error: SolError | None = None) -> WorkerPart[P]:
+    """What an analysis gets of a recording without a part: it failed, or is being read (no error); of a worker without a recording."""
+    rank = rank_in(worker)
+    if recording is None:
+        return WorkerPart(worker, "", "", "failed", rank, problem="this worker has fewer recordings than the one shown")
+    if error is None:
+        return WorkerPart(worker, recording.span, recording.file, "waiting", rank)
+    return WorkerPart(worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint)
+
+
+def _decoded(body: bytes) -> Made | None:
+    try:
+        return msgspec.msgpack.decode(body, type=Made)
+    except (msgspec.MsgspecError, ValueError):
+        return None
