@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.ingest import link, rules
-from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, identity
+from tb_sol_plugin.ingest import copies, link, rules
+from tb_sol_plugin.ingest.columns import Array, Buffer, identity
 from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
@@ -159,23 +159,21 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
     owner = link.owners(view, call)
     graph_call = view.matching(GRAPH)
     graph = (call >= 0) & (graph_call[np.maximum(call, 0)] if len(graph_call) else False)
-    names = list(columns.names)
-    kinds = raw["kind"].copy()
-    copies = _copies(columns, raw, names)
+    described, fill = copies.describe(columns, raw)
     out: dict[str, object] = {
         "name": columns.names.categorical(raw["name"]),
         "category": columns.categories.categorical(raw["category"]),
-        "kind": kinds,
+        "kind": np.where(fill, S.MEMSET, raw["kind"]).astype(np.int8),
         "device": raw["device"],
         "stream": raw["stream"],
         "start_ns": raw["start"],
         "duration_ns": raw["duration"],
-        "copy_kernel": copies.pop("copy_kernel"),
+        "copy_kernel": described.pop("copy_kernel"),
         "correlation": raw["correlation"],
         "external_id": raw["external_id"],
         "bytes": raw["bytes"],
         "bandwidth": raw["bandwidth"],
-        **copies,
+        **described,
         "grid": columns.grids.categorical(raw["grid"]),
         "block": columns.grids.categorical(raw["block"]),
         "registers": raw["registers"],
@@ -194,33 +192,6 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
     frame = S.DEVICE.frame(out)
     out["communication"], out["communication_narrow"] = link.communication(view, frame, owner["annotation"], owner["operator"])
     return out, frame, back
-
-
-def _copies(columns: Columns, raw: dict[str, Array], names: list[object]) -> dict[str, object]:
-    """direction, src_kind, dst_kind and copy_kernel, worked out once per distinct (kind, name, recorder's kind)."""
-    kind, name, said = (np.asarray(raw[k]).astype(np.int64) for k in ("kind", "name", "copy_kind"))
-    shown, remap = columns.texts.compact()
-    texts = [str(t) for t in shown]
-    said = remap[said].astype(np.int64)
-    key = (kind * (len(names) + 1) + name) * (len(texts) + 1) + said
-    distinct, first, place = np.unique(key, return_index=True, return_inverse=True)
-    directions, sources, targets = Interner(), Interner(), Interner()
-    codes = np.zeros((3, len(distinct)), np.int32)
-    copy_kernel = np.zeros(len(distinct), bool)
-    directions[""], sources[""], targets[""] = 0, 0, 0
-    for i, row in enumerate(first.tolist()):
-        text = str(names[int(name[row])])
-        if kind[row] == S.KERNEL:
-            copy_kernel[i] = bool(rules.COPY_KERNEL.search(text))
-            continue
-        found = rules.copy_of(text, kind[row] == S.MEMSET, texts[int(said[row])])
-        codes[:, i] = directions[found[0]], sources[found[1]], targets[found[2]]
-    return {
-        "direction": directions.categorical(codes[0][place]),
-        "src_kind": sources.categorical(codes[1][place]),
-        "dst_kind": targets.categorical(codes[2][place]),
-        "copy_kernel": copy_kernel[place],
-    }
 
 
 def collectives(columns: Columns, order: Ints) -> pd.DataFrame:
@@ -379,11 +350,6 @@ def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) 
         rows = np.flatnonzero(method == code)
         if len(rows):
             health.add(S.LINKS[code], len(rows), str(device["name"].iloc[int(rows[0])]))
-    kind = device["kind"].to_numpy()
-    unknown = np.flatnonzero((device["direction"].astype(object) == "Unknown").to_numpy())
-    health.add("unknown copy direction", len(unknown), str(device["name"].iloc[int(unknown[0])]) if len(unknown) else "")
-    bare = np.flatnonzero((kind != S.KERNEL) & (device["bytes"].to_numpy() < 0))
-    health.add("copy without bytes", len(bare), str(device["name"].iloc[int(bare[0])]) if len(bare) else "")
     health.add("GPU copy of a user annotation", len(tables["annotations_device"]))
     health.add("same-stream overlap", _stream_overlaps(device))
     if len(device):

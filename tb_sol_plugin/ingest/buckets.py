@@ -185,7 +185,9 @@ def _device(group: Group, columns: Columns) -> None:
         kinds[dma] = S.MEMCPY
         size = np.where(dma, group.ints("size"), size)
         said = group.codes("direction", columns.texts)
-    stream, device = group.ints("stream"), group.ints("device")
+    if kind != S.KERNEL:
+        size = _possible(size, group, columns)
+    stream, device = group.ints("stream"), group.ints("device", "inDevice")
     for column, which in ((stream, K.TID), (device, K.PID)):
         bare = np.flatnonzero(column < 0)
         # A thread that is a bare number is no stream there: MTIA's DMA requests without `stream` stand on thread 801.
@@ -193,6 +195,8 @@ def _device(group: Group, columns: Columns) -> None:
             column[bare] = _trailing_numbers(batch, which, rows[bare])
     if batch.has("Collective name"):
         _collective(group, columns)
+    if batch.has("fromDevice") or batch.has("toDevice"):
+        _peers(group, columns)
     columns.device.add(
         name=group.names(columns),
         category=np.full(count, columns.categories[group.category or ""], np.int32),
@@ -213,7 +217,7 @@ def _device(group: Group, columns: Columns) -> None:
         blocks_per_sm=group.floats("blocks per SM"),
         warps_per_sm=group.floats("warps per SM"),
         occupancy=group.floats("est. achieved occupancy %"),
-        context=group.ints("context"),
+        context=group.ints("context", "inContext"),
         graph_node=group.ints("graph node id"),
         index=group.places(),
     )
@@ -237,6 +241,26 @@ def _collective(group: Group, columns: Columns) -> None:
         in_split=chosen.codes("In split size", texts),
         out_split=chosen.codes("Out split size", texts),
     )
+
+
+def _peers(group: Group, columns: Columns) -> None:
+    """Copies between devices: CUPTI records them apart, with the device a copy leaves, the one it reaches and the one that copies."""
+    named = group.batch.where("fromDevice", group.rows) | group.batch.where("toDevice", group.rows)
+    if named.any():
+        chosen = group.only(named)
+        columns.peers.add(
+            device=columns.device.rows + np.flatnonzero(named),
+            from_device=chosen.ints("fromDevice"),
+            to_device=chosen.ints("toDevice"),
+        )
+
+
+def _possible(size: Ints, group: Group, columns: Columns) -> Ints:
+    """Sizes of copies; a negative one is unknown, and counted."""
+    bad = size < -1
+    if bad.any():
+        columns.health.add("copy with an impossible size", int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
+    return np.maximum(size, -1)
 
 
 def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:

@@ -36,6 +36,7 @@ class Columns:
         self.texts = TextInterner()
         self.host, self.operators, self.calls, self.frames = Buffer(), Buffer(), Buffer(), Buffer()
         self.device, self.collectives, self.sync, self.annotations = Buffer(), Buffer(), Buffer(), Buffer()
+        self.peers = Buffer()
         self.flows, self.memory, self.instant = Buffer(), Buffer(), Buffer()
         self.begin_end: list[tuple[str, str, str | None, int, int, int]] = []
         self.meta: list[tuple[str, str, str, str]] = []

@@ -81,48 +81,47 @@ COMMUNICATION_RANGE: Final = re.compile(r"(nccl|gloo|hccl|ucc|mpi|xccl|oneccl):|
 
 # copies ------------------------------------------------------------------------------------------------------
 COPY_KERNEL: Final = re.compile(r"__amd_rocclr_.*copy", re.IGNORECASE)
-COPY_NAME: Final = re.compile(r"(?:Memcpy|Memory copy)\s+(\w+)(?:\s*\(\s*([^()]*?)\s*->\s*([^()]*?)\s*\))?", re.IGNORECASE)
-SET_NAME: Final = re.compile(r"Memset\s*(?:\(\s*([^()]*?)\s*\))?", re.IGNORECASE)
-DIRECTIONS: Final = {
-    "htod": "HtoD",
-    "dtoh": "DtoH",
-    "dtod": "DtoD",
-    "htoh": "HtoH",
-    "ptop": "PtoP",
-    "htoa": "HtoD",
-    "atoh": "DtoH",
-    "atoa": "DtoD",
-    "atod": "DtoD",
-    "dtoa": "DtoD",
-    "h2d": "HtoD",
-    "d2h": "DtoH",
-    "d2d": "DtoD",
-    "h2h": "HtoH",
-    "m2d": "HtoD",
-    "d2m": "DtoH",
-    "m2m": "HtoH",
-    "hosttodevice": "HtoD",
-    "devicetohost": "DtoH",
-    "devicetodevice": "DtoD",
-    "hosttohost": "HtoH",
-    "peertopeer": "PtoP",
-    "copyhosttodevice": "HtoD",
-    "copydevicetohost": "DtoH",
-    "copydevicetodevice": "DtoD",
-    "fillbuffer": "Memset",
-    "device_to_host": "DtoH",
-    "host_to_device": "HtoD",
-    "device_to_device": "DtoD",
-}
-"""Array kinds fold into host or device (CUPTI ids 3 to 7)."""
+_SIDES: Final = re.compile(r"\(\s*([^()]*?)\s*->\s*([^()]*?)\s*\)")
+_SHORT: Final = re.compile(r"(?:(?<![A-Za-z0-9])|(?<=[a-z]))([HDAMPS])(?:to|2)([HDAMPS])(?![A-Za-z0-9])")
+"""HtoD, DtoA, PtoP (CUPTI, HIP); H2D, M2D, S2H, "D2D - P2P" (Level Zero: M is memory of the host that no driver allocated, S is shared)."""
+_SHORT_WORD: Final = re.compile(r"(?<![a-z0-9])([hdamps])(?:to|2)([hdamps])(?![a-z0-9])")
+_LONG: Final = re.compile(r"(host|device|array|peer)[\s_]*to[\s_]*(host|device|array|peer)", re.IGNORECASE)
+"""CopyHostToDevice2D (roctracer), DEVICE_TO_HOST (MTIA), MEMORY_COPY_HOST_TO_DEVICE (rocprofiler-sdk), PeerToPeer."""
+_SET: Final = re.compile(r"mem(?:ory)?[\s_]*(?:set|fill)|fill[\s_]*buffer|usm[\s_]*fill", re.IGNORECASE)
+"""Memset (CUPTI), FillBuffer (roctracer), zeCommandListAppendMemoryFill, urEnqueueUSMFill."""
+_SET_OF: Final = re.compile(r"\(\s*([A-Za-z ]+?)\s*\)")
+_END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
+"""Array ends (CUPTI kinds 3 to 7) fold into the device. Shared memory lies on either side: its copies have no known direction."""
+_END_OF_KIND: Final = {
+    "pageable": "H", "pinned": "H", "host": "H", "memory": "H", "device": "D", "array": "D", "device static": "D",
+}  # fmt: skip
 
 
 def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
-    """(direction, source kind, destination kind) of a copy or set from its name, or from the recorder's `kind`."""
-    if is_set or name.lower().startswith("memset"):
-        found = SET_NAME.search(name)
-        return "Memset", "", (found.group(1) or "") if found else ""
-    found = COPY_NAME.search(name)
-    sides = (found.group(2) or "", found.group(3) or "") if found else ("", "")
-    spelled = (found.group(1) if found else "", kind.strip().replace(" ", ""), name.strip().replace(" ", ""), *re.findall(r"\w+", name))
-    return next((DIRECTIONS[text.lower()] for text in spelled if text.lower() in DIRECTIONS), "Unknown"), *sides
+    """(direction, source kind, destination kind) of a copy or set, from its name, else from the recorder's `kind`.
+
+    Where neither names a direction the kinds of both ends decide, if both are recorded; "Unknown" otherwise.
+    """
+    if is_set or (_SET.search(name) and not direction_of(name)):
+        found = _SET_OF.search(name)
+        return "Memset", "", found[1] if found else ""
+    ends = _SIDES.search(name)
+    source, target = (ends[1], ends[2]) if ends else ("", "")
+    direction = direction_of(name) or direction_of(kind)
+    if not direction:
+        direction = _pair(_END_OF_KIND.get(source.lower(), ""), _END_OF_KIND.get(target.lower(), ""))
+    return direction or "Unknown", source, target
+
+
+def direction_of(text: str) -> str:
+    """The direction that a text spells, "Unknown" where it spells one that is not known, "" for none."""
+    short = [*_SHORT.findall(text), *(tuple(side.upper() for side in pair) for pair in _SHORT_WORD.findall(text))]
+    pairs = [(_END.get(a, ""), _END.get(b, "")) for a, b in short]
+    pairs += [(_END[a[0].upper()], _END[b[0].upper()]) for a, b in _LONG.findall(text)]
+    if ("P", "P") in pairs:
+        return "PtoP"
+    return (_pair(*pairs[0]) or "Unknown") if pairs else ""
+
+
+def _pair(a: str, b: str) -> str:
+    return f"{a}to{b}" if a and b and (a == "P") == (b == "P") else ""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import NotATrace
-from tb_sol_plugin.ingest import assemble, link
+from tb_sol_plugin.ingest import assemble, copies, link
 from tb_sol_plugin.ingest import header as H
 from tb_sol_plugin.ingest.batch import Scanner
 from tb_sol_plugin.ingest.decode import Columns, Decoder
@@ -104,7 +104,9 @@ def build(columns: Columns, header: dict[str, object], *, source: Source, warnin
     tables["device"] = S.DEVICE.frame(device)
     tables["backward"] = link.backward(view, tables["operators"], tables["flows"])
     tables["collectives"] = assemble.collectives(columns, device_order)
+    tables["peers"] = copies.peers(columns, device_order)
     assemble.observe(columns, tables, view)
+    copies.observe(tables["device"], H.devices(header), columns.health)
     tables["issues"] = columns.health.table()
     facts = _facts(columns, header, source, tables, origin, (low, high), warnings, truncated)
     return Capture(facts, tables)

@@ -26,7 +26,7 @@ SPELLED = [
     ("CopyHostToDevice", "", ("HtoD", "", "")),
     ("dma_request", "DEVICE_TO_HOST", ("DtoH", "", "")),
     ("copy", "HtoD", ("HtoD", "", "")),
-    ("Memcpy <unknown> (Unknown -> Managed)", "", ("Unknown", "", "")),
+    ("Memcpy <unknown> (Unknown -> Managed)", "", ("Unknown", "Unknown", "Managed")),
     ("Memcpy S2M (Shared -> Memory)", "", ("Unknown", "Shared", "Memory")),
 ]
 
