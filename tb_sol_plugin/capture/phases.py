@@ -325,13 +325,13 @@ class PendingTimes:
         )
 
     def rows(self) -> list[TimeRow]:
-        """One row per range or sum, in order of their starts. device_ns is None where the device has not passed the events."""
+        """One row per range or sum, by start, the outer one first. device_ns is None where the device has not passed the events."""
         pool = self._pool
         out: list[TimeRow]
         if pool is None:
-            out = [(label, start, duration, None, 1) for label, start, duration, _ in self._times]
+            out = [(label, start, duration, None, 1) for label, start, duration, _ in reversed(self._times)]
         else:
-            out = [(label, start, duration, pool.resolve(events), 1) for label, start, duration, events in self._times]
+            out = [(label, start, duration, pool.resolve(events), 1) for label, start, duration, events in reversed(self._times)]
         for label, summed in self.sums.items():
             self._stack._settle(summed)
             device = None if summed.pending or pool is None else summed.device_ns

@@ -32,22 +32,22 @@ _start_of: Final = itemgetter(1)
 class Steady:
     """The state of a tracker between iterations of the common sort.
 
-    left: how many iterations may still end the short way; 0: not armed. ended: how many did since the others were told; last: number,
-    start_ns, duration_ns of the last of them. number: of the iteration that runs. stride, start_ns, own_at_start, own_at_end, before_ns:
-    as the tracker has them. size: of the file.
+    left: how many iterations may still end the short way. armed: whether the times of the tracker are kept here. ended: how many did since
+    the others were told; last: number, start_ns, duration_ns of the last of them. number: of the iteration that runs. stride, start_ns,
+    own_at_start, own_at_end, before_ns: as the tracker has them. size: of the file.
     """
 
     # All that the common iteration needs, in one object.
     __slots__ = (
         "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts",
-        "_thread", "_tokens", "_wandb", "_writer", "_written", "before_ns", "ended", "last", "left", "number", "own_at_end",
+        "_thread", "_tokens", "_wandb", "_writer", "_written", "armed", "before_ns", "ended", "last", "left", "number", "own_at_end",
         "own_at_start", "size", "start_ns", "stride",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock) -> None:
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
         self.left = self.ended = self.number = self.start_ns = self.own_at_start = self.own_at_end = self.before_ns = 0
-        self.last, self.stride, self.size = (0, 0, 0), 1, 0
+        self.last, self.stride, self.size, self.armed = (0, 0, 0), 1, 0, False
         self._fd, self._room, self._thread, self._wandb = -1, 0, 0, False
         self._writer: CaptureWriter | None = None
         self._open: list[int] = []
@@ -81,7 +81,7 @@ class Steady:
         if written != self._written:
             self._written = written
             self._texts.clear()
-        self.left = left
+        self.armed, self.left = True, left
 
     def end(self, number: int | None, batch: int | None, tokens: int | None) -> bool:
         """The iteration ends and the next one begins. False where this is not the place for it; then nothing has happened."""
@@ -112,9 +112,16 @@ class Steady:
             times = phases.times
             phases.times = []
             phases.step_start = end
+            inside, before = own - self.own_at_start, self.before_ns
+            self.last = number, start, duration
+            self.number = number + self.stride
+            self.start_ns = end
+            self.own_at_end = own
+            self.ended += 1
+            self.left -= 1
             fd = self._fd
             if fd >= 0:
-                values = [number, start, duration, own - self.own_at_start, self.before_ns]
+                values = [number, start, duration, inside, before]
                 if times:
                     if len(times) > 1:
                         times.reverse()  # of two that begin at once the outer one comes first
@@ -135,12 +142,6 @@ class Steady:
                     self.size += done
                     if done != len(line):
                         self._complete(line, done)
-            self.last = number, start, duration
-            self.number = number + self.stride
-            self.start_ns = end
-            self.own_at_end = own
-            self.ended += 1
-            self.left -= 1
             spent = perf_counter_ns() - began
             self.before_ns = spent
             self.own_at_start = clock.own_ns = own + spent
@@ -193,7 +194,7 @@ class Steady:
             self._fd = -1
             writer.continued(self.size, line, 0, error)
             return
-        self.left = 0
+        self.left, self.before_ns, self.own_at_start = 0, 0, self._clock.own_ns
         if writer is not None:
             writer.interrupted()
         raise error
