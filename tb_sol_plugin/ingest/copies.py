@@ -18,6 +18,7 @@ from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import DeviceProps
+from tb_sol_plugin.model.oversize import larger_than_memory
 
 Mask = npt.NDArray[np.bool_]
 
@@ -82,20 +83,12 @@ def observe(device: pd.DataFrame, devices: Sequence[DeviceProps], health: Health
     for reason, mask in (
         ("unknown copy direction", direction == "Unknown"),
         ("copy without bytes", copies["bytes"].to_numpy() < 0),
-        ("copy larger than its device's memory", too_large(copies, devices)),
+        ("copy larger than its device's memory", larger_than_memory(copies, devices)),
         ("copy without a stream", copies["stream"].to_numpy() < 0),
         ("recorded bandwidth disagrees with bytes over time", _contradicts(copies)),
     ):
         if mask.any():
             health.add(reason, int(mask.sum()), str(copies["name"].iloc[int(np.argmax(mask))]))
-
-
-def too_large(copies: pd.DataFrame, devices: Sequence[DeviceProps]) -> Mask:
-    """Copies and sets with an end on a device whose recorded memory is smaller than they are."""
-    memory = {d.id: d.memory_bytes for d in devices if d.memory_bytes > 0}
-    room = copies["device"].map(memory).fillna(np.inf).to_numpy(np.float64)
-    inside = ~copies["direction"].astype(object).isin(("HtoH", "Unknown")).to_numpy()
-    return np.asarray(inside & (copies["bytes"].to_numpy() > room), np.bool_)
 
 
 def _contradicts(copies: pd.DataFrame) -> Mask:

@@ -2,56 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.attribution import BEFORE, NO_RECORD
+from tb_sol_plugin.metrics.attribution import BEFORE, NO_OPERATOR, NO_RECORD
 from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, covered, texts
+from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, covered, frame_name
 from tb_sol_plugin.metrics.names import module_instance
-from tb_sol_plugin.metrics.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
 
-By: TypeAlias = Literal["direction", "kind", "stream", "step", "module", "phase"]
+By: TypeAlias = Literal["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
+
+NO_STREAM: Final = "(stream not recorded)"
+NO_DEVICE: Final = "(device not recorded)"
+NO_FRAMES: Final = "(no python frames recorded)"
+OUTSIDE: Final = {
+    "step": "(outside every step)", "phase": "(no phase)", "module": "(no module)", "operator": NO_OPERATOR, "frame": "(no python frame)",
+}  # fmt: skip
+"""What a launch without an owner is grouped under."""
 
 
 def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.object_]:
-    """What each copy is grouped by besides its direction: text, "" for direction and kind."""
-    row = found["row"].to_numpy()
-    device = capture.device
-    if by == "stream":
-        many = found["device"].nunique() > 1
-        return np.array([f"device {d}, stream {s}" if many else f"stream {s}" for d, s in _pairs(found)], object)
+    """What each copy is grouped by besides its direction, as text: "" for direction and kind.
+
+    An owner is the innermost one around the launch. Copies without one say why: launched outside of every owner, before the recording
+    began, or without a launch record.
+    """
+    code, names = _owners(capture, found, by)
+    return names[code] if len(code) else np.zeros(0, object)
+
+
+def _owners(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
+    """(index into the labels per copy, the labels, each once)."""
+    if by in ("device", "stream"):
+        return _places(found, with_stream=by == "stream")
+    if by in ("direction", "kind"):
+        return np.zeros(len(found), np.intp), np.array([""], object)
+    owner = found["phase_node" if by == "phase" else by].to_numpy().astype(np.int64)
+    if by in ("module", "operator", "frame") and len(capture.host):
+        owner = np.where(owner >= 0, capture.host["name"].cat.codes.to_numpy()[np.maximum(owner, 0)], -1).astype(np.int64)
+    link = found["link"].to_numpy()
+    owner = np.where((owner < 0) & (link == S.BEFORE_WINDOW), -2, np.where((owner < 0) & (link == S.NO_RECORD), -3, np.maximum(owner, -1)))
+    used, code = np.unique(owner, return_inverse=True)
+    inside = used[used >= 0]
+    outside = NO_FRAMES if by == "frame" and not (capture.host["kind"].to_numpy() == S.FRAME).any() else OUTSIDE[by]
+    free = {-1: outside, -2: BEFORE, -3: NO_RECORD}
+    names = np.array([free[u] for u in used[used < 0].tolist()] + _names(capture, inside, by), object)
+    place, distinct = pd.factorize(names)  # calls of one operator or module are owners of one name
+    return place[code.reshape(-1)] if len(code) else np.zeros(0, np.intp), distinct
+
+
+def _names(capture: Capture, owner: Ints, by: By) -> list[str]:
+    """Texts of steps (rows), phases (nodes), or names of host events (codes)."""
+    if not len(owner):
+        return []
     if by == "step":
-        step, numbers = device["step"].to_numpy()[row], capture.steps["number"].to_numpy()
-        names = {i: str(n) if n >= 0 else "whole trace" for i, n in enumerate(numbers.tolist())}
-        return _named(capture, row, step, names, "(outside every step)")
-    if by == "module":
-        module = device["module"].to_numpy()[row]
-        used = np.unique(module[module >= 0])
-        names = {i: module_instance(t) for i, t in zip(used.tolist(), texts(capture.host["name"], used).tolist(), strict=True)}
-        return _named(capture, row, module, names, "(no module)")
+        numbers = capture.steps["number"].to_numpy()[owner].tolist()
+        return [str(n) if n >= 0 else "whole trace" for n in numbers]
     if by == "phase":
-        node = device_owners(capture).node[row]
-        return _named(capture, row, node, dict(enumerate(phase_tree(capture).path)), "(no phase)")
-    return np.full(len(found), "", object)
+        path = phase_tree(capture).path
+        return [path[n] for n in owner.tolist()]
+    names = [str(capture.host["name"].cat.categories[c]) for c in owner.tolist()]
+    return [module_instance(n) if by == "module" else frame_name(n) if by == "frame" else n for n in names]
 
 
-def _pairs(found: pd.DataFrame) -> list[tuple[int, int]]:
-    return list(zip(found["device"].tolist(), found["stream"].tolist(), strict=True))
+def _places(found: pd.DataFrame, *, with_stream: bool) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
+    device = found["device"].to_numpy()
+    stream = found["stream"].to_numpy() if with_stream else np.zeros(len(found), np.int64)
+    code, first = _together([pd.factorize(device)[0], pd.factorize(stream)[0]])
+    pairs = list(zip(device[first].tolist(), stream[first].tolist(), strict=True))
+    many = len({d for d, _ in pairs}) > 1
 
+    def text(d: int, s: int) -> str:
+        where = f"device {d}" if d >= 0 else NO_DEVICE
+        if not with_stream:
+            return where
+        what = f"stream {s}" if s >= 0 else NO_STREAM
+        return f"{where}, {what}" if many else what
 
-def _named(capture: Capture, row: Ints, code: npt.NDArray[np.integer], names: dict[int, str], outside: str) -> npt.NDArray[np.object_]:
-    link = capture.device["link"].to_numpy()[row]
-    why = np.select([link == S.BEFORE_WINDOW, link == S.NO_RECORD], [BEFORE, NO_RECORD], outside).astype(object)
-    inside = np.array([names.get(c, outside) for c in code.tolist()], object)
-    return np.where(code >= 0, inside, why).astype(object) if len(row) else np.zeros(0, object)
+    return code.astype(np.intp), np.array([text(d, s) for d, s in pairs], object)
 
 
 def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
@@ -59,22 +95,20 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
 
     One row per direction (by direction: kinds joined), per direction and kinds (by kind), or per direction and label.
     Columns: direction, src_kind, dst_kind, group (the label), count, bytes (NaN where none was recorded), without_bytes,
-    time_ns (plain sum), mean_ns, median_ns, p95_ns, share (of the time), bytes_share, bandwidth_bytes_per_s,
-    large_count, large_bytes_per_s (copies of at least 1 MiB), union_ns (union per device, summed over devices), hidden_ns and
-    exposed_ns (the part of that union behind a kernel that is no communication, and the rest: they add up to it),
-    idle_exposed_ns (exposed, and behind no communication either).
+    oversize (copies larger than the memory of their device), time_ns (plain sum), mean_ns, median_ns, p95_ns, share (of the time),
+    bytes_share, bandwidth_bytes_per_s, large_count, large_bytes, large_bytes_per_s (copies of at least 1 MiB), union_ns (union per
+    device, summed over devices), hidden_ns and exposed_ns (the part of that union behind a kernel that is no communication, and the
+    rest: they add up to it), idle_exposed_ns (exposed, and behind no communication either).
     """
     found = copies(capture, rows)
-    found["group"] = labels(capture, found, by)
-    keys = ["direction", "src_kind", "dst_kind"] if by == "kind" else ["direction"] if by == "direction" else ["direction", "group"]
-    grouped = found.groupby(keys, sort=False)
-    code = grouped.ngroup().to_numpy().astype(np.int64)
-    count = int(code.max()) + 1 if len(code) else 0
-    first = np.unique(code, return_index=True)[1]
-    out = found.iloc[first][["direction", "src_kind", "dst_kind", "group"]].reset_index(drop=True)
+    label, names = _owners(capture, found, by)
+    direction, source, target = (pd.factorize(found[c].to_numpy(object)) for c in ("direction", "src_kind", "dst_kind"))
+    code, first = _together([direction[0], source[0], target[0]] if by == "kind" else [direction[0], label])
+    count = len(first)
+    out = found.iloc[first][["direction", "src_kind", "dst_kind"]].reset_index(drop=True)
+    out["group"] = names[label[first]] if count else np.zeros(0, object)
     if by != "kind":
-        for c in ("src_kind", "dst_kind"):
-            out[c] = _joined(code, found[c].to_numpy(object), count)
+        out["src_kind"], out["dst_kind"] = (_joined(code, *kind, count) for kind in (source, target))
     out = out.assign(**_sums(code, found, count), **_overlap(capture, code, found, count))
     place = {d: i for i, d in enumerate(DIRECTIONS)}
     out["_place"] = [place.get(d, len(place)) for d in out["direction"]]
@@ -82,11 +116,26 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
     return out.sort_values(order, ascending=[c == "_place" for c in order], kind="stable", ignore_index=True).drop(columns="_place")
 
 
-def _joined(code: Ints, text: npt.NDArray[np.object_], count: int) -> list[str]:
-    seen: list[set[str]] = [set() for _ in range(count)]
-    for c, t in set(zip(code.tolist(), text.tolist(), strict=True)):
-        if t:
-            seen[c].add(t)
+def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
+    """(one code for the parts taken together, in order of first use; the first place of each)."""
+    code = np.zeros(len(parts[0]), np.int64)
+    for part in parts:
+        code = code * (int(part.max(initial=0)) + 1) + part
+        code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    first = np.unique(code, return_index=True)[1]
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[code] if len(code) else code, first[order]
+
+
+def _joined(code: Ints, kind: npt.NDArray[np.intp], texts: npt.NDArray[np.object_], count: int) -> list[str]:
+    """Per group its distinct texts but "", in order, with commas."""
+    size = max(len(texts), 1)
+    seen: list[list[str]] = [[] for _ in range(count)]
+    for pair in np.unique(code * size + kind).tolist():
+        if texts[pair % size]:
+            seen[pair // size].append(str(texts[pair % size]))
     return [", ".join(sorted(s)) for s in seen]
 
 
@@ -95,6 +144,7 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
     known, large = size >= 0, size >= LARGE
     calls = np.bincount(code, minlength=count).astype(np.int64)
     time, known_bytes = _add(code, duration, count), _add(code[known], size[known], count)
+    moved = _add(code[large], size[large], count)
     without = np.bincount(code[~known], minlength=count).astype(np.int64)
     order = np.lexsort((duration, code))
     begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(calls)))[:-1]
@@ -104,6 +154,7 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
         "count": calls,
         "bytes": np.where(without < calls, known_bytes.astype(np.float64), np.nan),
         "without_bytes": without,
+        "oversize": np.bincount(code[found["oversize"].to_numpy()], minlength=count).astype(np.int64),
         "time_ns": time,
         "mean_ns": (2 * time + calls) // (2 * np.maximum(calls, 1)),
         "median_ns": (value[begin + (calls - 1) // 2] + value[begin + calls // 2]) // 2,
@@ -112,7 +163,8 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
         "bytes_share": known_bytes / total_bytes if total_bytes else np.full(count, np.nan),
         "bandwidth_bytes_per_s": rate(known_bytes, _add(code[known], duration[known], count)),
         "large_count": np.bincount(code[large], minlength=count).astype(np.int64),
-        "large_bytes_per_s": rate(_add(code[large], size[large], count), _add(code[large], duration[large], count)),
+        "large_bytes": moved,
+        "large_bytes_per_s": rate(moved, _add(code[large], duration[large], count)),
     }
 
 

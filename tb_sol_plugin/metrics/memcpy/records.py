@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics.phases import device_owners
 from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.oversize import larger_than_memory
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables import tree
 
@@ -48,7 +49,8 @@ def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
 
     What: row (of `device`), direction, src_kind, dst_kind (texts, "" unknown), array (an end is a CUDA array, which counts as host
     or device memory), src_device, dst_device (ids; -1 the host, or unknown), device, context, stream, start_ns, duration_ns,
-    bytes (-1 not recorded), graph_node (-1), graph (launched by a graph launch).
+    bytes (-1 not recorded), oversize (more bytes than the device has memory: recorded, but impossible), graph_node (-1),
+    graph (launched by a graph launch).
     Overlap, of the copy alone: hidden_ns (behind a kernel that is no communication) + exposed_ns = duration_ns;
     idle_exposed_ns (behind no kernel at all).
     Launch: link (index into `S.LINKS`), call (host row, -1), call_name (as recorded, "" none), api (the same without version and
@@ -72,11 +74,14 @@ def _copies(capture: Capture) -> pd.DataFrame:
     where, start, duration = (device[c].to_numpy()[row] for c in ("device", "start_ns", "duration_ns"))
     hidden, behind = (covered(capture, where, start, start + duration, communication=c) for c in (False, True))
     source, target = _ends(capture, row, direction, where)
+    size = device["bytes"].to_numpy()[row]
     array = _per_name(device["name"], row, lambda name: _ARRAY.search(name) is not None) | (src == "Array") | (dst == "Array")
     return pd.DataFrame({
         "row": row, "direction": direction, "src_kind": src, "dst_kind": dst, "array": array & (kind[row] == S.MEMCPY),
         "src_device": source, "dst_device": target, "device": where, **_plain(device, row, "context", "stream"),
-        "start_ns": start, "duration_ns": duration, **_plain(device, row, "bytes", "graph_node", "graph"),
+        "start_ns": start, "duration_ns": duration, "bytes": size,
+        "oversize": larger_than_memory(pd.DataFrame({"direction": direction, "device": where, "bytes": size}), capture.facts.devices),
+        **_plain(device, row, "graph_node", "graph"),
         "hidden_ns": hidden, "exposed_ns": duration - hidden, "idle_exposed_ns": duration - behind,
         **_plain(device, row, "link"), **_launch(capture, row), **_plain(device, row, "operator", "module"),
         "frame": _frames(capture, device["call"].to_numpy()[row]), "phase_node": device_owners(capture).node[row],
@@ -164,11 +169,12 @@ def frame_text(capture: Capture, rows: npt.ArrayLike) -> npt.NDArray[np.object_]
     out = np.full(len(row), "", object)
     has = row >= 0
     if has.any():
-        out[has] = _per_name(capture.host["name"], row[has], _frame_name, object)
+        out[has] = _per_name(capture.host["name"], row[has], frame_name, object)
     return out
 
 
-def _frame_name(name: str) -> str:
+def frame_name(name: str) -> str:
+    """`train.py(42): step`, as the profiler writes a python frame, as `train.py:42 step`; other names as they are."""
     found = _PLACED.match(name)
     return f"{found['file']}:{found['line']} {found['function']}" if found else name
 
