@@ -210,6 +210,7 @@ def header(
     kind: str,
     spec: DeviceSpec | None,
     ranks: tuple[int, int],
+    copies: bool = False,
 ) -> Json:
     """The header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size)."""
     torch = sys.modules.get("torch")
@@ -231,6 +232,7 @@ def header(
         "precision": precision_flags(),
         "mode": mode,
         "every_n_steps": every_n_steps,
+        "copies": copies,
         "time_source": time_source,
         "model": known(lambda: model_facts(models)) or {},
     }

@@ -506,6 +506,7 @@ class SOLTracker:
             kind=kind,
             spec=self._limits()[0],
             ranks=self._ranks(),
+            copies=self.watch.copies is not None,
         )
 
     def _limits(self) -> tuple[DeviceSpec | None, str]:

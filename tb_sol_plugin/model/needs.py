@@ -18,8 +18,21 @@ def lack_of(capture: Capture, need: str) -> Lack | None:
     test, *words = NEEDS[need]
     if test(capture):
         return None
+    if need == "moves" and capture.facts.source == "sol_capture":
+        return _no_copies(capture.facts.metadata.get("copies", ""))
     because, hint, argument = OF_A_SOL_CAPTURE.get(need, words) if capture.facts.source == "sol_capture" else words
     return because, hint, argument
+
+
+def _no_copies(said: str) -> Lack:
+    """Why a SOL capture has none. said: what its reader says of them."""
+    if said.startswith("counted"):
+        return "no copy between memories in the counted iterations", "record a part of the job that moves data", ""
+    if said == "off":
+        return "copies were not counted", "count them: sol.capture(logdir, model=model, copies=True)", "copies=True"
+    if said == "older":
+        return "copies are not recorded: made by an older recorder", "record anew with sol.capture of this version", ""
+    return "no iteration was counted yet", "the first two iterations are counted, then every n-th", "every_n_steps"
 
 
 def _has(table: str) -> Callable[[Capture], bool]:
@@ -65,6 +78,12 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
     "copies": (
         lambda c: bool(((c.device["kind"].to_numpy() != S.KERNEL) | c.device["copy_kernel"].to_numpy()).any()),
         "no copy in this recording",
+        f"record with {_CUDA}",
+        "ProfilerActivity.CUDA",
+    ),
+    "moves": (
+        lambda c: len(c.tables["device"]) > 0 or len(c.tables["copies"]) > 0,
+        "no device activity in this recording",
         f"record with {_CUDA}",
         "ProfilerActivity.CUDA",
     ),
