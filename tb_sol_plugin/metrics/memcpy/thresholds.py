@@ -1,6 +1,5 @@
-"""Every number that decides whether copies of memory are worth a word: one place, and how a query changes them.
-
-    thresholds="tiny_count=16,tiny_bytes=65536"
+"""Every number that decides whether copies of memory are worth a word: one place, and how a query changes them:
+`thresholds="tiny_count=16,tiny_bytes=65536"`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""Copies that say the same twice: uploads that every step repeats, data that goes to the host and back, or around by the host.
+
+Contents are not recorded: these are candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask, Places
+from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import intervals as iv
+
+APART: Final = r"enumerate\(Data(Loader|Pipe)|Optimizer\."
+"""Ranges in which every step brings new data of the same size."""
+
+
+def _both(case: Case, rows: Places) -> iv.Spans:
+    return iv.merge(case.on_device(rows), case.on_host(rows))
+
+
+def redundant(case: Case) -> list[CopyFinding]:
+    """Copies to the device of one size from one place (module, chain of operators) in each of at least 3 steps in a row.
+
+    Outside of data loading and the optimizer. A batch has the same size in every step too: copies outside of every module count only
+    where the recording names no modules, and then those that come after the step's first kernel on a stream that computes.
+    """
+    rows = np.flatnonzero(case.inside & (case.direction == "HtoD") & (case.bytes > 0) & (case.step >= 0) & ~case.under(annotation=APART))
+    module = case.found["module"].to_numpy()
+    named = bool((case.capture.device["module"].to_numpy() >= 0).any())
+    rows = rows[module[rows] >= 0] if named else rows[_after_first_kernel(case)[rows]]
+    if not len(rows) or len(case.where.rows) < case.at.again_steps:
+        return []
+    name = texts.codes(case.capture.host["name"])[np.maximum(module[rows], 0)] if len(case.capture.host) else module[rows]
+    place, _ = pd.factorize(pd.MultiIndex.from_arrays([np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows]]))
+    rows = rows[_in_a_row(place, case.step[rows], case.at.again_steps)[place]]
+    if not len(rows):
+        return []
+    note = "one size from one place in every step; contents are not recorded"
+    fix = "self.register_buffer('constant', value)  # moves to the device once, with the module"
+    return case.finding(
+        "redundant_upload", rows, "The same copy goes to the device in every step", fix, spans=_both(case, rows), candidate=True, note=note
+    )
+
+
+def _in_a_row(place: Places, step: np.ndarray[tuple[int], np.dtype[np.int64]], least: int) -> Mask:
+    """Per place whether it has copies in at least `least` steps with none missing between."""
+    seen = np.unique(np.stack((place.astype(np.int64), step)), axis=1)
+    first = np.flatnonzero(np.concatenate(([True], (np.diff(seen[0]) != 0) | (np.diff(seen[1]) != 1))))
+    length = np.diff(np.append(first, seen.shape[1]))
+    out = np.zeros(int(place.max()) + 1, bool)
+    out[seen[0][first[length >= least]]] = True
+    return out
+
+
+def _after_first_kernel(case: Case) -> Mask:
+    """Copies that start after the first kernel of their step, on a stream on which kernels run."""
+    device = case.capture.device
+    kernel = device["kind"].to_numpy() == S.KERNEL
+    step = device["step"].to_numpy()[kernel]
+    start = device["start_ns"].to_numpy()[kernel]
+    first = np.full(max(int(step.max(initial=-1)), int(case.step.max(initial=-1))) + 2, np.iinfo(np.int64).max)
+    np.minimum.at(first, step, start)
+    lanes = pd.MultiIndex.from_arrays([device["device"][kernel], device["stream"][kernel]]).unique()
+    own = pd.MultiIndex.from_arrays([case.found["device"], case.found["stream"]])
+    return np.asarray((case.start > first[case.step]) & own.isin(lanes), np.bool_)
+
+
+def ping_pong(case: Case) -> list[CopyFinding]:
+    """Copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
+    chosen: list[int] = []
+    trips = 0
+    for own in _sizes(case, "device"):
+        turn: list[int] = []
+        for i in own.tolist():
+            back = case.direction[i] == "HtoD"
+            near = bool(turn) and case.start[i] - case.end[turn[-1]] <= case.at.trip_gap_ns
+            if turn and near and back != (case.direction[turn[-1]] == "HtoD"):
+                turn.append(i)
+                continue
+            trips += _keep(case, turn, chosen)
+            turn = [] if back else [i]
+        trips += _keep(case, turn, chosen)
+    if not chosen:
+        return []
+    rows = np.array(sorted(chosen), np.intp)
+    note = f"{trips} round trips in all; contents are not recorded"
+    fix = "keep it on the device: do this part with torch operators instead of .cpu() … .to(device)"
+    return case.finding(
+        "ping_pong", rows, "Data goes to the host and comes back", fix, spans=_both(case, rows), candidate=True, note=note, direction="DtoH"
+    )
+
+
+def _keep(case: Case, turn: list[int], chosen: list[int]) -> int:
+    """Round trips of one alternation; its copies are chosen where they are enough."""
+    trips = len(turn) // 2
+    if trips < max(case.at.trip_count, 1):
+        return 0
+    chosen += turn[: 2 * trips]
+    return trips
+
+
+def through_host(case: Case) -> list[CopyFinding]:
+    """A copy to the host from one device, and within 5 ms one of the same size to another device."""
+    chosen: list[int] = []
+    device = case.found["device"].to_numpy()
+    for own in _sizes(case, ""):
+        last = -1
+        for i in own.tolist():
+            if case.direction[i] == "DtoH":
+                last = i
+            elif last >= 0 and device[i] != device[last] and case.start[i] - case.end[last] <= case.at.relay_gap_ns:
+                chosen += [last, i]
+                last = -1
+    if not chosen:
+        return []
+    rows = np.array(sorted(chosen), np.intp)
+    note = f"{len(rows) // 2} pairs of one size; contents are not recorded"
+    return case.finding(
+        "through_host", rows, "Copies between devices go around by the host",
+        "tensor.to('cuda:1', non_blocking=True)  # straight from the other device; torch.cuda.can_device_access_peer(1, 0)",
+        spans=_both(case, rows), candidate=True, note=note, direction="DtoH",
+    )  # fmt: skip
+
+
+def _sizes(case: Case, by: str) -> list[Places]:
+    """Copies between host and device that share a step and a size, in order of start; those that are read as values are left out."""
+    ours = case.inside & np.isin(case.direction, ("HtoD", "DtoH")) & (case.bytes > case.at.read_bytes) & (case.step >= 0)
+    rows = np.flatnonzero(ours)
+    rows = rows[np.argsort(case.start[rows], kind="stable")]
+    keys = [case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else [])]
+    if not len(rows):
+        return []
+    code, _ = pd.factorize(pd.MultiIndex.from_arrays(keys))
+    order = np.argsort(code, kind="stable")
+    edges = np.flatnonzero(np.diff(code[order])) + 1
+    return [part for part in np.split(rows[order], edges) if len(part) > 1]

@@ -1,0 +1,130 @@
+"""Evidence in words: how many copies, how large, between which kinds of memory, how long the host was held, and where in the program."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.breakdown import device_word
+from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
+from tb_sol_plugin.metrics.memcpy.records import frame_text
+from tb_sol_plugin.metrics.memcpy.words import kinds_text
+from tb_sol_plugin.metrics.names import module_instance
+from tb_sol_plugin.metrics.phases import STEP, phase_tree
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import tree
+from tb_sol_plugin.units import human
+
+Places = npt.NDArray[np.intp]
+_FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
+_INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
+"""Frames that say little about where a copy comes from: those of torch itself and what it is called through."""
+
+
+def evidence(
+    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, rows: Places, where: Scope, steps: int, idle_ns: int, note: str
+) -> str:
+    """One or two lines. idle_ns: what the device idles per step for a finding about the host, -1 for one about the device."""
+    parts = [f"{often(len(rows), steps if where.rows else 0)}{_size(found, rows)}{kinds(found, rows)}"]
+    each = " per step" if where.rows else ""
+    if idle_ns >= 0:
+        host, longest = held["lost_ns"].to_numpy()[rows], int(held["host_ns"].to_numpy()[rows].max())
+        total = int(host.sum()) // steps
+        unit = device_word(capture)
+        dry = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
+        once = f", {human(longest, 'ns')} at most at once" if len(rows) > 1 else ""
+        parts.append(f"the host is held for {human(total, 'ns')}{each}{once}; {dry}")
+    else:
+        time = int(found["duration_ns"].to_numpy()[rows].sum()) // steps
+        most = human(int(found["duration_ns"].to_numpy()[rows].max()), "ns")
+        parts.append(f"{human(time, 'ns')}{each}{f', the longest {most}' if len(rows) > 1 else ''}")
+    if note:
+        parts.append(note)
+    weight = held["host_ns"].to_numpy()[rows] if idle_ns >= 0 else found["duration_ns"].to_numpy()[rows]
+    place = place_text(capture, found, rows, weight)
+    return "; ".join(parts) + (f". Most {place}." if place else ".")
+
+
+def often(count: int, steps: int) -> str:
+    """`34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
+    words = "one copy" if count == 1 else f"{human(count, 'count')} copies"
+    if not steps:
+        return words
+    if count < steps:
+        return f"{words} in {steps} steps"
+    each = round(count / steps)
+    return "one copy per step" if each == 1 else f"{human(each, 'count')} copies per step"
+
+
+def _size(found: pd.DataFrame, rows: Places) -> str:
+    size, duration = found["bytes"].to_numpy()[rows], found["duration_ns"].to_numpy()[rows]
+    known = size >= 0
+    if not known.any():
+        return ""
+    most, total = int(size[known].max()), int(size[known].sum())
+    speed = rate(np.array([total]), np.array([int(duration[known].sum())]))[0]
+    fast = f" at {human(float(speed), 'B/s')}" if most >= LARGE and np.isfinite(speed) else ""
+    return f" of {human(most, 'B')}" if len(rows) == 1 else f" of up to {human(most, 'B')}, {human(total, 'B')} in all{fast}"
+
+
+def kinds(found: pd.DataFrame, rows: Places) -> str:
+    """`, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
+    pairs = found.iloc[rows][["src_kind", "dst_kind"]].drop_duplicates()
+    said = sorted(kinds_text(a, b) for a, b in pairs.itertuples(index=False) if a or b)
+    return f", {' and '.join(said)}" if 0 < len(said) <= 2 else ""
+
+
+def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.NDArray[np.int64]) -> str:
+    """Where most of some copies come from: `` in `aten::item` of `Net_0` at train.py:12 step ``. "" where nothing is known."""
+    if not len(capture.host):
+        return ""
+    host = capture.host["name"]
+    outer = outermost_operator(capture, found)[rows]
+    module, node = (found[c].to_numpy()[rows] for c in ("module", "phase_node"))
+    frame = user_frames(capture, found)[rows]
+    key = np.stack([texts.pick(host, outer), texts.pick(host, module), texts.pick(host, frame), node.astype(str)]).astype(str)
+    group = pd.factorize(pd.Series(["\x00".join(k) for k in key.T]))[0]
+    total = np.bincount(group, weight.astype(np.float64) + 1e-9)
+    at_row = int(np.flatnonzero(group == total.argmax())[0])
+    parts = []
+    if outer[at_row] >= 0:
+        parts.append(f"in `{texts.pick(host, [outer[at_row]])[0]}`")
+    if module[at_row] >= 0:
+        parts.append(f"of `{module_instance(str(texts.pick(host, [module[at_row]])[0]))}`")
+    elif node[at_row] >= 0:
+        path = phase_tree(capture).path[int(node[at_row])]
+        if path != STEP:
+            parts.append(f"in {path.removeprefix(STEP + '/').rpartition('/')[2]}")
+    if frame[at_row] >= 0:
+        parts.append(f"at `{frame_text(capture, [frame[at_row]])[0]}`")
+    return " ".join(parts)
+
+
+def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Host row of the innermost python frame around each copy's call that is no part of torch; else the innermost of any file, -1."""
+    h = at.host(capture)
+    own = found["frame"].to_numpy().astype(np.int64)
+    if not (own >= 0).any():
+        return own
+    foreign = texts.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None) & (h.kind == S.FRAME)
+    better = tree.nearest(foreign, h.parent, h.stop, found["frame"].to_numpy().astype(np.int32), found["call_start_ns"].to_numpy())
+    return np.asarray(np.where(better >= 0, better, own), np.int64)
+
+
+def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Host row of the outermost operator around each copy's call, -1 without one."""
+    h = at.host(capture)
+    row = found["operator"].to_numpy().astype(np.int64)
+    best = row.copy()
+    while (row >= 0).any():
+        row = np.where(row >= 0, h.parent[np.maximum(row, 0)], -1)
+        best = np.where((row >= 0) & (h.kind[np.maximum(row, 0)] == S.OPERATOR), row, best)
+    return best
