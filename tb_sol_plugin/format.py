@@ -11,6 +11,7 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  groups {"tp": [rank, size]}, host, pid, wall_ns, monotonic_ns, part,
                  device {type, key, name, memory_bytes, units, limits, provenance},
                  precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
+                 copies (whether copies are counted in sampled steps),
                  model {class, parameters, trainable, parameter_bytes, modules, compiled}
                  device.limits are those in use while recording: {peak_flops, peak_flops_vector, peak_flops_achievable: {dtype: FLOP/s},
                  memory_bandwidth_bytes_per_sec, l2_bytes, link_bytes_per_sec, pcie_bytes_per_sec, memory_bytes, num_units},

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.analyses.memcpy import of_captures
 from tb_sol_plugin.analyses.memcpy.parts import COLORS, NAMES, bandwidth_section, findings_section
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import groups, link, records, sizes
@@ -132,12 +133,14 @@ def columns(by: str) -> tuple[Column, ...]:
     question="What do copies cost, and do they use the link?",
     group="Speed of light",
     order=20,
-    needs=("device_events",),
+    needs=("moves",),
     query=MemcpyQuery,
-    tables={"copies": (HEAD[0], *GROUP.values(), *HEAD[1:], *VALUES), "sizes": SIZES},
-    facts=FACTS,
+    tables={"copies": (HEAD[0], *GROUP.values(), *HEAD[1:], *VALUES), "sizes": SIZES, **of_captures.TABLES},
+    facts=FACTS | of_captures.FACTS,
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
+    if of_captures.opens(capture):
+        return of_captures.report(capture, query, query.by)
     where = scope(capture, query)
     found = records.copies(capture, where.device)
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):

@@ -23,8 +23,6 @@ _HIGHEST: Final = 1e21
 
 SINCE: Final = (1, 1)
 """The version of the format that has copies."""
-OLDER: Final = "made by an older recorder"
-NOT_COUNTED: Final = "not counted"
 
 
 def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
@@ -155,12 +153,13 @@ def metadata(header: Mapping[str, object]) -> dict[str, str]:
 
 
 def counted_copies(header: Mapping[str, object], iterations: int) -> dict[str, str]:
-    """{"copies": …}: in how many iterations copies were counted, or why in none. Nothing of a file without a header."""
-    if iterations:
-        return {"copies": f"counted in {iterations}"}
+    """{"copies": …}: `counted in 3` iterations, `off`, `older` (than the format that has copies), `none yet`; {} without a header."""
+    if iterations or not header:
+        return {"copies": f"counted in {iterations}"} if iterations else {}
     version = header.get("version")
-    older = not isinstance(version, list) or [v for v in version if isinstance(v, int)] < list(SINCE)
-    return {"copies": OLDER if older else NOT_COUNTED} if header else {}
+    if not isinstance(version, list) or [v for v in version if isinstance(v, int)] < list(SINCE):
+        return {"copies": "older"}
+    return {"copies": "off" if header.get("copies") is False or header.get("mode") != "dispatch" else "none yet"}
 
 
 def _rates(given: Mapping[str, object], key: str, allowed: Mapping[str, str]) -> dict[str, float]:

@@ -1,0 +1,358 @@
+"""The page of copies where none was recorded as an event: those a SOL capture or Proton counted; beside a trace, how the two differ."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.memcpy import counted, counted_findings
+from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies
+from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
+from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    FactsSection,
+    Finding,
+    FindingsSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_table,
+    plain_list,
+)
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+GROUPS: Final = {
+    "device": Column("device", "Device", doc="device of the copy, or both of a peer copy"),
+    "step": Column("step", "Step", doc="iteration in which the copies were counted"),
+    "module": Column("module", "Module", doc="innermost module around the call", show="code"),
+    "phase": Column("phase", "Phase", doc="innermost phase around the call"),
+    "operator": Column("operator", "Operator", doc="operator that copies", show="code"),
+}
+_HEAD: Final = (
+    Column("direction", "Direction", show="symbol",
+           doc="HtoD, DtoH, DtoD, PtoP, HtoH; copy kernel: a kernel copies within a device, since the layouts differ"),
+    Column("src_kind", "From", doc="kind of the source memory", missing="not known"),
+    Column("dst_kind", "To", doc="kind of the destination memory", missing="a number that the host reads inside an operator"),
+)  # fmt: skip
+_VALUES: Final = (
+    Column("count", "Copies", "count", "copies", show="bar", color_by="direction"),
+    Column("bytes", "Bytes", "B", "bytes that crossed, of the copies whose size is known", show="bar", color_by="direction",
+           missing="the size of no copy of this row is known"),
+    Column("bytes_per_step", "Bytes per step", "B", "bytes over the steps in which copies were counted", missing="no size known"),
+    Column("without_bytes", "Without size", "count", "copies whose size is not known", rank=3),
+    Column("bytes_share", "Of bytes", "ratio", "bytes over the bytes of all rows", show="share", rank=2),
+    Column("blocking", "Host waits", "count", "copies that the host waited for, by what is known of the memory and the call",
+           missing="not known"),
+    Column("call_ns", "Host in calls", "ns", "time of the host inside the calls, while copies were counted", missing="not timed"),
+    Column("time_ns", "Time", "ns", "time on the device, sum", missing="not recorded as an event: no time on the device"),
+    Column("mean_ns", "Mean", "ns", "time over copies", rank=3, missing="no time on the device"),
+    Column("share", "Share", "ratio", "time over the time of all rows", show="share", rank=3, missing="no time on the device"),
+    Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", rank=2, missing="no time on the device"),
+    Column("id", "Id", doc="stable key of the row", rank=3),
+)  # fmt: skip
+COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
+BESIDE: Final = (
+    Column("direction", "Direction", doc="direction of the copies", show="symbol"),
+    Column("counted", "Counted per step", doc="copies per step that the SOL capture counted at the operators"),
+    Column("recorded", "Recorded per step", doc="copies per step that the trace holds"),
+    Column("counted_bytes", "Bytes counted", "B", "per step, of those whose size is known", missing="none has a known size"),
+    Column("recorded_bytes", "Bytes recorded", "B", "per step, of those that carry a size", missing="none carries a size"),
+    Column("reason", "Where they differ", doc="what may explain a difference"),
+)
+TABLES: Final = {"counted": COLUMNS, "beside": BESIDE}
+"""Columns by section."""
+CARD: Final = {
+    "count": ("Copies", "count", "copies"),
+    "bytes": ("Bytes", "B", "bytes of the copies whose size is known"),
+    "blocking": ("Host waits", "count", "copies that the host waited for"),
+    "call_ns": ("Host in calls", "ns", "time of the host inside the calls, while copies were counted"),
+    "time_ns": ("Time", "ns", "time on the device"),
+    "bandwidth_bytes_per_s": ("Bandwidth", "B/s", "bytes over time"),
+}
+"""What a direction's card says: label, unit, definition."""
+
+
+def _fact(direction: str, name: str) -> str:
+    return f"{direction.lower().replace(' ', '_')}_{name}"
+
+
+FACTS: Final = {_fact(d, n): f"{NAMES[d]}: {CARD[n][2]}" for d in DIRECTIONS for n in ("blocking", "call_ns")}
+"""Facts that recorded copies do not have."""
+TITLES: Final = {
+    "reads": "The host reads numbers off the device",
+    "pageable_HtoD": "Copies to the device come from pageable memory",
+    "pageable_DtoH": "Copies to the host go to pageable memory",
+    "blocking_HtoD": "Copies to the device are asked to block",
+    "blocking_DtoH": "Copies to the host are asked to block",
+    "layout": "Tensors are copied into another layout",
+}
+FIXES: Final = {
+    "reads": "total += loss.detach(); read total.item() once per report",
+    "pageable_HtoD": "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)",
+    "pageable_DtoH": "pinned.copy_(tensor, non_blocking=True); event.synchronize() when needed",
+    "blocking_HtoD": "tensor.to(device, non_blocking=True)",
+    "blocking_DtoH": "pinned.copy_(tensor, non_blocking=True); event.synchronize() when needed",
+    "layout": "keep one layout: no contiguous(), one memory_format for model and input",
+}
+RECORD: Final = "run the loop in sol.capture(logdir, model=model) of this version"
+
+
+def opens(capture: Capture) -> bool:
+    """Whether this page is the one to show: copies were counted, and none recorded as an event."""
+    return counted.has(capture) and not len(capture.device)
+
+
+def report(capture: Capture, query: Query, by: str) -> Report:
+    """Counted copies. by: how the table groups them; what they do not know (streams, frames) is one group."""
+    where = scope(capture, query)
+    rows = counted.counted(capture, where)
+    if not len(rows):
+        raise Unavailable("no copy in the selected steps", hint="choose another step")
+    directions = counted.table(capture, "direction", where)
+    steps = counted.iterations(capture, where)
+    stepped = bool((rows["iteration"].to_numpy() >= 0).all())
+    cards = _cards(directions, steps if stepped else 1)
+    return Report(
+        analysis="memcpy",
+        title="Memory copies",
+        headline=_headline(directions, steps if stepped else 0),
+        notices=_notices(capture, directions),
+        sections=[*cards, _findings(capture, where, steps if stepped else 1), _table(capture, where, by, steps if stepped else 1)],
+    )
+
+
+def _headline(directions: pd.DataFrame, steps: int) -> str:
+    each, per = max(steps, 1), " per step" if steps else ""
+
+    def size(direction: str) -> str:
+        mine = directions[directions["direction"] == direction]
+        if not len(mine):
+            return ""
+        value = float(mine["bytes"].iloc[0])
+        count = human(round(float(mine["count"].iloc[0]) / each, 1), "count")
+        return f"**{human(value / each, 'B')}**" if np.isfinite(value) and value else f"**{count}** copies without a known size"
+
+    to, back, peer = (size(d) for d in ("HtoD", "DtoH", "PtoP"))
+    moves = [*([f"{to} go to the device"] if to else []), *([f"{back} come back to the host"] if back else []),
+             *([f"{peer} go from device to device"] if peer else [])]  # fmt: skip
+    if not moves:
+        inside = int(directions["count"].sum())
+        return f"No copy crosses to a device: **{human(round(inside / each, 1), 'count')}** copies{per} stay within one memory."
+    waits = directions["blocking"].to_numpy(np.float64)
+    said = ""
+    if np.isfinite(waits).all():
+        total = float(waits.sum()) / each
+        said = f" The host waits for **{human(round(total, 1), 'count')}** copies{per}." if total else " The host waits for none of them."
+    text = ", ".join(moves)
+    return f"{text[0].upper() + text[1:] if text[0] != '*' else text}{per}.{said}"
+
+
+def _notices(capture: Capture, directions: pd.DataFrame) -> list[Notice]:
+    out = []
+    if directions["time_ns"].isna().all():
+        text = "These copies were counted at the operators: how many, how large, from where. A trace beside it says what they cost."
+        out.append(Notice(text, "info"))
+    if capture.tables["ledger"]["compiled"].any():
+        out.append(Notice("Compiled regions ran eagerly while copies were counted: their compiled code may copy less.", "info"))
+    without = int(directions["without_bytes"].sum())
+    if without:
+        out.append(Notice(f"{human(without, 'count')} copies have no known size: their bytes are not in the sums.", "info"))
+    return out
+
+
+def _cards(directions: pd.DataFrame, steps: int) -> list[AnySection]:
+    out: list[AnySection] = []
+    for _, row in directions.iterrows():
+        direction = str(row["direction"])
+        values = {n: plain_list([row[n]])[0] for n in CARD}
+        if values["time_ns"] is None:
+            values = {n: v for n, v in values.items() if n not in ("time_ns", "bandwidth_bytes_per_s")}
+        if values["call_ns"] is None and values["blocking"] is None:
+            values = {n: v for n, v in values.items() if n not in ("call_ns", "blocking")}
+        notes = {}
+        for name in ("count", "bytes", "call_ns"):
+            value = values.get(name)
+            if steps > 1 and isinstance(value, int | float) and value:
+                notes[_fact(direction, name)] = f"{human(round(value / steps, 1), CARD[name][1])} per step"
+        if isinstance(values.get("blocking"), int | float) and row["count"]:
+            notes[_fact(direction, "blocking")] = f"of {human(int(row['count']), 'count')}"
+        marks = {}
+        if row["without_bytes"] and values["bytes"] is not None:
+            marks[_fact(direction, "bytes")] = Mark("lower_bound", f"{int(row['without_bytes'])} copies have no known size")
+        whole: dict[str, Scalar] = {
+            _fact(direction, n): round(v) if isinstance(v, float) and n != "bandwidth_bytes_per_s" else v for n, v in values.items()
+        }
+        out.append(
+            FactsSection(
+                id=_fact(direction, "card"),
+                title=NAMES.get(direction, direction),
+                style="card",
+                values=whole,
+                units={_fact(direction, n): CARD[n][1] for n in values},
+                labels={_fact(direction, n): CARD[n][0] for n in values},
+                docs={_fact(direction, n): f"{NAMES.get(direction, direction)}: {CARD[n][2]}" for n in values},
+                colors=dict.fromkeys(whole, COLORS.get(direction, "other")),
+                notes=notes,
+                marks=marks,
+            )
+        )
+    for section, span in zip(out, _spans(len(out)), strict=True):
+        section.span = span
+    return out
+
+
+def _spans(count: int) -> list[int]:
+    """Widths of the cards: up to four in a row, which they fill; one or two stay narrow."""
+    if count <= 2:
+        return [4] * count
+    lines = -(-count // 4)
+    each = [count // lines + (line < count % lines) for line in range(lines)]
+    return [12 // n for n in each for _ in range(n)]
+
+
+def _findings(capture: Capture, where: Scope, steps: int) -> FindingsSection:
+    found = counted_findings.findings(capture, where)
+    return FindingsSection(
+        id="findings",
+        title="What to fix first",
+        subtitle="what it would save is not known without times of the device",
+        findings=[_finding(f, steps, where) for f in found],
+        empty="The host waits for no counted copy.",
+    )
+
+
+def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Finding:
+    key = f.rule if f.rule in TITLES else f"{f.rule}_{f.direction}"
+    per = " per step" if where.steps else ""
+    size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes else ""
+    often = f"{human(round(f.copies / steps, 1), 'count')}{per}{size}"
+    held = ""
+    if np.isfinite(f.call_ns) and f.waits:
+        held = f"; the host is in these calls for {human(f.call_ns / steps, 'ns')}{per}, as far as counting lets it be told"
+    places = []
+    if f.operators:
+        places.append(" and ".join(f"`{o}`" for o in f.operators))
+    if f.modules:
+        places.append("in " + " and ".join(f"`{m}`" for m in f.modules))
+    if f.phases:
+        places.append("phase " + " and ".join(f"`{p}`" for p in f.phases))
+    source = f" {', '.join(places)}." if places else ""
+    by = "module" if f.modules else "operator"
+    return Finding(
+        rule=f"copies_{f.rule}",
+        title=TITLES[key],
+        evidence=f"{often}{held}.{source}",
+        fix=FIXES[key],
+        link=Link("memcpy", {"by": by, "find": f.direction}, f"{human(f.copies, 'count')} copies"),
+        color="host" if f.waits else COLORS.get(f.direction, "other"),
+        candidate=f.candidate,
+    )
+
+
+def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
+    frame = counted.table(capture, by, where)
+    parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
+    frame["id"] = ["|".join(t) for t in zip(*(frame[c].astype(str) for c in parts), strict=True)]
+    total: dict[str, Scalar] = {c.name: None for c in COLUMNS}
+    known = frame["bytes"].notna()
+    whole = int(frame["bytes"][known].sum()) if known.any() else None
+    total |= {"direction": "all", "count": int(frame["count"].sum()), "bytes": whole, "without_bytes": int(frame["without_bytes"].sum())}
+    total |= {"bytes_per_step": None if whole is None else round(whole / steps), "bytes_share": 1.0 if whole else None}
+    for name in ("blocking", "call_ns", "time_ns"):
+        value = float(frame[name].sum(skipna=False)) if len(frame) else np.nan
+        total[name] = round(value) if np.isfinite(value) else None
+    frame["bytes_per_step"] = frame["bytes"] / steps
+    marks: dict[str, dict[str, Mark]] = {"bytes": {}}
+    for i, (size, without) in enumerate(zip(frame["bytes"], frame["without_bytes"], strict=True)):
+        if without and size == size:
+            marks["bytes"][str(i)] = Mark("lower_bound", f"{without} copies have no known size")
+    for name in ("bytes", "bytes_per_step", "blocking", "call_ns", "time_ns", "mean_ns"):
+        frame[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object)
+    for name in ("src_kind", "dst_kind"):
+        frame[name] = pd.Series([t or None for t in frame[name].tolist()], dtype=object)
+    group = GROUPS.get(by)
+    head = _HEAD if group is None else (_HEAD[0], group, *(msgspec.structs.replace(c, rank=3) for c in _HEAD[1:]))
+    timed = frame["time_ns"].notna().any()
+    hidden = ("call_ns", "blocking") if timed and frame["call_ns"].isna().all() else () if timed else ("time_ns", "bandwidth_bytes_per_s")
+    columns = tuple(msgspec.structs.replace(c, rank=3) if c.name in hidden else c for c in (*head, *_VALUES))
+    words = "direction and kind of memory" if by == "kind" else by
+    return make_table(
+        "counted",
+        f"Copies by {words}",
+        frame if group is None else frame.rename(columns={"group": by}),
+        columns,
+        key="id",
+        subtitle=f"{where.label}, {human(steps, 'count')} counted" if steps > 1 else where.label,
+        total={c.name: total.get(c.name) for c in columns},
+        sort=Sort("bytes"),
+        marks={n: m for n, m in marks.items() if m},
+        filters=["direction", *([by] if group is not None else []), *(["src_kind", "dst_kind"] if by == "kind" else [])],
+        footer="Counted as they were called: copies inside of operators, graphs and collectives and those of other threads are not here.",
+        empty="No copy was counted.",
+    )
+
+
+# -- beside a trace -----------------------------------------------------------------------------------------------------
+
+
+def beside(capture: Capture, where: Scope) -> TableSection | None:
+    """What the SOL capture beside a trace counted against what the trace recorded, per step; None where there is no such capture."""
+    if not counted.has(capture) or not len(capture.device) or not where.whole:
+        return None
+    ours = counted.table(capture, "direction").set_index("direction")
+    found = copies(capture, where.device)
+    each, traced = counted.iterations(capture), where.step_count
+    rows = []
+    for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
+        mine = found[found["direction"] == direction]
+        if direction not in ours.index and not len(mine):
+            continue
+        count = float(ours["count"].get(direction, 0)) / each
+        sized = float(ours["bytes"].get(direction, 0)) / each
+        known = mine[mine["bytes"] >= 0]
+        rows.append(
+            {
+                "direction": direction,
+                "counted": round(count, 1),
+                "recorded": round(len(mine) / traced, 1),
+                "counted_bytes": None if np.isnan(sized) else round(sized),
+                "recorded_bytes": None if len(mine) and not len(known) else round(int(known["bytes"].sum()) / traced),
+                "reason": _why(direction, count, len(mine) / traced),
+            }
+        )
+    if not rows:
+        return None
+    frame = pd.DataFrame(rows, columns=[c.name for c in BESIDE])
+    for name in ("counted_bytes", "recorded_bytes"):
+        frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
+    return make_table(
+        "beside",
+        "Counted beside the trace",
+        frame,
+        BESIDE,
+        key="direction",
+        span=12,
+        footer="The SOL capture counts calls in its sampled iterations, the trace records copies in others.",
+    )
+
+
+def _why(direction: str, ours: float, theirs: float) -> str | None:
+    if abs(ours - theirs) < 0.5:
+        return None
+    if ours > theirs:
+        if direction == "PtoP":
+            return "the profiler leaves copies between devices out"
+        return "the other iterations may copy less, or a copy was asked for that the trace does not show as one"
+    return "made inside operators, by other threads or by code that does not go through the dispatcher"
