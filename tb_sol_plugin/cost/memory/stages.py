@@ -1,0 +1,131 @@
+"""Expected memory of each pipeline stage's ranks: parameters, gradients, optimizer state, activations, logits.
+
+Parameters: attention and feed-forward are divided over tensor parallel ranks, norms and routers are not; experts over ep × etp.
+Activations, bytes per layer and microbatch in 16 bits, for s tokens of b samples (after Korthikanti et al., Reducing Activation
+Recomputation in Large Transformer Models, 2022, equations 2 and 4, with the feed-forward's real width f):
+with sequence parallel `s b h (18 + 4 f/h) / tp`, without `s b h (10 + 24/tp)`; attention scores, where nothing recomputes them and no
+fused attention avoids them, `5 a s² b / tp` more; with full recompute the layer's input alone, `2 s b h`, and one layer while it runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tb_sol_plugin.cost.memory.layout import Layout, Model, Placement
+from tb_sol_plugin.cost.memory.state import per_parameter
+
+SLACK = 1.05
+"""What is added to activations without sequence parallel for the parts the formula leaves out."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pipeline stage's rank. Bytes; parameters is a count. microbatches: those whose activations it holds at once."""
+
+    stage: int
+    layers: int
+    microbatches: float
+    parameters: int
+    parameter_bytes: int
+    gradient_bytes: int
+    main_gradient_bytes: int
+    master_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+    logits_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return (
+            self.parameter_bytes + self.gradient_bytes + self.main_gradient_bytes + self.master_bytes + self.optimizer_bytes
+            + self.activation_bytes + self.logits_bytes
+        )  # fmt: skip
+
+
+def stages(model: Model, layout: Layout) -> list[Stage]:
+    """What a rank of every pipeline stage is expected to hold, first to last."""
+    return [_stage(model, layout, k) for k in range(layout.pp)]
+
+
+def _stage(model: Model, layout: Layout, k: int) -> Stage:
+    dense, experts = parameters(model, layout, k)
+    per, of_experts = per_parameter(layout), per_parameter(layout, max(layout.dp * layout.cp * layout.tp // (layout.ep * _etp(layout)), 1))
+
+    def size(name: str) -> int:
+        of_dense: float = getattr(per, name)
+        of_expert: float = getattr(of_experts, name)
+        return round(dense * of_dense + experts * of_expert)
+
+    return Stage(
+        k, model.layers // layout.pp, in_flight(layout, k), dense + experts, size("parameter"), size("gradient"), size("main_gradient"),
+        size("master"), size("optimizer"), activations(model, layout, k), logits(model, layout, k),
+    )  # fmt: skip
+
+
+def _etp(layout: Layout) -> int:
+    return layout.etp or layout.tp
+
+
+def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
+    """(parameters that all data parallel ranks share, parameters of experts) on a rank of stage k."""
+    layers = model.layers // layout.pp
+    split = model.attention + (0 if model.experts else model.feed_forward)
+    dense = layers * (split // layout.tp + 2 * model.norm + model.router)
+    table = model.hidden * model.vocab
+    first, last = k == 0, k == layout.pp - 1
+    dense += _placed(layout.embedding_placement, table, layout.tp, first)
+    shared = model.tied and first and layout.embedding_placement == "own" and layout.head_placement == "own"
+    if not (shared and last):  # tied: a last stage apart from the first keeps a copy of the embedding
+        dense += _placed(layout.head_placement, table, layout.tp, last) if not (model.tied and layout.pp == 1) else 0
+    dense += model.norm if last else 0
+    return dense, layers * model.feed_forward * model.experts // (layout.ep * _etp(layout))
+
+
+def _placed(placement: Placement, table: int, tp: int, here: bool) -> int:
+    if placement == "all_full":
+        return table
+    return table // tp if placement == "all" or here else 0
+
+
+def in_flight(layout: Layout, k: int) -> float:
+    """Microbatches of whole stages whose activations stage k holds at once: 1F1B, with vpp > 1 interleaved (counted in chunks).
+
+    1F1B: min(m, pp - k). Interleaved: min(m vpp, 2 (pp - k - 1) + (vpp - 1) pp + 1) chunks of a stage's layers / vpp.
+    """
+    m = layout.held if layout.vpp == 1 else layout.microbatches or 2 * layout.pp
+    if layout.vpp == 1:
+        return min(m, layout.pp - k)
+    return min(m * layout.vpp, 2 * (layout.pp - k - 1) + (layout.vpp - 1) * layout.pp + 1) / layout.vpp
+
+
+def per_layer(model: Model, layout: Layout) -> float:
+    """Bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`)."""
+    s, b, h, t = layout.seq / layout.cp, layout.micro_batch, model.hidden, layout.tp
+    wide = 2 if layout.number == "fp32" else 1
+    width = model.ffn * (model.experts_per_token if model.experts else 1)
+    body = (18 + 4 * width / h) / t if layout.sequence_parallel else (10 + 24 / t) * SLACK
+    scores = 5 * model.heads * s / h / t if layout.recompute == "none" else 0.0
+    return s * b * h * (body + scores) * wide
+
+
+def activations(model: Model, layout: Layout, k: int) -> int:
+    """Bytes of activations on a rank of stage k, without logits."""
+    s, b, h, t = layout.seq / layout.cp, layout.micro_batch, model.hidden, layout.tp
+    layers, held = model.layers / layout.pp, in_flight(layout, k)
+    split = t if layout.sequence_parallel else 1
+    one = per_layer(model, layout)
+    kept = 2 * s * b * h / split if layout.recompute == "full" else one
+    out = kept * layers * held + (one if layout.recompute == "full" else 0.0)
+    if k == 0:  # ids of tokens, and the mask of the dropout behind the embedding
+        out += (8 * s * b + s * b * h) * held * (1 / t if layout.sequence_parallel else SLACK)
+    if k == layout.pp - 1:  # input of the loss: the final norm's result, and its copy in FP32 or for the head's gradient
+        out += 4 * s * b * h / split
+    return round(out)
+
+
+def logits(model: Model, layout: Layout, k: int) -> int:
+    """Bytes of the FP32 logits and their gradient on a rank of stage k: `2 · 4 s b V / tp` on the last stage, whole with a full head."""
+    if k != layout.pp - 1:
+        return 0
+    split = 1 if layout.head_placement == "all_full" else layout.tp
+    return round(2 * 4 * layout.seq / layout.cp * layout.micro_batch * model.vocab / split)
