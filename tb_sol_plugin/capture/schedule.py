@@ -38,7 +38,7 @@ class Schedule:
         return self.index % self.report == 0 or (sampled and iteration % self.report == 0)
 
     def quiet(self) -> int:
-        """How many iterations, from the running one, which is not sampled, are neither reported nor followed by one to be sampled or traced."""
+        """How many iterations, from the running one, which is not sampled, are not reported and not followed by one to be watched."""
         index = self.index
         if self.owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
             return 0

@@ -335,7 +335,7 @@ class SOLTracker:
     def _tell(self) -> None:
         """Tell the others what went the short way."""
         steady = self._steady
-        if not steady.left and not steady.ended:
+        if not steady.armed:
             return
         self._next, self._start_ns = steady.number, steady.start_ns
         self._own_at_start, self._own_at_end, self._before_ns = steady.own_at_start, steady.own_at_end, steady.before_ns
@@ -348,7 +348,7 @@ class SOLTracker:
     def _long_way(self) -> None:
         """What comes next is done by the tracker itself."""
         self._tell()
-        self._steady.left = 0
+        self._steady.armed, self._steady.left = False, 0
 
     def _fail_shortly(self, part: str, error: Exception) -> None:
         self._steady.left = 0
@@ -589,7 +589,7 @@ class SOLTracker:
         self.off = True
         self.phases.on = False
         self.phases.events = None
-        self._steady.left = self._steady.ended = 0
+        self._steady.armed, self._steady.left = False, 0
         self._abandon()
 
     def __enter__(self) -> SOLTracker:
