@@ -176,7 +176,7 @@ class SOLTracker:
         nothing is tracked.
         """
         began, own = perf_counter_ns(), self.clock.own_ns
-        models = list(_modules_in(model))
+        models = list(models_in(model))
         if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
             return
         if not self._enter_alone():
@@ -611,13 +611,13 @@ class SOLTracker:
         return type(None), ()
 
 
-def _modules_in(model: object) -> Iterator[object]:
+def models_in(model: object) -> Iterator[object]:
     """The models in nested lists and dicts; nothing for None."""
     if isinstance(model, Mapping):
         for one in model.values():
-            yield from _modules_in(one)
+            yield from models_in(one)
     elif isinstance(model, (list, tuple)):
         for one in model:
-            yield from _modules_in(one)
+            yield from models_in(one)
     elif model is not None:
         yield model
