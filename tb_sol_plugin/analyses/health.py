@@ -10,7 +10,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics.iterations import iterations, own_work
 from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
-from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.source import is_capture, is_profile
 from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
@@ -80,6 +80,8 @@ WORDS = {
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",
+    "moves": "Copies, as events or counted",
+    "kernels": "Kernels, as events or summed",
     "events": "Events of the profiler",
     "work": "Work (FLOP and bytes)",
     "iterations": "Iterations of the training loop",
@@ -87,6 +89,8 @@ WORDS = {
 MOST_NOTES = 8
 IN_ITS_WORK = ("shapes", "backward")
 """Needs that mean single events of a trace; of a SOL capture sizes and direction are part of the work it counts."""
+SUMMED = ("moves", "kernels")
+"""Needs that say something only where sums stand in the place of events."""
 QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
 """Oddities that change no number a reader would look at."""
 
@@ -137,7 +141,7 @@ def _facts(capture: Capture) -> dict[str, int | bool]:
 
 
 def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
-    events, word = human(facts["total_events"], "count"), "records" if is_capture(capture) else "events"
+    events, word = human(facts["total_events"], "count"), _word(capture)
     if facts["truncated"]:
         return f"The file ends early: **{events} complete {word}** were kept."
     issues = capture.tables["issues"]
@@ -150,6 +154,10 @@ def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
         kinds = "one kind of oddity** was" if loud == 1 else f"{loud} kinds of oddity** were"
         return f"All {events} {word} were read; **{kinds} met, listed below with the effect."
     return f"All **{events} {word}** were read and nothing in them is odd."
+
+
+def _word(capture: Capture) -> str:
+    return "records" if is_capture(capture) else "frames" if is_profile(capture) else "events"
 
 
 def _notices(capture: Capture, query: Query) -> list[Notice]:
@@ -189,6 +197,9 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
     if is_capture(capture):
         labels |= {"total_events": "Records", "host_events": "Ranges on the host"}
         hidden = [n for n in facts if "device_" in n or n == "threads" or (n == "clipped_host_events" and not facts[n])]
+    if is_profile(capture):
+        labels |= {"total_events": "Frames"}
+        hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events", "extent_ns")]
     return FactsSection(
         id="facts",
         title="What the file held",
@@ -262,6 +273,8 @@ def _recorded(capture: Capture) -> TableSection:
     rows = []
     for need in NEEDS:
         if is_capture(capture) and need in IN_ITS_WORK:
+            continue
+        if need in SUMMED and (len(capture.device) or capture.missing(need) is not None):
             continue
         lack = capture.missing(need)
         because, hint, _ = lack or ("", "", "")

@@ -19,7 +19,7 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import step_split as P
 from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.source import is_capture, is_profile
 from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
@@ -28,6 +28,8 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
+
+NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
 
 
 class StepsQuery(Query, kw_only=True, frozen=True):
@@ -114,7 +116,8 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     if where.rows:
         frame = frame.iloc[list(where.rows)].reset_index(drop=True)
     if not len(frame) or int(frame["duration_ns"].sum()) <= 0:
-        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+        because, hint = (capture.missing("steps") or ("", ""))[:2] if is_profile(capture) else NOTHING
+        raise Unavailable(because, hint=hint)
     frame = frame.assign(**_against(capture, where, frame, query.device_limits))
     over = frame[frame["complete"]] if frame["complete"].any() else frame
     means = P.average(over)

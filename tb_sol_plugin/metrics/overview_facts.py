@@ -82,8 +82,9 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
     out.add("recorded", "Recorded", ", ".join(recorded))
     low, high = facts.extent_ns
-    out.add("window_ns", "Time recorded", high - low, "ns")
-    out.add("events", "Records" if source.is_capture(capture) else "Events", facts.total_events, "count")
+    profile = source.is_profile(capture)
+    out.add("window_ns", "Time recorded", None if profile else high - low, "ns")
+    out.add("events", "Records" if source.is_capture(capture) else "Frames" if profile else "Events", facts.total_events, "count")
     if len(capture.device):
         out.add("device_events", "Device events", len(capture.device), "count")
     odd = len(capture.tables["issues"])

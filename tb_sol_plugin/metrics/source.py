@@ -1,5 +1,7 @@
 """Where the work of a capture comes from: the operators of a trace, the ledger of a SOL capture, or a trace with a SOL capture beside it.
 
+A profile of Proton has a ledger too: kernels summed over the whole profile, by scope, with device times and without any event.
+
 A SOL capture counts the work of its sampled iterations at the operators themselves, forward and backward, and knows the module and the
 phase of every call. It holds no events of single operators: on a CPU the time of each kind of call, on other devices that of whole
 phases and modules.
@@ -19,6 +21,7 @@ from tb_sol_plugin.model.capture import Capture
 Rows = npt.NDArray[np.int64]
 
 SOL_CAPTURE: Final = "sol_capture"
+PROTON: Final = "proton"
 Source = Literal["trace", "capture", "both"]
 MOST_CALLS: Final = 2_000_000
 """Calls whose work is looked at; of more, those of the last sampled iterations."""
@@ -28,7 +31,7 @@ DIFFERS: Final = 0.1
 
 def source_of(capture: Capture) -> Source:
     """What the work of the pages is made from."""
-    if capture.facts.source == SOL_CAPTURE:
+    if capture.facts.source in (SOL_CAPTURE, PROTON):
         return "capture"
     return "both" if len(capture.tables["ledger"]) else "trace"
 
@@ -38,8 +41,13 @@ def is_capture(capture: Capture) -> bool:
     return capture.facts.source == SOL_CAPTURE
 
 
+def is_profile(capture: Capture) -> bool:
+    """Whether this is a profile without events: device time and stated work by kernel and scope."""
+    return capture.facts.source == PROTON
+
+
 def has_ledger(capture: Capture) -> bool:
-    """Whether a SOL capture counted any work, alone or beside a trace."""
+    """Whether any work was counted: by a SOL capture, alone or beside a trace, or in a profile."""
     return len(capture.tables["ledger"]) > 0
 
 

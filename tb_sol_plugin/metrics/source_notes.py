@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics import source, texts
+from tb_sol_plugin.metrics.profile_notes import profile_notices
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
@@ -21,9 +22,9 @@ WORKLESS: Final = ("tensors without data",)
 
 
 def source_notices(capture: Capture, part: Scope) -> list[Notice]:
-    """Of a SOL capture: its sampled iterations and what holds for them. Nothing for a trace."""
+    """Of a SOL capture: its sampled iterations and what holds for them; of a profile that it holds sums. Nothing for a trace."""
     if not source.is_capture(capture):
-        return []
+        return profile_notices(capture)
     out = [Notice(_what(capture, part), "info", Link("iterations"))]
     out += [Notice(text, "warn", Link("health")) for text in _lost(capture)]
     usual = source.step_time(capture, part.rows)

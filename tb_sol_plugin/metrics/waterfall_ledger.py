@@ -31,6 +31,8 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     bare = round(float(time[~modelled & ~apart].sum()))
     moving = round(float(time[~modelled & apart].sum()))
     total = iv.length(windows)
+    if source.is_profile(capture):  # sums of a whole profile: nothing is known of what lies between
+        total = int(own.sum()) + bare + moving
     usual = source.step_time(capture, rows)
     if usual is not None:
         total = round(usual.length_ns * len(rows))

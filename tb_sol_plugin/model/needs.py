@@ -20,7 +20,7 @@ def lack_of(capture: Capture, need: str) -> Lack | None:
         return None
     if need == "moves" and capture.facts.source == "sol_capture":
         return _no_copies(capture.facts.metadata.get("copies", ""))
-    because, hint, argument = OF_A_SOL_CAPTURE.get(need, words) if capture.facts.source == "sol_capture" else words
+    because, hint, argument = WORDS_OF.get(capture.facts.source, {}).get(need, words)
     return because, hint, argument
 
 
@@ -56,7 +56,7 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
     "shapes": (_has_shapes, "recorded without record_shapes", "record with profile(record_shapes=True)", "record_shapes=True"),
     "modules": (_has_kind(S.MODULE), "recorded without with_stack", "record with profile(with_stack=True)", "with_stack=True"),
     "annotations": (
-        lambda c: bool((c.host["kind"].to_numpy() == S.ANNOTATION).any()),
+        lambda c: bool((c.host["kind"].to_numpy() == S.ANNOTATION).any()) or (c.facts.source == "proton" and len(c.tables["labels"]) > 0),
         "no user annotation in this recording",
         'name parts of the step with torch.profiler.record_function("forward"), and call prof.step()',
         'record_function("forward")',
@@ -87,7 +87,13 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
         f"record with {_CUDA}",
         "ProfilerActivity.CUDA",
     ),
-    "events": (lambda c: c.facts.source != "sol_capture", "", "", ""),
+    "events": (lambda c: c.facts.source not in WORDS_OF, "", "", ""),
+    "kernels": (
+        lambda c: len(c.device) > 0 or (c.facts.source == "proton" and len(c.tables["ledger"]) > 0),
+        "no device activity in this recording",
+        f"record with {_CUDA}",
+        "ProfilerActivity.CUDA",
+    ),
     "work": (
         lambda c: _has_shapes(c) or len(c.tables["ledger"]) > 0,
         "recorded without record_shapes, and there is no SOL capture of this worker",
@@ -134,3 +140,37 @@ OF_A_SOL_CAPTURE: dict[str, Lack] = {
     "modules": ("no call of a module was timed", "give the model: sol.capture(logdir, model=model)", "model=model"),
 }
 """Words for SOL captures, where those for traces would mislead."""
+
+_EVENTS = "proton.start(data='trace')"
+
+
+def _summed(what: str) -> Lack:
+    return f"a Proton profile holds sums, {what}", f"profile with {_EVENTS}, or record with {_CUDA}", "data='trace'"
+
+
+_NOT_PROTON = f"record with {_CUDA}"
+OF_A_PROFILE: dict[str, Lack] = {
+    "device_events": _summed("no single kernels and no single copies"),
+    "events": _summed("no single events"),
+    "host_events": _summed("and nothing of the host"),
+    "kernels": ("no kernel in this profile", "keep the profiler active while kernels run: proton.activate()", "proton.activate()"),
+    "operators": ("a Proton profile holds no operators", _NOT_PROTON, "ProfilerActivity.CPU"),
+    "shapes": ("a Proton profile holds no operators", f"record with {_CUDA[:-1]}, record_shapes=True)", "record_shapes=True"),
+    "modules": ("a Proton profile holds no modules", f"record with {_CUDA[:-1]}, with_stack=True)", "with_stack=True"),
+    "annotations": ("no scope in this profile", 'name parts of the program with proton.scope("forward")', 'proton.scope("forward")'),
+    "steps": _summed("no steps"),
+    "memory": ("a Proton profile holds no memory events", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "collectives": _summed("no single collectives"),
+    "backward": ("a Proton profile holds no operators", _NOT_PROTON, ""),
+    "copies": _summed("no single copies"),
+    "moves": ("no copy in this profile: Proton itself records kernels only", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
+    "work": (
+        "no work is stated in this profile",
+        "state it: proton.start(hook='triton') and @triton.jit(launch_metadata=...), or proton.scope(name, {'flops16': ...})",
+        "hook='triton'",
+    ),
+    "iterations": ("a Proton profile holds sums, no iterations", "run the training loop inside sol.capture(logdir, model=model)", ""),
+}
+"""Words for Proton profiles."""
+WORDS_OF: dict[str, dict[str, Lack]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE}
+"""Recordings without events, by `Facts.source`."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
-from tb_sol_plugin.analyses.overview import answer
+from tb_sol_plugin.analyses.overview import answer, of_profiles
 from tb_sol_plugin.analyses.overview.counted import PHASE_COLUMNS, counted_tiles, phase_table
 from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
 from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.source import is_capture, is_profile
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.step_split import CATEGORIES
 from tb_sol_plugin.metrics.unmodelled import unmodelled
@@ -102,6 +102,8 @@ def overview(capture: Capture, query: Query) -> Report:
     """The step against its limit, the levers, where the step goes, the device and the run."""
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
+    if is_profile(capture):
+        return _of_a_profile(capture, part, fall, query)
     found = levers(capture, part, fall)
     said = sentence(capture, part, fall, found)
     if is_capture(capture) and not len(capture.tables["iterations"]):
@@ -126,6 +128,19 @@ def overview(capture: Capture, query: Query) -> Report:
     if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
     report.sections += [_device(capture, fall, query), _operators(fall), part_table(parts)]
+    return report
+
+
+def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) -> Report:
+    """Sums over a whole profile: kernels and scopes, without steps."""
+    report = Report(analysis="overview", title="Overview", headline=of_profiles.sentence(capture, fall))
+    report.notices = source_notices(capture, part) + [Notice(text, "warn") for text in (caution(fall.work.spec),) if text]
+    report.sections = [
+        of_profiles.tiles(capture, fall),
+        of_profiles.scope_table(capture, part, query.device_limits, PHASE_COLUMNS),
+        _operators(fall),
+        _device(capture, fall, query),
+    ]
     return report
 
 
@@ -303,6 +318,8 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
 
 
 def _operators_title(fall: Waterfall, kind_of_time: str) -> str:
+    if "launches" in fall.work.ops:
+        return "Kernels with the most time above their limit" if fall.has_limits else "Kernels with the most time"
     if not fall.work.timed:
         return "Operators with the largest limits" if fall.has_limits else "Operators with the most work"
     return "Operators with the most time above their limit" if fall.has_limits else f"Operators with the most {kind_of_time} time"

@@ -41,9 +41,11 @@ FACTS = {
     "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
     "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
     "operator_calls": "Operator calls in the selection.",
-    "matrix_flop": "Matrix operations that a SOL capture counted, per step.",
+    "matrix_flop": "Matrix operations that a SOL capture counted, per step; of a profile those that launch hooks stated, in all.",
     "vector_flop": "Vector operations that a SOL capture counted, per step.",
     "matrix_flop_per_s": "Matrix operations over the step.",
+    "kernel_sum_ns": "Plain sum of the device time of all kernels of a profile.",
+    "copies_sum_ns": "Plain sum of the device time of all copies and sets of a profile.",
     "operator_share": "Part of the sampled steps in operators that the recorder timed.",
 }
 """Facts of the headline, one sentence each."""

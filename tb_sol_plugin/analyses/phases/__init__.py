@@ -13,6 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.phases import figure as chart
+from tb_sol_plugin.analyses.phases import of_profiles
 from tb_sol_plugin.analyses.phases.rows import once, per_step, tree_rows
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.breakdown import layers
@@ -149,6 +150,8 @@ class PhasesQuery(Query, kw_only=True, frozen=True):
 )
 def phases(capture: Capture, query: PhasesQuery) -> Report:
     """The phase tree, with the average step by phase and the steps beside each other."""
+    if source.is_profile(capture):
+        return of_profiles.report(capture, query, COLUMNS, FACTS)
     part = scope(capture, query)
     frame = phase_times(capture, part)
     work = phase_work(capture, part, query.device_limits)

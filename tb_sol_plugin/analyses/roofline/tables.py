@@ -14,6 +14,7 @@ from tb_sol_plugin.analyses.roofline.columns import COLUMNS, ID, KIND_COLUMNS, L
 from tb_sol_plugin.analyses.roofline.selection import COMMUNICATION, NO_MODEL, OUTSIDE, OVER_LINK, PARTS, Selection
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.kernel_name import short_name
+from tb_sol_plugin.metrics.work.calls import launches_of
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.model.devices.limits import DeviceSpec
@@ -287,7 +288,7 @@ def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
     flop = np.where(np.nan_to_num(work["flop"]) > 0, work["flop"], np.where(work["vector_flop"] > 0, work["vector_flop"], np.nan))
     with np.errstate(divide="ignore", invalid="ignore"):
         return work | {
-            "calls": np.bincount(kind[covered], minlength=len(KINDS)).astype(np.float64),
+            "calls": np.bincount(kind[covered], launches_of(ops)[covered], minlength=len(KINDS)).astype(np.float64),
             "sol_ns": total(sol, np.isfinite(sol)),
             "wasted_ns": spent - least,
             "efficiency": least / spent,

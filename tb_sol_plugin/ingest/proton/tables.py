@@ -21,6 +21,10 @@ Floats = npt.NDArray[np.float64]
 WHATS: Final = ("module", "phase", "function")
 _WHAT: Final = {"module": 0, "operator": 2}
 """Types of frames of our own export; every other scope is a phase."""
+DEEPEST: Final = 200
+"""Levels of scopes that are told apart."""
+MOST_LEVELS: Final = 4_000_000
+"""Sum of the levels of all scopes: their paths stay within memory."""
 SEVERAL: Final = "work in several widths: time and bytes are shared among them"
 BY_SCOPE: Final = "work that a scope states, without a time of its own"
 NO_FP8: Final = ("70", "72", "75", "80", "86", "87", "gfx906", "gfx908", "gfx90a")
@@ -48,7 +52,7 @@ def build(frames: Frames, arch: dict[tuple[str, int], str], health: Health) -> d
     size = len(frames)
     kinds = _kinds(frames)
     skipped = _own_work(frames)
-    around, labels = _labels(frames, kinds, skipped)
+    label, around, labels = _labels(frames, kinds, skipped, health)
     work, moved = [], []
     own_time, own_calls = 0.0, 0
     flops: dict[int, list[tuple[int, float]]] = {}
@@ -68,6 +72,7 @@ def build(frames: Frames, arch: dict[tuple[str, int], str], health: Health) -> d
         health.add("work of the profiler itself", own_calls, text, "left out, as Proton's viewer does")
     return {
         "labels": labels,
+        "label_times": _label_times(frames, label),
         "ledger": _ledger(frames, work, around),
         "copies": _copies(frames, moved, kinds, around, health),
         "steps": _whole(),
@@ -94,8 +99,8 @@ def _own_work(frames: Frames) -> list[bool]:
     return out
 
 
-def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool]) -> tuple[Ints, pd.DataFrame]:
-    """(per frame the innermost label of each of WHATS around it, 3 columns, -1 none; the table).
+def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool], health: Health) -> tuple[Ints, Ints, pd.DataFrame]:
+    """(label of each frame that is a scope, -1; per frame the innermost label of each of WHATS around it, 3 columns, -1; the table).
 
     A scope is a frame with others below it, or one that has neither time nor launches. The root itself names nothing.
     """
@@ -107,6 +112,8 @@ def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool]) -> 
     parent: list[int] = []
     name: list[int] = []
     inner = np.full(size, -1, np.int64)
+    depth: list[int] = []
+    levels = folded = 0
     for row, above in enumerate(frames.parent):
         if above >= 0:
             around[row] = around[above]
@@ -118,10 +125,18 @@ def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool]) -> 
         root = above < 0 and frames.name[row] in nameless
         if root or skipped[row] or kinds[row] is not None or (leaf and ran):
             continue
+        level = depth[inner[row]] + 1 if inner[row] >= 0 else 0
+        if level >= DEEPEST or levels + level > MOST_LEVELS:
+            label[row] = inner[row]  # work there counts at the scope around it
+            folded += 1
+            continue
+        levels += level
         label[row] = len(what)
+        depth.append(level)
         what.append(types[frames.type[row]])
         parent.append(int(inner[row]))
         name.append(frames.name[row])
+    health.add(f"scope below {DEEPEST} others", folded, effect="its work counts at the scope around it")
     table = S.LABELS.frame(
         {
             "what": pd.Categorical.from_codes(np.array(what, np.int8), categories=pd.Index(WHATS, dtype=object)),  # type: ignore[arg-type]
@@ -131,8 +146,20 @@ def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool]) -> 
         }
     )
     own = np.flatnonzero(label >= 0)
-    around[own, np.array(what, np.int64)] = label[own]  # work at a scope is inside it
-    return around, table
+    around[own, np.array(what, np.int64)[label[own]]] = label[own]  # work at a scope is inside it
+    return label, around, table
+
+
+def _label_times(frames: Frames, label: Ints) -> pd.DataFrame:
+    """Time of scopes on the host, where the profiler took it; a profile does not say when."""
+    rows = [row for row in np.flatnonzero(label >= 0).tolist() if frames.cpu_time[row]]
+    return S.LABEL_TIMES.frame(
+        {
+            "label": label[np.array(rows, np.int64)].astype(np.int32),
+            "duration_ns": np.array([round(frames.cpu_time[row] or 0) for row in rows], np.int64),
+            "count": np.ones(len(rows), np.int64),
+        }
+    )
 
 
 def _rows(

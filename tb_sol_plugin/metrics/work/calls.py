@@ -29,6 +29,7 @@ from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.metrics.work.ledger import ledger_calls
 from tb_sol_plugin.metrics.work.links import link_bytes, over_link
 from tb_sol_plugin.metrics.work.owner import above, owners
+from tb_sol_plugin.metrics.work.profile import profile_calls
 from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -57,7 +58,8 @@ class Work:
 
     owner: per device row its row in ops, -1 where no operator is known. spec: the limits in use, None without.
     by_host_time: a recording without device work; measured_ns is then host time.
-    from_ledger: calls of a SOL capture: host is -1, module and annotation are those of the ledger, `ledger` is a row of it.
+    from_ledger: calls of a SOL capture: host is -1, module and annotation are those of the ledger, `ledger` is a row of it. Of a
+    profile each row of the ledger is one row here, all of its `launches` together.
     timed: whether any call has a time; where not (a SOL capture of a GPU), measured_ns is NaN and only whole phases, modules and steps
     have a time.
     match: of a trace beside a SOL capture, which iterations its steps were matched with. replaced: host rows of the calls that one row
@@ -136,6 +138,8 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
 def _calls(capture: Capture) -> Work:
     if source.is_capture(capture):
         return _by_ledger(capture)
+    if source.is_profile(capture):
+        return _by_profile(capture)
     found = costs(capture)
     host = capture.host
     end = host["end"].to_numpy()
@@ -159,6 +163,12 @@ def _by_ledger(capture: Capture) -> Work:
     known = bool(np.isfinite(time).any())
     owner = np.full(len(capture.device), -1, np.int32)
     return Work(ops, owner, None, source.on_cpu(capture), round(float(np.nansum(time))), 0, from_ledger=True, timed=known or not len(ops))
+
+
+def _by_profile(capture: Capture) -> Work:
+    ops = profile_calls(capture)
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    return Work(ops, np.zeros(0, np.int32), None, False, round(float(np.nansum(time))), 0, from_ledger=True)
 
 
 def _by_device_time(
@@ -345,6 +355,11 @@ def _step_of(capture: Capture, at: Ints) -> Ints:
 SUMS: Final = ("flop", "flop_vector", "bytes", "measured_ns", "sol_ns")
 
 
+def launches_of(ops: pd.DataFrame) -> Ints:
+    """Calls that each row of `Work.ops` stands for: one, but of a profile, whose rows are sums, all of its launches."""
+    return ops["launches"].to_numpy().astype(np.int64) if "launches" in ops else np.ones(len(ops), np.int64)
+
+
 def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) -> pd.DataFrame:
     """Rows of `Work.ops` summed by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
 
@@ -366,7 +381,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
         code, first = factorize(columns)
         keys = ops[names].iloc[first].reset_index(drop=True)
     size = len(first)
-    out: dict[str, npt.NDArray[np.generic]] = {"calls": np.bincount(code, minlength=size).astype(np.int64)}
+    out: dict[str, npt.NDArray[np.generic]] = {"calls": np.bincount(code, launches_of(ops), minlength=size).astype(np.int64)}
     for name in SUMS:
         values = ops[name].to_numpy(dtype=np.float64)
         good = np.isfinite(values)

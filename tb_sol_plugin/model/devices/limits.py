@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 SOL_CAPTURE: Final = "sol_capture"
+PROTON: Final = "proton"
 TO_GIVE: Final = "Choose limits in the bar or with --sol_device, or give its figures in sol_devices.json beside the recordings"
 _HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz)?$")
 
@@ -68,7 +69,7 @@ def _recorded(capture: Capture) -> DeviceSpec | None:
         return _measured(capture) or capture.facts.limits
     for props in used or [DeviceProps(0)] * bool(capture.devices.layers):
         spec = match(props, vendor=capture.facts.vendor, book=capture.devices)
-        if spec is not None:
+        if spec is not None and not (spec.key == UNKNOWN and capture.facts.source == PROTON and capture.facts.limits is not None):
             return spec
     return capture.facts.limits
 
@@ -128,12 +129,21 @@ def choices(book: DeviceBook = EMPTY) -> tuple[str, ...]:
 def devices_in_use(capture: Capture) -> list[DeviceProps]:
     """Recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet, and of a SOL capture."""
     if not len(capture.device):
-        return list(capture.facts.devices) if capture.facts.source == SOL_CAPTURE else []
+        return _of_a_ledger(capture) if capture.facts.source in (SOL_CAPTURE, PROTON) else []
     ids, place = np.unique(capture.device["device"].to_numpy(), return_inverse=True)
     busy = np.bincount(place, weights=capture.device["duration_ns"].to_numpy().clip(min=0).astype(np.float64))
     order = [int(ids[i]) for i in np.argsort(-busy, kind="stable")]
     known = {props.id: props for props in capture.facts.devices}
     used = [known[i] for i in order if i in known]
+    return used or list(capture.facts.devices)
+
+
+def _of_a_ledger(capture: Capture) -> list[DeviceProps]:
+    """The devices of counted work; where it is told apart by device, those with work, busiest first."""
+    table = capture.tables["ledger"]
+    device, time = table["device"].to_numpy(), np.nan_to_num(table["time_ns"].to_numpy(dtype=np.float64))
+    spent = {one: float(time[device == one].sum()) for one in np.unique(device[device >= 0]).tolist()}
+    used = sorted((d for d in capture.facts.devices if d.id in spent), key=lambda d: -spent[d.id])
     return used or list(capture.facts.devices)
 
 

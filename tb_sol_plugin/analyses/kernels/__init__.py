@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.analyses.kernels import of_profiles
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import kernels as K
 from tb_sol_plugin.metrics.breakdown import linked, spans_of
 from tb_sol_plugin.metrics.kernel_class import unit_name
 from tb_sol_plugin.metrics.scope import Mask, scope
+from tb_sol_plugin.metrics.source import is_profile
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import marks_of
@@ -131,12 +133,15 @@ TOP: Final = 10
     question="Which kernels run longest?",
     group="Time",
     order=30,
-    needs=("device_events",),
+    needs=("kernels",),
     query=KernelsQuery,
     tables={"kernels": GROUPED["properties"]},
     facts=FACTS,
 )
 def run(capture: Capture, query: KernelsQuery) -> Report:
+    if is_profile(capture):
+        by_scope = query.group_by != "name"
+        return of_profiles.report(capture, query, GROUPED["name_op" if by_scope else "name"], by_scope=by_scope)
     where = scope(capture, query)
     rows = where.device & (capture.device["kind"].to_numpy() == S.KERNEL)
     if query.scope == "linked":
