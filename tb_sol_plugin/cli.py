@@ -18,7 +18,7 @@ from tb_sol_plugin.errors import BadQuery, NotFound, SolError
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.run import Run
+    from tb_sol_plugin.model.run import Recording, Run
 
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
@@ -109,8 +109,11 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
 
     parse(get(name).query, raw)
     options.device = raw.pop("device_limits") if split_choice(raw.get("device_limits", ""))[0] else ""
-    capture = open_one(options)
-    report = run_analysis(name, capture, raw)
+    if get(name).over is not None:
+        run, shown = which_one(options)
+        report = run.compare(name, raw, shown, _tell_workers if sys.stderr.isatty() else lambda done, total: None)
+    else:
+        report = run_analysis(name, open_one(options), raw)
     lacking = isinstance(report, UnavailableReport)
     if options.format == "json":
         _write(encode(report).decode() + "\n")
@@ -127,8 +130,26 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     return 3 if lacking else 0
 
 
+def _tell_workers(done: int, total: int) -> None:
+    """On a terminal, one line that goes away: how many workers of a run have been read."""
+    text = f"tb-sol: reading worker {done + 1:,} of {total:,}" if done < total else ""
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
 def open_one(options: argparse.Namespace) -> Capture:
     """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
+    run, shown = which_one(options)
+    if len(run.recordings) > 1 and not (options.worker and options.span):
+        told = _clean(f"worker {shown.worker}, span {shown.span}")
+        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {told}", file=sys.stderr)
+    capture = run.open(shown)
+    for note in capture.devices.notes():
+        print(f"tb-sol: {_clean(note)}", file=sys.stderr)
+    return capture
+
+
+def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
+    """The run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
     from tb_sol_plugin.store.direct import open_run
 
     run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
@@ -141,13 +162,7 @@ def open_one(options: argparse.Namespace) -> Capture:
     shown = next((r for r in spans if r.span == options.span), None) if options.span else spans[-1]
     if shown is None:
         raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(worker)[:8])}", field="span")
-    if len(run.recordings) > 1 and not (options.worker and options.span):
-        told = _clean(f"worker {worker}, span {shown.span}")
-        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {told}", file=sys.stderr)
-    capture = run.open(shown)
-    for note in capture.devices.notes():
-        print(f"tb-sol: {_clean(note)}", file=sys.stderr)
-    return capture
+    return run, shown
 
 
 def _first_worker(run: Run) -> str:

@@ -161,6 +161,7 @@ def over_workers(
     least: int = 2,
     beside: bool = False,
     needs: tuple[str, ...] = (),
+    counted: Callable[[Capture], bool] | None = None,
     tables: Mapping[str, tuple[Column, ...]] | None = None,
     facts: Mapping[str, str] | None = None,
     icon: str = "",
@@ -178,7 +179,7 @@ def over_workers(
 
         _FOUND[name] = Analysis(
             name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
-            (module.__doc__ or "").strip(), under=under, over=over,
+            (module.__doc__ or "").strip(), counted=counted, under=under, over=over,
         )  # fmt: skip
         return function
 
@@ -274,10 +275,9 @@ class PartMaker:
         """The part of a capture; what it lacks and a step that it does not have are answers too."""
         over, facts = self.over, facts_of(capture)
         item = _FOUND[self.analysis]
-        for need in item.needs:
-            lack = capture.missing(need)
-            if lack is not None:
-                return Made(facts, lack=Lack(*lack))
+        lack = availability(item, capture, over.least)
+        if lack is not None:
+            return Made(facts, lack=Lack(*lack))
         try:
             part = over.part(capture, parse(item.query, dict(self.raw)))
         except Unavailable as error:

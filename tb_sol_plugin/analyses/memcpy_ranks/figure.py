@@ -1,0 +1,184 @@
+"""The ranks beside each other: one panel per direction, a point per rank, the median as a line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart
+from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks
+from tb_sol_plugin.metrics import peers
+from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.report import FigureSection
+from tb_sol_plugin.units import human, scale_of
+
+PANELS: Final = 5
+PANEL_PX: Final = 118
+NAMED: Final = 3
+"""Ranks of a panel whose names stand beside their points."""
+FEW: Final = 24
+"""Up to so many workers without ranks have their names on the axis."""
+
+
+def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSection:
+    """The compared value of every rank, largest directions first, and no more than five."""
+    measure = MEASURES[what]
+    place = _places(ranks, found)
+    sums = {d: float(np.nansum(ranks.values(d, what))) for d in ranks.directions}
+    shown = [d for d in ranks.directions if d in sorted(sums, key=lambda d: -sums[d])[:PANELS] and np.isfinite(ranks.values(d, what)).any()]
+    if not shown:
+        summary = f"The {measure.words} is not known for any rank."
+        return FigureSection(id="panels", title="Ranks beside each other", figure=F.figure([]), summary=summary, height=120, table="ranks")
+    data: list[F.Plain] = []
+    layout: F.Plain = {}
+    notes: list[F.Plain] = []
+    ends = _ends(place, found)
+    gap = 0.34 / (len(shown) + 1) / max(len(shown), 1)
+    high = (1 - gap * (len(shown) - 1)) / len(shown)
+    size = 8 if len(place) <= 64 else 6 if len(place) <= 300 else 4
+    for at, direction in enumerate(shown):
+        n = "" if at == 0 else str(at + 1)
+        values = ranks.values(direction, what)
+        factor, unit = F.time_scale(np.nanmax(values)) if measure.unit == "ns" else scale_of(float(np.nanmax(values)), measure.unit)
+        top = 1 - at * (high + gap)
+        last = at == len(shown) - 1
+        layout[f"xaxis{n}"] = _across(ranks, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
+        peak = float(np.nanmax(values)) / factor
+        layout[f"yaxis{n}"] = F.axis(
+            unit, domain=[max(top - high, 0.0), top], anchor=f"x{n}", range=[-0.06 * peak, 1.18 * peak or 1], nticks=4
+        )
+        axes: F.Plain = {"xaxis": f"x{n}", "yaxis": f"y{n}"} if n else {}
+        data += _panel(ranks, direction, what, place, values / factor, ends, axes, factor, size)
+        if found.missing:
+            data.append(_missing(found, axes))
+        notes.append({
+            "xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left", "yanchor": "bottom", "showarrow": False,
+            "text": f"<b>{NAMES[direction]}</b>{_said(ranks, direction, what)}", "font": {"size": 12, "color": F.light("ink-2")},
+        })  # fmt: skip
+        notes += _names(ranks, direction, what, place, values / factor, n)
+    figure = F.figure(data, annotations=notes, margin={"l": 64, "r": 18, "t": 26, "b": 46})
+    plain = figure["layout"]
+    assert isinstance(plain, dict)
+    plain |= layout
+    return FigureSection(
+        id="panels",
+        title="Ranks beside each other",
+        subtitle=f"{measure.words}; the line is the median of the ranks",
+        figure=figure,
+        summary=_summary(ranks, shown, what),
+        table="ranks",
+        height=72 + PANEL_PX * len(shown),
+    )
+
+
+def _places(ranks: Ranks, found: peers.Crew[RankPart]) -> np.ndarray:
+    """Where the counting workers stand on the axis: at their ranks, or in their order where one has none."""
+    own = [w.rank for w in found.read if w.worker in found.counting]
+    return np.array(own if None not in own else range(len(own)), np.float64)
+
+
+def _ends(place: np.ndarray, found: peers.Crew[RankPart]) -> tuple[float, float]:
+    low, high = float(place.min()), float(place.max())
+    if found.missing:
+        low, high = min(low, float(found.missing[0])), max(high, float(found.missing[-1]))
+    pad = max((high - low) * 0.015, 0.5)
+    return low - pad, high + pad
+
+
+def _across(ranks: Ranks, place: np.ndarray, ends: tuple[float, float], *, last: bool) -> F.Plain:
+    by_rank = all(name.startswith("rank ") for name in ranks.labels)
+    axis = F.axis("rank" if by_rank and last else "", range=list(ends), showticklabels=last, tickformat="d")
+    if ends[1] - ends[0] < 20:
+        axis["dtick"] = 1
+    if not by_rank:
+        many = len(place) > FEW
+        axis |= {"tickvals": [] if many else place.tolist(), "ticktext": [] if many else [_short(n) for n in ranks.labels]}
+    return axis
+
+
+def _panel(
+    ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, ends: tuple[float, float], axes: F.Plain,
+    factor: float, size: int,
+) -> list[F.Plain]:  # fmt: skip
+    measure = MEASURES[what]
+    color = F.light(COLORS.get(direction, "other"))
+    known = np.flatnonzero(np.isfinite(values))
+    far = peers.far(ranks.values(direction, what), measure.least)
+    held = ranks.matrix["count"][ranks.directions.index(direction)] > 0
+    keys = [f"{ranks.counting[i]}|{direction}" if held[i] else "" for i in known.tolist()]
+    amount = [human(float(v) * factor, measure.unit) if h else "no copy in this direction" for v, h in zip(values, held, strict=True)]
+    marks = [", far from the others" if yes else "" for yes in far.tolist()]
+    hover = [f"<b>{_escaped(ranks.labels[i])}</b>{marks[i]}<br>{NAMES[direction]}: {amount[i]}" for i in known.tolist()]
+    median = peers.spread(values).median
+    line: F.Plain = {
+        "type": "scatter", "mode": "lines", "x": list(ends), "y": [median, median], "hoverinfo": "skip", "name": "median",
+        "line": {"color": F.light("ink-3"), "width": 1.2, "dash": "dash"}, **axes,
+    }  # fmt: skip
+    points: F.Plain = {
+        "type": "scatter", "mode": "markers", "name": NAMES[direction], "x": place[known].tolist(), "y": values[known].tolist(),
+        "customdata": keys, "hovertext": hover, "hoverinfo": "text",
+        "marker": {"symbol": F.symbol(direction), "size": [size + 4 if far[i] else size for i in known.tolist()], "color": color,
+                   "opacity": 0.9, "line": {"width": [1.6 if far[i] else 0.6 for i in known.tolist()],
+                                            "color": [F.light("ink" if far[i] else "surface") for i in known.tolist()]}},
+        **axes,
+    }  # fmt: skip
+    return [line, points]
+
+
+def _missing(found: peers.Crew[RankPart], axes: F.Plain) -> F.Plain:
+    at = list(found.missing)
+    return {
+        "type": "scatter", "mode": "markers", "name": "no recording", "x": at, "y": [0] * len(at),
+        "hovertext": [f"<b>rank {r}</b><br>no recording in this run" for r in at], "hoverinfo": "text",
+        "marker": {"symbol": "x-thin", "size": 7, "color": F.light("ink-3"), "line": {"width": 1.4, "color": F.light("ink-3")}}, **axes,
+    }  # fmt: skip
+
+
+def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, n: str) -> list[F.Plain]:
+    """The names of the ranks that lie farthest from the others, beside their points."""
+    raw = ranks.values(direction, what)
+    far = np.flatnonzero(peers.far(raw, MEASURES[what].least))
+    if not len(far):
+        return []
+    away = np.abs(raw[far] - peers.spread(raw).median)  # type: ignore[operator]
+    chosen = far[np.argsort(-away, kind="stable")][:NAMED].tolist()
+    right = float(place.min()) + 0.85 * float(np.ptp(place))
+    return [
+        {"xref": f"x{n}", "yref": f"y{n}", "x": place[i], "y": values[i], "text": _short(ranks.labels[i]), "showarrow": False,
+         "xanchor": "right" if place[i] > right else "left", "xshift": -9 if place[i] > right else 9,
+         "font": {"size": 11, "color": F.light("ink")}}
+        for i in chosen
+    ]  # fmt: skip
+
+
+def _said(ranks: Ranks, direction: str, what: str) -> str:
+    """What stands behind the name of a panel: the median and how far the largest lies above it."""
+    found, measure = ranks.spread(direction, what), MEASURES[what]
+    if what == "bandwidth":
+        times = found.median / found.least if found.median is not None and found.least else None
+        return f"  median {human(found.median, 'B/s')}" + (f", slowest 1/{times:.2f} of it" if times is not None and times > 1.005 else "")
+    more = f", largest {found.imbalance:.2f} times" if found.imbalance is not None and found.imbalance > 1.005 else ""
+    return f"  median {human(None if found.median is None else round(found.median), measure.unit)}{more}"
+
+
+def _summary(ranks: Ranks, shown: list[str], what: str) -> str:
+    measure, parts = MEASURES[what], []
+    for direction in shown:
+        found = ranks.spread(direction, what)
+        at = found.least_at if what == "bandwidth" else found.most_at
+        edge = found.least if what == "bandwidth" else found.most
+        side = "lowest" if what == "bandwidth" else "highest"
+        median, reached = human(found.median, measure.unit), human(edge, measure.unit)
+        parts.append(f"{NAMES[direction].lower()}: median {median}, {side} {reached} ({ranks.name_at(at)})")
+    return f"{measure.words[0].upper()}{measure.words[1:]} of {len(ranks.counting)} ranks. " + "; ".join(parts) + "."
+
+
+def _short(name: str) -> str:
+    return _escaped(name if len(name) <= 14 else f"{name[:5]}…{name[-8:]}")
+
+
+def _escaped(name: str) -> str:
+    """A worker's name is any file's name: nothing in it is markup."""
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
