@@ -133,6 +133,8 @@ export interface Report {
   selection?: Record<string, Scalar>;
   notices?: Notice[];
   sections: Section[];
+  /** how many workers of a run it speaks of already, while the others are being read */
+  reading?: { done: number; total: number } | null;
 }
 
 export interface Unavailable {

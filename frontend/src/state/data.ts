@@ -92,7 +92,10 @@ async function awake(signal: AbortSignal): Promise<void> {
   while (!visible.peek() && !signal.aborted) await pause(400, signal);
 }
 
-/** Asks until an answer that is not "still loading", telling the progress in between. */
+/** A report over the workers of a run that speaks of some of them only: the others are being read. */
+const unfinished = (value: unknown): boolean => !!(value as { reading?: unknown } | null)?.reading;
+
+/** Asks until an answer that is not "still loading", telling the progress in between, and early answers as they come. */
 async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: AbortSignal, again: boolean) => Promise<T>, stop: AbortSignal): Promise<T | null> {
   slot.value = { ...slot.peek(), key, state: "waiting", error: null, progress: null, since: performance.now() };
   for (let again = false; !stop.aborted; again = true) {
@@ -101,7 +104,8 @@ async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: Abor
       const value = await ask(stop, again);
       if (stop.aborted) return null;
       slot.value = { ...slot.peek(), key, of: key, state: "ready", value, progress: null };
-      return value;
+      if (!unfinished(value)) return value;
+      await pause(600, stop);
     } catch (error) {
       if (stop.aborted) return null;
       if (!(error instanceof api.ApiError)) throw error;
