@@ -24,6 +24,7 @@ from tb_sol_plugin.tables import tree
 from tb_sol_plugin.units import human
 
 Places = npt.NDArray[np.intp]
+_ENGINE: Final = "autograd::engine::evaluate_function: "
 _FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
 _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
 """Frames that say little about where a copy comes from: those of torch itself and what it is called through."""
@@ -33,7 +34,7 @@ def evidence(
     capture: Capture, found: pd.DataFrame, held: pd.DataFrame, rows: Places, where: Scope, steps: int, idle_ns: int, note: str
 ) -> str:
     """One or two lines. idle_ns: what the device idles per step for a finding about the host, -1 for one about the device."""
-    parts = [f"{often(len(rows), steps if where.rows else 0)}{_size(found, rows)}{kinds(found, rows)}"]
+    parts = [f"{often(len(rows), steps if where.rows else 0)}{_size(found, rows, steps if where.rows else 0)}{kinds(found, rows)}"]
     each = " per step" if where.rows else ""
     if idle_ns >= 0:
         host, longest = held["lost_ns"].to_numpy()[rows], int(held["host_ns"].to_numpy()[rows].max())
@@ -58,13 +59,13 @@ def often(count: int, steps: int) -> str:
     words = "one copy" if count == 1 else f"{human(count, 'count')} copies"
     if not steps:
         return words
-    if count < steps:
-        return f"{words} in {steps} steps"
+    if count < steps or (count % steps and count < 10 * steps):
+        return f"{words} in {steps} steps" if steps > 1 else words
     each = round(count / steps)
     return "one copy per step" if each == 1 else f"{human(each, 'count')} copies per step"
 
 
-def _size(found: pd.DataFrame, rows: Places) -> str:
+def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
     size, duration = found["bytes"].to_numpy()[rows], found["duration_ns"].to_numpy()[rows]
     known = size >= 0
     if not known.any():
@@ -72,7 +73,10 @@ def _size(found: pd.DataFrame, rows: Places) -> str:
     most, total = int(size[known].max()), int(size[known].sum())
     speed = rate(np.array([total]), np.array([int(duration[known].sum())]))[0]
     fast = f" at {human(float(speed), 'B/s')}" if most >= LARGE and np.isfinite(speed) else ""
-    return f" of {human(most, 'B')}" if len(rows) == 1 else f" of up to {human(most, 'B')}, {human(total, 'B')} in all{fast}"
+    if len(rows) == 1:
+        return f" of {human(most, 'B')}{fast}"
+    together = f"{human(total // steps, 'B')} per step" if steps else f"{human(total, 'B')} in all"
+    return f" of up to {human(most, 'B')}, {together}{fast}"
 
 
 def kinds(found: pd.DataFrame, rows: Places) -> str:
@@ -96,7 +100,7 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     at_row = int(np.flatnonzero(group == total.argmax())[0])
     parts = []
     if outer[at_row] >= 0:
-        parts.append(f"in `{texts.pick(host, [outer[at_row]])[0]}`")
+        parts.append(f"in `{str(texts.pick(host, [outer[at_row]])[0]).removeprefix(_ENGINE)}`")
     if module[at_row] >= 0:
         parts.append(f"of `{module_instance(str(texts.pick(host, [module[at_row]])[0]))}`")
     elif node[at_row] >= 0:

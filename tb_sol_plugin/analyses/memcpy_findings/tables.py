@@ -1,0 +1,212 @@
+"""The tables of the page: findings, copies that held the host by their place in the program, and the copies behind a finding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.memcpy import groups, records, words
+from tb_sol_plugin.metrics.memcpy.blocking import REASONS
+from tb_sol_plugin.metrics.memcpy.patterns import CopyFinding
+from tb_sol_plugin.metrics.memcpy.patterns.say import outermost_operator
+from tb_sol_plugin.metrics.phases import STEP
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column, Link, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+MOST: Final = 1000
+"""Copies that the table of evidence shows at most."""
+NO_SIZE: Final = "no copy of this row carries a size"
+PLACES: Final = (
+    Column("outer", "Called as", doc="outermost operator around the call", show="code", missing="no operator around the call"),
+    Column("module", "Module", doc="innermost module call around it", show="code", missing="no module around the call"),
+    Column("frame", "Python line", doc="innermost python line around it", show="code", missing="no python frames recorded around the call"),
+    Column("phase", "Phase", doc="innermost phase around it", rank=2, missing="no phase around the call"),
+    Column("operator", "Operator", doc="innermost operator around it", show="code", rank=3, missing="no operator around the call"),
+)
+PATTERNS: Final = (
+    Column("title", "Finding", doc="the cause in words", show="text"),
+    Column("rule", "Rule", doc="stable name of the rule, with the direction where it speaks for several", show="code"),
+    Column("direction", "Direction", doc="direction of its copies", show="symbol", rank=2),
+    Column("saving_ns", "Saving", "ns", "what fixing it could save per step, at most", show="bar", color="memcpy"),
+    Column("share", "Of the step", "ratio", "saving over the step", show="share"),
+    Column("host_ns", "Host held", "ns", "time per step in which its copies hold the host", rank=2),
+    Column("count", "Copies", "count", "copies that show it, in the whole selection"),
+    Column("bytes", "Bytes", "B", "their bytes, as far as recorded", missing=NO_SIZE),
+    Column("candidate", "Candidate", doc="whether the cause is likely rather than proven", show="text", rank=2),
+    Column("fix", "Fix", doc="one line of code, or a hint", show="code", rank=2),
+    Column("evidence", "Evidence", doc="the numbers behind it", show="text", rank=3),
+)
+BLOCKING: Final = (
+    Column("reason", "Held by", doc="why the host could not go on", show="badge"),
+    Column("direction", "Direction", doc="direction of the copies", show="symbol"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
+    *PLACES,
+    Column("count", "Calls", "count", "copies and sets that held the host"),
+    Column("bytes", "Bytes", "B", "their bytes, as far as recorded", rank=2, missing=NO_SIZE),
+    Column("lost_ns", "Host held", "ns", "time in which they held the host, the drain of the stream included", show="bar", color="host"),
+    Column("idle_ns", "Device dry", "ns", "time in which the device ran dry for it: what a copy that does not hold could save"),
+    Column("longest_ns", "Longest", "ns", "longest single hold", rank=2),
+    Column("mean_ns", "Mean", "ns", "mean hold", rank=3),
+    Column("id", "Id", doc="stable key of the row", rank=3),
+)
+EVIDENCE: Final = (
+    Column("step", "Step", doc="step that launched it, or why there is none"),
+    Column("start_ns", "Start", "ns", "start on the device, since the recording began"),
+    Column("direction", "Direction", doc="direction of the copy", show="symbol"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
+    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording holds no size of this copy"),
+    Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
+    Column("exposed_ns", "Exposed", "ns", "part of it behind no kernel that computes", rank=2),
+    Column("api", "Call", doc="host call that launched it", show="code", missing="no host call was recorded"),
+    Column("reason", "Held by", doc="why it held the host", show="badge", rank=2, missing="it did not hold the host"),
+    Column("host_ns", "Host held", "ns", "its call, and the wait after it", missing="it did not hold the host"),
+    Column("idle_ns", "Device dry", "ns", "time in which the device ran dry for it", rank=2, missing="it did not hold the host"),
+    *PLACES,
+    Column("device", "Device", doc="device of the copy", rank=3),
+    Column("stream", "Stream", doc="stream of the copy", rank=3),
+    Column("id", "Id", doc="place of its event in the table of device events", rank=3),
+)
+
+
+def patterns_table(found: pd.DataFrame, worth: list[CopyFinding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
+    """One row per finding. step: length of a step in ns. keep: query fields that links keep."""
+    size = found["bytes"].to_numpy()
+    frame = pd.DataFrame(
+        [
+            {
+                "title": f.title, "rule": f.key, "direction": f.direction, "saving_ns": f.saving_ns,
+                "share": f.saving_ns / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
+                "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+            }
+            for f in worth
+        ],
+        columns=[c.name for c in PATTERNS],
+    )  # fmt: skip
+    return make_table(
+        "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
+        filters=["title", "rule", "direction"],
+        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.key}, "Its copies") for i, f in enumerate(worth)},
+        footer="Savings of findings can overlap; a candidate is likely, not proven: contents of copies are not recorded.",
+        empty="No finding.",
+    )  # fmt: skip
+
+
+def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
+    """Copies that held the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
+    rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
+    mine, why = found.iloc[rows].reset_index(drop=True), held.iloc[rows].reset_index(drop=True)
+    label = _labels(capture, mine).assign(
+        reason=why["reason"], direction=mine["direction"], lost_ns=why["lost_ns"], idle_ns=why["idle_ns"], host_ns=why["host_ns"],
+        bytes=mine["bytes"],
+    )  # fmt: skip
+    keys = ["reason", "direction", "kinds", "module", "frame", "operator", "phase"]
+    out: list[dict[str, object]] = []
+    links: dict[str, Link] = {}
+    groups_of = sorted(label.groupby(keys, sort=False), key=lambda g: -int(g[1]["lost_ns"].sum())) if len(label) else []
+    for values, part in groups_of:
+        row = dict(zip(keys, map(str, values), strict=True))
+        links[str(len(out))] = Link("memcpy_copies", _choice(row, keep), "Single copies")
+        out.append({c: _place(row[c]) for c in _BY} | {
+            "id": "|".join(row.values()), "reason": REASONS[row["reason"]], "kinds": row["kinds"] or None, "count": len(part),
+            "direction": row["direction"],
+            "outer": part["outer"].iloc[int(part["host_ns"].to_numpy().argmax())] or None, "bytes": _bytes(part["bytes"].to_numpy()),
+            "lost_ns": int(part["lost_ns"].sum()), "idle_ns": int(part["idle_ns"].sum()), "longest_ns": int(part["host_ns"].max()),
+            "mean_ns": round(int(part["host_ns"].sum()) / len(part)),
+        })  # fmt: skip
+    frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
+    return make_table(
+        "blocking", "Copies that held the host", frame, _columns(BLOCKING, frame), key="id",
+        subtitle=f"{where.label}; by reason, memory and place", sort=Sort("lost_ns"), filters=["reason", "direction", "kinds"],
+        row_links=links,
+        footer="Each nanosecond of a thread counts once. Where the device is busy meanwhile, no step is longer for it.",
+        empty="No copy held the host.",
+    )  # fmt: skip
+
+
+def evidence_table(
+    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: CopyFinding | None, rule: str, where: Scope
+) -> TableSection:
+    """The copies behind a finding: those that cost most where there are more than `MOST`, in order of time."""
+    rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
+    left = max(len(rows) - MOST, 0)
+    if left and chosen is not None:
+        weight = held["host_ns"].to_numpy() if chosen.host else found["duration_ns"].to_numpy()
+        rows = np.sort(rows[np.argsort(-weight[rows], kind="stable")[:MOST]])
+    mine, why = found.iloc[rows].reset_index(drop=True), held.iloc[rows].reset_index(drop=True)
+    holds = why["reason"].to_numpy(object) != ""
+    size = mine["bytes"].to_numpy()
+    frame = _labels(capture, mine).assign(
+        step=groups.labels(capture, mine, "step"), start_ns=mine["start_ns"].to_numpy() - capture.facts.extent_ns[0],
+        direction=mine["direction"], bytes=_known(size, size >= 0), duration_ns=mine["duration_ns"], exposed_ns=mine["exposed_ns"],
+        api=_texts(mine["api"].tolist()), reason=_texts([REASONS.get(r, "") for r in why["reason"]]),
+        host_ns=_known(why["host_ns"].to_numpy(), holds), idle_ns=_known(why["idle_ns"].to_numpy(), holds),
+        device=_known(mine["device"].to_numpy(), mine["device"].to_numpy() >= 0).map(_text),
+        stream=_known(mine["stream"].to_numpy(), mine["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in mine["row"]],
+    )  # fmt: skip
+    for name in ("kinds", "outer", *_BY):
+        frame[name] = _texts([_place(str(v)) or "" for v in frame[name]])
+    title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
+    return make_table(
+        "evidence", title, frame, _columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
+        filters=["kinds", "step"], truncated=left,
+        footer=f"{human(left, 'count')} more copies are not shown: these cost most." if left else "",
+        empty=f"The rule {rule} finds nothing in this selection." if rule else "No finding, no evidence.",
+    )  # fmt: skip
+
+
+_BY: Final[tuple[groups.By, ...]] = ("module", "frame", "operator", "phase")
+_NOWHERE: Final = frozenset((*groups.OUTSIDE.values(), groups.NO_FRAMES))
+
+
+def _place(label: str) -> str | None:
+    """An owner as the tables show it: nothing where there is none, a phase without the step around it."""
+    return None if label in _NOWHERE else label.removeprefix(f"{STEP}/")
+
+
+def _columns(columns: tuple[Column, ...], frame: pd.DataFrame) -> list[Column]:
+    """Owners that no row has go to the column chooser; phases come forward where neither modules nor python lines say more."""
+    empty = {c for c in ("module", "frame") if not frame[c].notna().any()}
+    rank = dict.fromkeys(empty, 3) | ({"phase": 1} if len(empty) == 2 else {})
+    return [msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in columns]
+
+
+def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
+    """outer, module, frame, operator, phase and kinds of copies as texts."""
+    outer = outermost_operator(capture, mine)
+    own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
+    return pd.DataFrame(own | {
+        "outer": texts.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
+        "kinds": [words.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
+    })  # fmt: skip
+
+
+def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:
+    """The query of single copies that means a row's copies."""
+    out: dict[str, str] = {k: keep[k] for k in ("step", "device_limits") if k in keep}
+    out |= {"direction": row["direction"]} if row["direction"] in records.DIRECTIONS else {}
+    return out | {k: row[k] for k in ("kinds", "module", "frame", "operator", "phase") if row[k]}
+
+
+def _bytes(size: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
+    known = size >= 0
+    return int(size[known].sum()) if known.any() else None
+
+
+def _known(value: np.ndarray[tuple[int], np.dtype[np.int64]], good: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.Series[int]:
+    out: list[object] = [v if g else None for v, g in zip(value.tolist(), good.tolist(), strict=True)]
+    return pd.Series(out, dtype=object)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _texts(values: list[str]) -> pd.Series[str]:
+    out: list[object] = [v or None for v in values]
+    return pd.Series(out, dtype=object)
