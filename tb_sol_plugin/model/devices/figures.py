@@ -73,6 +73,7 @@ def figures(spec: DeviceSpec) -> list[Figure]:
     add("l2_bw_gb_per_s", "L2 bandwidth", spec.l2_bytes_per_s, "B/s")
     kind = {"nvlink": "NVLink", "xgmi": "xGMI", "roce": "RoCE"}.get(spec.link_kind, "Link")
     add("link_bidir_gb_per_s", f"{kind}, one way", spec.link_bytes_per_s, "B/s")
+    add("c2c_bidir_gb_per_s", "To the CPU of its package, one way", spec.c2c_bytes_per_s, "B/s")
     pcie = "pcie_x16_bidir_gb_per_s" if spec.provenance.get("pcie_x16_bidir_gb_per_s") == "user" else "pcie_gen"
     add(pcie, "PCIe, one way", spec.pcie_bytes_per_s, "B/s")
     for dtype in _ORDER:

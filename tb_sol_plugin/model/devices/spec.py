@@ -21,15 +21,19 @@ ACHIEVABLE_COLUMNS: Final = {dtype: f"achievable_{dtype}_tflops" for dtype in MA
 
 PCIE_BYTES_PER_S: Final = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
 """Usable peak of an x16 link in one direction, by generation."""
+PCIE_LANES: Final = (1, 2, 4, 8, 16)
+XGMI_LINKS: Final = {"cdna3": 7, "cdna4": 7}
+"""Links of a board, one to each other board of its node; a copy to one peer uses one of them."""
 
 
 class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Ceilings of one device as a framework sees it.
 
     matrix, vector: FLOP/s by dtype (fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8). memory_bandwidth, l2_bytes_per_s: bytes/s.
-    link_bytes_per_s, pcie_bytes_per_s: one direction. achievable_bf16, achievable_rates: FLOP/s a good GEMM reaches (second
-    ceiling). boost_tensor_mhz, boost_vector_mhz: the clocks that the peaks hold at. sparse: matrix peaks with 2:4 sparsity, asked for
-    by a reader; dense otherwise.
+    link_bytes_per_s, c2c_bytes_per_s, pcie_bytes_per_s: one direction. c2c: the link between GPU and CPU of one package, which copies
+    between them use in place of PCIe. pcie_gen, pcie_lanes: what pcie_bytes_per_s follows from; 0 where it was given as a rate.
+    achievable_bf16, achievable_rates: FLOP/s a good GEMM reaches (second ceiling). boost_tensor_mhz, boost_vector_mhz: the
+    clocks that the peaks hold at. sparse: matrix peaks with 2:4 sparsity, asked for by a reader; dense otherwise.
     provenance: column of the table to derived, third_party, unverified, measured or user. unverified: columns not confirmed.
     method: how the spec was found (override, exact, token, memory, units, derived, table, file: a device file names it).
     source: where the row stands: "table", or the name of a device file. sources: letters of the table's list of sources.
@@ -52,7 +56,10 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     l2_bytes_per_s: float | None = None
     link_kind: str = ""
     link_bytes_per_s: float | None = None
+    c2c_bytes_per_s: float | None = None
     pcie_bytes_per_s: float | None = None
+    pcie_gen: int = 0
+    pcie_lanes: int = 0
     achievable_bf16: float | None = None
     achievable_rates: dict[str, float] = {}
     sparse_factor: float | None = None
@@ -71,6 +78,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def density(self) -> str:
         """What the matrix peaks assume of the operands: `dense`, or `2:4 sparse`."""
         return "2:4 sparse" if self.sparse else "dense"
+
+    @property
+    def peer_bytes_per_s(self) -> float | None:
+        """Bytes/s of a copy to one other device: over xGMI one link of several, else all of them."""
+        links = XGMI_LINKS.get(self.arch, 1) if self.link_kind == "xgmi" else 1
+        return self.link_bytes_per_s / links if self.link_bytes_per_s is not None else None
 
     @cached_property
     def fingerprint(self) -> str:

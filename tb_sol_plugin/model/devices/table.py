@@ -26,8 +26,12 @@ EXTRA_COLUMNS: Final = ("name", "l2_bw_gb_per_s", *(c for c in ACHIEVABLE_COLUMN
 """Columns that a device file may have besides those of the table: figures that nobody publishes."""
 _FIGURES: Final = frozenset((
     *MATRIX_COLUMNS.values(), *VECTOR_COLUMNS.values(), *ACHIEVABLE_COLUMNS.values(), "mem_gb", "mem_bw_gb_per_s", "l2_mb",
-    "l2_bw_gb_per_s", "link_bidir_gb_per_s", "pcie_gen", "pcie_x16_bidir_gb_per_s", "boost_vector_mhz", "boost_tensor_mhz",
+    "l2_bw_gb_per_s", "link_bidir_gb_per_s", "c2c_bidir_gb_per_s", "pcie_gen", "pcie_x16_bidir_gb_per_s", "boost_vector_mhz",
+    "boost_tensor_mhz",
 ))  # fmt: skip
+
+GRACE_C2C: Final = 450e9
+"""Bytes/s between a GPU and the Grace CPU beside it, one direction."""
 
 
 @cache
@@ -72,7 +76,8 @@ def spec_of(row: Mapping[str, str], changed: AbstractSet[str] = frozenset(), ori
     unverified = _split(row["unverified_fields"])
     generation, x16 = _number(row, "pcie_gen"), _number(row, "pcie_x16_bidir_gb_per_s")
     pcie = PCIE_BYTES_PER_S.get(int(generation)) if generation is not None else None
-    if x16 is not None and ("pcie_x16_bidir_gb_per_s" in changed or pcie is None):
+    by_rate = x16 is not None and ("pcie_x16_bidir_gb_per_s" in changed or pcie is None)
+    if x16 is not None and by_rate:
         pcie = x16 * 1e9 / 2
     link = _number(row, "link_bidir_gb_per_s")
     units, memory, l2 = _number(row, "units_count"), _number(row, "mem_gb"), _number(row, "l2_mb")
@@ -95,7 +100,10 @@ def spec_of(row: Mapping[str, str], changed: AbstractSet[str] = frozenset(), ori
         l2_bytes_per_s=_scaled(row, "l2_bw_gb_per_s", 1e9),
         link_kind=row["link_kind"],
         link_bytes_per_s=None if link is None else link * 1e9 / 2,
+        c2c_bytes_per_s=_c2c(row),
         pcie_bytes_per_s=pcie,
+        pcie_gen=int(generation) if generation is not None and not by_rate and pcie is not None else 0,
+        pcie_lanes=16 if generation is not None and not by_rate and pcie is not None else 0,
         achievable_bf16=achievable.pop("bf16", None),
         achievable_rates=achievable,
         sparse_factor=_number(row, "sparse_2to4_factor"),
@@ -108,6 +116,14 @@ def spec_of(row: Mapping[str, str], changed: AbstractSet[str] = frozenset(), ori
         source=source,
         notes=row["notes"],
     )
+
+
+def _c2c(row: Mapping[str, str]) -> float | None:
+    """One direction of the link to the CPU of the package; the Grace superchips of the table that state none have that of the others."""
+    both = _number(row, "c2c_bidir_gb_per_s")
+    if both is None:
+        return GRACE_C2C if re.match(r"G[BH]\d", row["key"]) and "c2c_bidir_gb_per_s" in row else None
+    return both * 1e9 / 2
 
 
 def _origin(provenance: str, column: str, unverified: tuple[str, ...], changed: AbstractSet[str], origin: str) -> str:

@@ -145,3 +145,55 @@ def test_keys_are_found_by_alias_and_device_name_in_any_case() -> None:
     for wrong in ("CPU", "", "NVIDIA H800", "../etc/passwd", "H100_SXM.json"):
         with pytest.raises(BadQuery):
             overridden(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "host_bytes_per_s", "key"),
+    [
+        ("H100_SXM+pcie=4x8", 15.75e9, "H100_SXM+pcie=4x8"),  # 31.5 GB/s of generation 4, half of the lanes
+        ("H100_SXM+pcie=4", 31.5e9, "H100_SXM+pcie=4x16"),
+        ("h100 pcie=gen3x4", 15.75e9 / 4, "H100_SXM+pcie=3x4"),
+        ("+pcie_gb_per_s=25", 25e9, "H100_SXM+pcie_gb_per_s=25"),
+        ("@915MHz+sparse+PCIE=6x16", 121e9, "H100_SXM@915MHz+sparse+pcie=6x16"),
+        ("+pcie=3x8@915MHz", 15.75e9 / 2, "H100_SXM@915MHz+pcie=3x8"),
+        # a Grace superchip whose GPU is reached over PCIe: no more link inside of the package
+        ("GH200+pcie=5x16", 63e9, "GH200_96+pcie=5x16"),
+    ],
+)
+def test_a_reader_may_say_how_the_device_is_plugged_in(text: str, host_bytes_per_s: float, key: str) -> None:
+    spec = device_for(H100, text)
+    assert spec is not None
+    assert (spec.pcie_bytes_per_s, spec.c2c_bytes_per_s, spec.key) == (pytest.approx(host_bytes_per_s), None, key)
+    assert spec.provenance["pcie_gen"] == "user" and "asked for" in spec.notes and "PCIe" in spec.name
+    # nothing else changes, and the key gives the same again
+    assert spec.memory_bandwidth == table()[key.partition("+")[0].partition("@")[0]].memory_bandwidth
+    again = device_for(H100, spec.key)
+    assert again is not None and again.key == spec.key and again.pcie_bytes_per_s == spec.pcie_bytes_per_s
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["+pcie=", "+pcie=7x16", "+pcie=2x16", "+pcie=4x3", "+pcie=4x0", "+pcie=4x-8", "+pcie=x16", "+pcie_gb_per_s=0", "+pcie_gb_per_s=-5",
+     "+pcie_gb_per_s=nan", "+pcie_gb_per_s=1e9", "+pcie=4x8+pcie=3x16", "+pcie=4x8+pcie_gb_per_s=20", "+link_gb_per_s=fast", "+bus=4"],
+)  # fmt: skip
+def test_a_slot_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(BadQuery) as error:
+        device_for(H100, text)
+    assert error.value.field == "device_limits" and error.value.hint
+
+
+def test_the_rate_to_one_other_device() -> None:
+    spec = device_for(H100, "+link_gb_per_s=100")
+    assert spec is not None and spec.peer_bytes_per_s == 100e9 and spec.provenance["link_bidir_gb_per_s"] == "user"
+    # over xGMI the device has seven links, one to each other board: 896 GB/s of both directions are 64 GB/s to one peer
+    mi300 = table()["MI300X"]
+    assert mi300.link_bytes_per_s == 448e9 and mi300.peer_bytes_per_s == 64e9
+    slower = device_for(H100, "MI300X+link_gb_per_s=50")
+    assert slower is not None and slower.peer_bytes_per_s == pytest.approx(50e9) and slower.link_bytes_per_s == pytest.approx(350e9)
+
+
+def test_links_of_the_table() -> None:
+    # GIVEN the rows THEN generation and lanes stand beside the rate, and Grace superchips have a link of 450 GB/s to their CPU
+    h100, gh200, gb300 = (table()[k] for k in ("H100_SXM", "GH200_96", "GB300"))
+    assert (h100.pcie_gen, h100.pcie_lanes, h100.pcie_bytes_per_s, h100.c2c_bytes_per_s) == (5, 16, 63e9, None)
+    assert gh200.c2c_bytes_per_s == gb300.c2c_bytes_per_s == 450e9
