@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
+    from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe as MemcpyProbe
     from tb_sol_plugin.capture.operation_registry import BoundType as BoundType
     from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp as CapturedFunctionalOp
     from tb_sol_plugin.capture.operation_registry import CapturedOp as CapturedOp
@@ -44,6 +45,7 @@ _HOMES: Final = {
     "sol_integration": ("clear_sol_captures", "get_sol_tracker", "initialize_sol", "log_training_sol", "sol_nvtx_range"),
     "arguments": ("add_sol_arguments",),
     "layer_hooks": ("LayerSOLHooks",),
+    "memcpy_probe": ("MemcpyProbe",),
     "functional_patcher": ("FunctionalPatcher",),
     "operation_registry": ("BoundType", "CapturedFunctionalOp", "CapturedOp", "DataType", "OpRecord", "OpType"),
     "roofline": ("RooflineResult",),
