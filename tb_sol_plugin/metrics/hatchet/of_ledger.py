@@ -1,0 +1,110 @@
+"""Counted work and counted copies as frames, of recordings without events: a SOL capture, or a profile of Proton."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import source, texts
+from tb_sol_plugin.metrics.hatchet.of_events import copy_name
+from tb_sol_plugin.metrics.hatchet.tree import HOST_TIME, TIME, WIDTHS, Number, Tree
+from tb_sol_plugin.metrics.work.calls import launches_of, work
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+_LABEL_TYPES = {"module": "module", "phase": "scope", "function": "operator"}
+
+
+def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
+    """Rows of the ledger below their labels. by: of a SOL capture module or phase; a profile keeps its own tree."""
+    profile = source.is_profile(capture)
+    frames = _Labels(tree, capture, by)
+    ops = work(capture).ops
+    if not len(ops):
+        return
+    table = capture.tables[S.LEDGER.name]
+    rows = ops["ledger"].to_numpy()
+    names, dtypes = texts.pick(ops["name"], np.arange(len(ops))), texts.pick(ops["dtype"], np.arange(len(ops)))
+    label = frames.label_of(table)[rows]
+    count = launches_of(ops)
+    numbers = {n: ops[n].to_numpy(dtype=np.float64) for n in ("measured_ns", "flop", "bytes")}
+    device = table["device"].to_numpy()[rows]
+    on_host = source.on_cpu(capture) and not profile
+    for i in range(len(ops)):
+        where = "" if on_host else str(max(int(device[i]), 0))
+        stated = profile and not count[i] and numbers["measured_ns"][i] != numbers["measured_ns"][i]
+        place = frames.of(int(label[i]))
+        frame = place if stated else tree.at(place, str(names[i]), "kernel" if profile else "operator", where)
+        width = WIDTHS.get(str(dtypes[i]))
+        tree.add(
+            frame,
+            {
+                (HOST_TIME if on_host else TIME): _whole(numbers["measured_ns"][i]),
+                "count": int(count[i]) or None,
+                "bytes": _whole(numbers["bytes"][i]),
+                f"flops{width or ''}": _whole(numbers["flop"][i]) or None,
+            },
+        )
+
+
+def add_copies(tree: Tree, capture: Capture, by: str) -> None:
+    """Rows of `copies` below their labels."""
+    table = capture.tables[S.COPIES.name]
+    frames = _Labels(tree, capture, by)
+    label = frames.label_of(table)
+    words = {c: texts.pick(table[c], np.arange(len(table))) for c in ("direction", "src_kind", "dst_kind")}
+    columns = {c: table[c].tolist() for c in ("count", "bytes", "without_bytes", "time_ns", "call_ns", "src_device", "dst_device")}
+    for i in range(len(table)):
+        direction = str(words["direction"][i])
+        name = copy_name(direction, str(words["src_kind"][i]), str(words["dst_kind"][i]))
+        where = max(columns["src_device"][i], columns["dst_device"][i], 0)
+        frame = tree.at(frames.of(int(label[i])), name, "memset" if direction == "Memset" else "memcpy", str(where))
+        bare = columns["without_bytes"][i]
+        tree.add(
+            frame,
+            {
+                TIME: _whole(columns["time_ns"][i]),
+                HOST_TIME: _whole(columns["call_ns"][i]),
+                "count": columns["count"][i],
+                "bytes": columns["bytes"][i] if bare < columns["count"][i] else None,
+                "without_bytes": bare or None,
+            },
+        )
+
+
+class _Labels:
+    """Frames of labels, made with those around them on first use."""
+
+    def __init__(self, tree: Tree, capture: Capture, by: str) -> None:
+        labels = capture.tables[S.LABELS.name]
+        self.tree = tree
+        self.every = source.is_profile(capture)
+        self.by = by if by in ("module", "phase") else "phase"
+        self.what = [str(w) for w in texts.pick(labels["what"], np.arange(len(labels)))]
+        self.name = [str(n) for n in texts.pick(labels["name"], np.arange(len(labels)))]
+        self.parent = labels["parent"].tolist()
+        self.made: dict[int, int] = {-1: 0}
+
+    def label_of(self, table: pd.DataFrame) -> npt.NDArray[np.int32]:
+        """Per row of `ledger` or `copies` the innermost label that makes a frame."""
+        out: npt.NDArray[np.int32] = table["phase" if self.every else self.by].to_numpy()
+        for column in ("module", "function") if self.every else ():
+            out = np.maximum(out, table[column].to_numpy())
+        return out
+
+    def of(self, label: int) -> int:
+        way = []
+        while label not in self.made:
+            way.append(label)
+            label = self.parent[label]
+        frame = self.made[label]
+        for inner in reversed(way):
+            if self.every or self.what[inner] == self.by:
+                frame = self.tree.at(frame, self.name[inner] or f"({self.what[inner]})", _LABEL_TYPES.get(self.what[inner], "scope"))
+            self.made[inner] = frame
+        return frame
+
+
+def _whole(value: float) -> Number | None:
+    return None if value != value else round(value)
