@@ -85,8 +85,10 @@ export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit ===
 /**
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
  * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+ * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
+ * them would vanish gives way to the next smaller one.
  */
-export function columnScale(values: readonly (number | null | undefined)[], unit: string, beside?: Scale): ColumnScale {
+export function columnScale(values: readonly (number | null | undefined)[], unit: string, beside?: Scale, single = false): ColumnScale {
   const known: number[] = [];
   let top = 0;
   for (const v of values) {
@@ -103,7 +105,9 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   const half = known[known.length >> 1]!;
   let own = columnUnit(top, unit);
   if (unit !== "ns" && half < own.factor * 0.05 && top < own.factor * 10) own = scaleOf(top / 1000, unit); // rates whose middle would vanish
-  const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
+  const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * 0.05;
+  if (vanish) own = scaleOf(own.factor / 1000, unit);
+  const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
   const middle = half / factor;

@@ -34,6 +34,10 @@ describe("units", () => {
     expect(columnScale([4.16, 3.64, 1.74, 443_325, 2.1], "").decimals).toBe(1); // one far away leaves the others a decimal
     expect(columnScale([1_211_000_000, 619_000_000, 9_600_000], "ns").name).toBe("ms");
     expect(columnScale([12_110_000_000, 619_000_000], "ns").name).toBe("s");
+    expect(columnScale([3_980_000, 4_000, 2_000], "ns").name).toBe("ms"); // one that adds up
+    expect(columnScale([3_980_000, 4_000, 2_000], "ns", undefined, true).name).toBe("µs"); // single ones, of which half would vanish
+    expect(columnScale([3_980_000, 400_000, 2_000], "ns", undefined, true).name).toBe("ms");
+    expect(columnScale([366_000_000, 11_192, 8], "B", { factor: 1e9, name: "GB" }, true).name).toBe("kB");
   });
 
   test("GIVEN one fast and many slow copies WHEN scaled THEN the slow ones are still told apart", () => {

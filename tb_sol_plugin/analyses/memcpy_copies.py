@@ -63,7 +63,7 @@ COLUMNS: Final = (
     Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", missing="no size or no time recorded"),
     Column(
-        "link_share", "Of limit", "ratio", "bandwidth over what the link or memory can do; copies of at least 1 MiB", show="efficiency",
+        "link_share", "Of limit", "ratio", "bandwidth over the limit of the link or memory; from 1 MiB on", show="efficiency", rank=2,
         missing="below 1 MiB (latency bound), or no limit known",
     ),
     Column("hidden_ns", "Hidden", "ns", "part of it behind kernels that are no communication", rank=2),
@@ -211,12 +211,13 @@ def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float,
     step = shown["step"].to_numpy().astype(np.int64)
     begin = capture.steps["host_start_ns"].to_numpy()
     start = shown["start_ns"].to_numpy()
+    ends = zip(shown["direction"], shown["src_kind"], shown["dst_kind"], strict=True)
     origin = capture.facts.extent_ns[0]
     out = pd.DataFrame({
         "start_ns": start - origin,
         "in_step_ns": _known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
         "step": groups.labels(capture, shown, "step"), "direction": shown["direction"],
-        "kinds": _texts(words.kinds_text(a, b) if a or b else "" for a, b in zip(shown["src_kind"], shown["dst_kind"], strict=True)),
+        "kinds": _texts(words.memory_text(d, a, b) for d, a, b in ends),
         "bytes": _known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
         "link_share": np.where(size >= link.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
         "exposed_ns": shown["exposed_ns"],

@@ -175,7 +175,7 @@ def _fits(found: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataF
                 else "their times do not grow with their size as a link's do"
             )
         rows.append({
-            "direction": direction, "kinds": words.kinds_text(src, dst) if src or dst else "not recorded", "copies": len(mine),
+            "direction": direction, "kinds": words.memory_text(direction, src, dst) or "not recorded", "copies": len(mine),
             "bins": bins,
             "latency_ns": round(fit[0]) if fit else None, "rate_bytes_per_s": fit[1] if fit else None, "of_limit": of,
             "residual": None, "note": note or None, "id": f"{direction}|{src}|{dst}",

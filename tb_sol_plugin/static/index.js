@@ -1719,7 +1719,9 @@ function pause(ms, signal) {
 async function awake(signal) {
 	while (!visible.peek() && !signal.aborted) await pause(400, signal);
 }
-/** Asks until an answer that is not "still loading", telling the progress in between. */
+/** A report over the workers of a run that speaks of some of them only: the others are being read. */
+var unfinished = (value) => !!value?.reading;
+/** Asks until an answer that is not "still loading", telling the progress in between, and early answers as they come. */
 async function follow(slot, key, ask, stop) {
 	slot.value = {
 		...slot.peek(),
@@ -1742,7 +1744,8 @@ async function follow(slot, key, ask, stop) {
 				value,
 				progress: null
 			};
-			return value;
+			if (!unfinished(value)) return value;
+			await pause(600, stop);
 		} catch (error) {
 			if (stop.aborted) return null;
 			if (!(error instanceof ApiError)) throw error;
@@ -2670,8 +2673,10 @@ var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(t
 /**
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
 * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+* `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
+* them would vanish gives way to the next smaller one.
 */
-function columnScale(values, unit, beside) {
+function columnScale(values, unit, beside, single = false) {
 	const known = [];
 	let top = 0;
 	for (const v of values) {
@@ -2703,7 +2708,9 @@ function columnScale(values, unit, beside) {
 	const half = known[known.length >> 1];
 	let own = columnUnit(top, unit);
 	if (unit !== "ns" && half < own.factor * .05 && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
-	const { factor, name } = beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
+	const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * .05;
+	if (vanish) own = scaleOf(own.factor / 1e3, unit);
+	const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
 		name,
@@ -3278,9 +3285,27 @@ var Swatch = ({ name }) => /* @__PURE__ */ a("span", {
 	class: `swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`,
 	style: name === "idle" ? void 0 : { background: paint(name) }
 });
+/** The first count of a small card, which stands beside its title where the card has more to tell. */
+function cardCount(s) {
+	const list = names(s);
+	return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : void 0;
+}
+/** That count, as a link where it has one. */
+function CardCount({ s }) {
+	const name = cardCount(s);
+	return name ? /* @__PURE__ */ a("span", {
+		class: "card-count",
+		"data-tip": labelOf$1(s, name),
+		"aria-label": labelOf$1(s, name),
+		children: /* @__PURE__ */ a(Fact, {
+			s,
+			name
+		})
+	}) : null;
+}
 /** Two large values, then the rest as short lines; ratios with a bar. */
 function Small({ s }) {
-	const list = names(s);
+	const list = names(s).filter((n) => n !== cardCount(s));
 	const member = Object.values(s.colors ?? {})[0];
 	const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
 	const rest = list.filter((n) => !large.includes(n));
@@ -7169,7 +7194,7 @@ function lay(s, c, beside, apart) {
 	const numbers = values.filter((v, i) => typeof v === "number" && !apart.has(i));
 	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
 	const total = s.total?.[c.name];
-	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
+	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside, !s.total);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
 	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
@@ -10569,6 +10594,7 @@ function Heading({ section, main }) {
 						s: section,
 						main
 					}),
+					section.kind === "facts" && /* @__PURE__ */ a(CardCount, { s: section }),
 					section.kind === "figure" && /* @__PURE__ */ a(FigureTools, { s: section }),
 					section.links?.map((link) => /* @__PURE__ */ a(ReportLink, { link }))
 				]
@@ -11489,11 +11515,19 @@ function ReportPage({ r, waiting }) {
 			/* @__PURE__ */ a(PageFilters, { r }),
 			/* @__PURE__ */ a("div", {
 				class: "grid",
-				children: r.sections.map((s) => /* @__PURE__ */ a(SectionCard, {
-					section: s,
+				children: rowsOf(r.sections).map((row) => row.length === 1 && !isCard(row[0]) ? /* @__PURE__ */ a(SectionCard, {
+					section: row[0],
 					report: r,
 					lead: said ? lead : ""
-				}, s.id))
+				}, row[0].id) : /* @__PURE__ */ a("div", {
+					class: "cards",
+					style: { maxWidth: row.length < 3 ? `${row.length * 400}px` : void 0 },
+					children: row.map((s) => /* @__PURE__ */ a(SectionCard, {
+						section: s,
+						report: r,
+						lead: ""
+					}, s.id))
+				}, row[0].id))
 			}),
 			!r.sections.length && /* @__PURE__ */ a("div", {
 				class: "card pad",
@@ -11504,6 +11538,17 @@ function ReportPage({ r, waiting }) {
 			})
 		]
 	});
+}
+var isCard = (s) => s.kind === "facts" && s.style === "card";
+/** Sections one by one; small cards that follow each other together, so that they share their widths. */
+function rowsOf(sections) {
+	const rows = [];
+	for (const s of sections) {
+		const last = rows.at(-1);
+		if (isCard(s) && last && isCard(last[0])) last.push(s);
+		else rows.push([s]);
+	}
+	return rows;
 }
 var StaleNotice = () => /* @__PURE__ */ a(Notice, {
 	notice: {

@@ -1,7 +1,7 @@
 // One page: title, the answer in one sentence, the switches of its analysis, notices, and the sections in their grid.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { QueryField, Report } from "../api/types";
+import type { QueryField, Report, Section } from "../api/types";
 import { info, stale, stamp, readAgain } from "../state/data";
 import { change, view } from "../state/view";
 import { PageFilters, SectionCard } from "../sections/section";
@@ -32,11 +32,26 @@ export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX
       {r.notices?.map((n) => <Notice notice={n} />)}
       <PageFilters r={r} />
       <div class="grid">
-        {r.sections.map((s) => <SectionCard key={s.id} section={s} report={r} lead={said ? lead : ""} />)}
+        {rowsOf(r.sections).map((row) => (row.length === 1 && !isCard(row[0]!)
+          ? <SectionCard key={row[0]!.id} section={row[0]!} report={r} lead={said ? lead : ""} />
+          : <div class="cards" key={row[0]!.id} style={{ maxWidth: row.length < 3 ? `${row.length * 400}px` : undefined }}>{row.map((s) => <SectionCard key={s.id} section={s} report={r} lead="" />)}</div>))}
       </div>
       {!r.sections.length && <div class="card pad"><p class="prose">This report has no sections.</p></div>}
     </div>
   );
+}
+
+const isCard = (s: Section): boolean => s.kind === "facts" && s.style === "card";
+
+/** Sections one by one; small cards that follow each other together, so that they share their widths. */
+export function rowsOf(sections: readonly Section[]): Section[][] {
+  const rows: Section[][] = [];
+  for (const s of sections) {
+    const last = rows.at(-1);
+    if (isCard(s) && last && isCard(last[0]!)) last.push(s);
+    else rows.push([s]);
+  }
+  return rows;
 }
 
 const StaleNotice = (): JSX.Element => (

@@ -151,9 +151,21 @@ function Split({ s }: { s: FactsSection }): JSX.Element {
 
 export const Swatch = ({ name }: { name: string }): JSX.Element => <span class={`swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`} style={name === "idle" ? undefined : { background: paint(name) }} />;
 
+/** The first count of a small card, which stands beside its title where the card has more to tell. */
+export function cardCount(s: FactsSection): string | undefined {
+  const list = names(s);
+  return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : undefined;
+}
+
+/** That count, as a link where it has one. */
+export function CardCount({ s }: { s: FactsSection }): JSX.Element | null {
+  const name = cardCount(s);
+  return name ? <span class="card-count" data-tip={labelOf(s, name)} aria-label={labelOf(s, name)}><Fact s={s} name={name} /></span> : null;
+}
+
 /** Two large values, then the rest as short lines; ratios with a bar. */
 function Small({ s }: { s: FactsSection }): JSX.Element {
-  const list = names(s);
+  const list = names(s).filter((n) => n !== cardCount(s));
   const member = Object.values(s.colors ?? {})[0];
   const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
   const rest = list.filter((n) => !large.includes(n));

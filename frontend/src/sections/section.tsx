@@ -7,7 +7,7 @@ import { Copy } from "../ui/copy";
 import { download } from "../ui/download";
 import { ReportLink } from "../ui/link";
 import { Text } from "../ui/text";
-import { CardMark, Facts } from "./facts";
+import { CardCount, CardMark, Facts } from "./facts";
 import { Findings, findingsSubtitle } from "./findings";
 import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
@@ -116,6 +116,7 @@ function Heading({ section, main }: { section: Section; main: boolean }): JSX.El
       </div>
       <div class="card-tools">
         {section.kind === "table" && !ranked && <TableTools s={section} main={main} />}
+        {section.kind === "facts" && <CardCount s={section} />}
         {section.kind === "figure" && <FigureTools s={section} />}
         {section.links?.map((link) => <ReportLink link={link} />)}
       </div>

@@ -27,6 +27,13 @@ def kinds_text(src: str, dst: str) -> str:
     return f"{src or '?'}{ARROW}{dst or '?'}"
 
 
+def memory_text(direction: str, src: str, dst: str) -> str:
+    """The kinds as a page shows them: both ends of a copy, the one that a set fills, "" where neither was recorded."""
+    if direction == "Memset" and not src:
+        return dst
+    return kinds_text(src, dst) if src or dst else ""
+
+
 def kinds_of(text: str) -> tuple[str, str] | None:
     """The two kinds of `kinds_text`; `>` and `->` do for the arrow, and nothing for `?`. None for other texts."""
     parts = re.split(r"\s*(?:→|->|>)\s*", text.strip())

@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.analyses import get
-from tb_sol_plugin.analyses.memcpy import spans
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
 from tb_sol_plugin.model.report import FactsSection, TableSection, encode
@@ -15,7 +14,9 @@ MIB = 1 << 20
 A100 = DeviceProps(id=0, name="NVIDIA A100-SXM4-80GB", memory_bytes=84_990_623_744, compute_capability="8.0", units=108)
 
 
-def recording(*, vendor: str = "nvidia", world_size: int | None = None, devices: tuple[DeviceProps, ...] = (A100,), peer: bool = False) -> Capture:
+def recording(
+    *, vendor: str = "nvidia", world_size: int | None = None, devices: tuple[DeviceProps, ...] = (A100,), peer: bool = False
+) -> Capture:
     """HtoD: 8 MiB in 1 ms (pinned) and 1 kB in 2 us (pageable); DtoH without a size; DtoD 64 MiB in 100 us;
     one memset; one copy kernel; a kernel that hides the second half of the large HtoD. Two steps."""
     us = 1000
@@ -80,10 +81,11 @@ def test_a_size_that_was_not_recorded_is_unknown():
     row = section.data["direction"].index("DtoH")
     assert section.data["bytes"][row] is None and section.data["without_bytes"][row] == 1
     assert section.data["bandwidth_bytes_per_s"][row] is None and section.data["link_share"][row] is None
+    assert section.marks == {}
     assert "2 of 6 copies carry no size" in report.notices[0].text.replace("\u202f", " ")
 
 
-@pytest.mark.parametrize("by", ["direction", "kind", "stream", "step", "module", "phase"])
+@pytest.mark.parametrize("by", ["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"])
 def test_every_grouping_has_the_same_sums_and_its_own_keys(by):
     report = recording().analyze("memcpy", by=by)
     table = report.table("copies")
@@ -123,33 +125,76 @@ def test_a_share_above_the_limit_is_flagged_not_clamped():
     row = section.data["direction"].index("DtoD")
     assert section.data["link_share"][row] == pytest.approx(64 * MIB / 100e-6 / 160e9)
     assert section.marks["link_share"][str(row)].state == "flagged"
-    assert any("link assumption is wrong" in n.text for n in report.notices)
+    # AND the notice has the evidence, and leads to it
+    notice = next(n for n in report.notices if "Link assumption wrong" in n.text)
+    assert "device to device: 1 of 1 copies from 1 MiB on" in notice.text.replace("\u202f", " ") and "671.1" in notice.text
+    assert recording().analyze("memcpy_copies", **notice.link.query).facts["count"] == 1
 
 
-def test_the_histogram_counts_copies_with_a_size():
-    sizes = recording().analyze("memcpy").table("sizes")
-    assert sizes[["direction", "size", "count"]].to_numpy().tolist() == [
-        ["HtoD", "≤ 4 KiB", 1], ["HtoD", "1–16 MiB", 1], ["DtoD", "16–256 MiB", 1], ["Memset", "≤ 4 KiB", 1],
-    ]  # fmt: skip
+@pytest.mark.parametrize("by", ["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"])
+def test_each_row_leads_to_exactly_its_copies(by):
+    section = recording().analyze("memcpy", by=by).section("copies")
+    for i, (count, time) in enumerate(zip(section.data["count"], section.data["time_ns"], strict=True)):
+        link = section.row_links[str(i)]
+        copies = recording().analyze(link.analysis, **link.query)
+        assert (copies.facts["count"], copies.facts["time_ns"]) == (count, time), link.query
+
+
+def test_unified_memory_is_not_recorded_where_it_is_used():
+    capture = recording()
+    assert not [s for s in capture.analyze("memcpy").sections if s.id == "unified_card"]
+    device = capture.tables["device"].copy()
+    device["dst_kind"] = device["dst_kind"].astype(str).replace("Pageable", "Managed").astype("category")
+    card = Capture(capture.facts, {**capture.tables, "device": device}).analyze("memcpy").section("unified_card")
+    assert card.text.startswith("Not recorded. 1 copy has a managed end;") and not card.values
+
+
+def test_steps_with_the_worst_one_and_what_hiding_could_save():
+    # GIVEN step 3 with 1000 + 2 us of copies, 500 hidden; step 4 with 4 + 100 + 3 + 5 us, all exposed
+    report = recording().analyze("memcpy")
+    table = report.table("per_step").set_index("step")
+    assert table.loc["3", ["hidden_ns", "exposed_ns", "idle_exposed_ns"]].tolist() == [500_000, 502_000, 502_000]
+    assert table.loc["4", ["hidden_ns", "exposed_ns"]].tolist() == [0, 112_000]
+    assert table.loc["3", "share"] == pytest.approx(502 / 1150)
+    # THEN a mean of 307 us per step of 1 ms could be saved at most; step 3 is the worst, and each row opens its step
+    figure = report.section("exposure")
+    assert "307.0 µs per step at most, 30.7 % of it" in figure.subtitle.replace("\u202f", " ")
+    steps = report.section("per_step")
+    assert steps.links[0].query == {"step": "3"} and steps.row_links["1"].query == {"step": "4"}
+    assert report.section("engines").title == "Engines in step 3"
+    # AND one step alone has its engines, and no comparison
+    one = recording().analyze("memcpy", step="4")
+    assert not [s for s in one.sections if s.id in ("exposure", "per_step")] and one.section("engines").title == "Engines in step 4"
+
+
+def test_engines_are_drawn_to_scale_with_exposed_parts_on_top():
+    figure = go.Figure(recording().analyze("memcpy").section("engines").figure)
+    # step 3 lasts 1150 us; the kernel 500..1000, the copy 0..1000, of which 0..500 is exposed
+    copies = [t for t in figure.data if t.name == "Host to device"]
+    pale, strong = copies
+    assert (pale.base[0], pale.x[0], pale.marker.opacity) == (0, 1.0, 0.32) and (strong.base[0], strong.x[0]) == (0, 0.5)
+    assert next(t for t in figure.data if t.name == "Computation").base[0] == 0.5
+    assert "8.39" in strong.hovertext[0] and figure.layout.xaxis.range == (0, 1.15)
 
 
 def test_cards_and_figure_are_declared_and_drawable():
-    report = recording(vendor="amd").analyze("memcpy")
+    report = recording().analyze("memcpy")
     cards = [s for s in report.sections if isinstance(s, FactsSection) and s.style == "card"]
     assert [c.title for c in cards] == ["Host to device", "Device to host", "Device to device", "Memset", "Copy kernels"]
     assert set(report.facts) <= set(get("memcpy").facts)
     figure = go.Figure(report.section("bandwidth").figure)
     names = {t.name for t in figure.data}
     assert {"Host to device", "Device to device", "Memset"} <= names and any(n.startswith("PCIe x16") for n in names)
-    assert any("pinned from pageable" in n.text for n in report.notices)
 
 
-@pytest.mark.parametrize("count", range(0, 9))
-def test_cards_fill_their_rows(count):
-    found = spans(count)
-    assert len(found) == count and all(2 <= s <= 6 for s in found)
-    if count > 1:
-        assert sum(found) % 12 == 0
+def test_a_tracer_that_does_not_tell_kinds_is_said():
+    told = recording(vendor="amd")
+    assert not any("pinned from pageable" in n.text for n in told.analyze("memcpy").notices)
+    device = told.tables["device"].copy()
+    for name in ("src_kind", "dst_kind"):
+        device[name] = device[name].astype(str).replace({"Pageable": "Host", "Pinned": "Host"}).astype("category")
+    silent = Capture(told.facts, {**told.tables, "device": device}).analyze("memcpy")
+    assert any("AMD's tracer does not tell pinned from pageable" in n.text for n in silent.notices)
 
 
 def test_without_copies_it_is_unavailable():

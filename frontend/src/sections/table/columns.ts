@@ -78,7 +78,7 @@ function lay(s: TableSection, c: Column, beside: Scale | undefined, apart: Reado
   const numbers = values.filter((v, i): v is number => typeof v === "number" && !apart.has(i));
   const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
   const total = s.total?.[c.name];
-  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside);
+  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside, !s.total);
   let full = 0;
   for (const v of numbers) if (v > full) full = v;
   if (show === "stack" && c.parts?.length) {

@@ -1,0 +1,137 @@
+"""What the engines of a device do in one step: compute, communication, and one lane per direction of copies; exposed copies stand out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.memcpy import exposure, records
+from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
+from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import FigureSection, Link
+from tb_sol_plugin.units import human
+
+TITLES: Final = {exposure.COMPUTE_LANE: "Computation", exposure.COMMUNICATION_LANE: "Communication", **NAMES}
+PAINT: Final = {exposure.COMPUTE_LANE: "compute", exposure.COMMUNICATION_LANE: "communication", **COLORS}
+LANE_PX: Final = 40
+LEAST: Final = 1 / 1200
+"""Shapes are drawn at least this part of the window wide, so that a short copy can be seen."""
+
+
+def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> FigureSection | None:
+    """The lanes of the worst step, or of the whole selection where no step is the worst; None without copies there.
+
+    found: the copies of the selection. worst: row of `steps`.
+    """
+    window, number = _window(capture, found, where, worst)
+    lanes = exposure.lanes(capture, window)
+    if lanes is None:
+        return None
+    totals = lanes.totals.set_index("lane")
+    order = totals.index.tolist()
+    factor, unit = F.time_scale(float(window[1] - window[0]))
+    labels = [_label(name, totals.loc[name]) for name in order]
+    data: list[F.Plain] = []
+    for name, label in zip(order, labels, strict=True):
+        shapes = lanes.shapes[lanes.shapes["lane"] == name].reset_index(drop=True)
+        texts = _texts(capture, shapes, name)
+        copies = name not in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE)
+        data.append(_bars(name, label, shapes, texts, window, factor, opacity=0.32 if copies else 1.0))
+        bare = lanes.exposed[lanes.exposed["lane"] == name].reset_index(drop=True)
+        if len(bare):
+            inside = np.searchsorted(shapes["start_ns"].to_numpy(), bare["start_ns"].to_numpy(), side="right") - 1
+            data.append(_bars(name, label, bare, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
+    copies_only = totals[totals["exposed_ns"] >= 0]
+    exposed, hidden = int(copies_only["exposed_ns"].sum()), int(copies_only["hidden_ns"].sum())
+    what = f"step {number}" if number is not None else where.label
+    which = f"device {lanes.device} of {lanes.devices}; " if lanes.devices > 1 else ""
+    return FigureSection(
+        id="engines",
+        title=f"Engines in {what}",
+        subtitle=f"{which}{'the step with the most exposed copies; ' if number is not None and len(where.rows) > 1 else ''}"
+        "strong: exposed, pale: behind computation; whoever launched it",
+        height=70 + LANE_PX * len(order),
+        figure=F.figure(
+            data,
+            x=F.axis(f"since {_hms(window[0])}, {unit}", range=[0, (window[1] - window[0]) / factor], showgrid=True),
+            y=F.axis(showgrid=False, fixedrange=True, range=[len(order) - 0.5, -0.5])
+            | {"type": "category", "categoryorder": "array", "categoryarray": labels},
+            barmode="overlay",
+            bargap=0.35,
+            margin={"l": 150, "r": 14, "t": 6, "b": 44},
+        ),
+        summary=f"Copies of {what} run for {human(exposed + hidden, 'ns')}, {human(exposed, 'ns')} of it behind no computation, in "
+        f"{human(window[1] - window[0], 'ns')}.",
+        links=[Link("memcpy_copies", {"step": str(number)}, "Its copies")] if number is not None else [],
+    )
+
+
+def _window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> tuple[tuple[int, int], int | None]:
+    """From where to where, and the number of the step: its bounds, and what its own copies reach beyond them."""
+    if worst is None:
+        return where.window_ns, None
+    mine = found[found["step"] == worst]
+    low, high = (int(capture.steps[c].to_numpy()[worst]) for c in ("start_ns", "end_ns"))
+    if len(mine):
+        low = min(low, int(mine["start_ns"].min()))
+        high = max(high, int((mine["start_ns"] + mine["duration_ns"]).max()))
+    number = int(capture.steps["number"].to_numpy()[worst])
+    return (low, high), number if number >= 0 and not capture.facts.pseudo_step else None
+
+
+def _hms(at: int) -> str:
+    return human(at, "ns") if at else "the start"
+
+
+def _label(name: str, total: pd.Series[int]) -> str:
+    exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
+    said = f"{human(union, 'ns')}" if exposed < 0 else f"{human(exposed, 'ns')} exposed" if exposed else f"{human(union, 'ns')}, hidden"
+    return f"{TITLES.get(name, name)}<br><span style='font-size:10.5px'>{said}</span>"
+
+
+def _bars(
+    name: str, label: str, spans: pd.DataFrame, texts: list[str], window: tuple[int, int], factor: float, *, opacity: float
+) -> F.Plain:
+    start, end = spans["start_ns"].to_numpy() - window[0], spans["end_ns"].to_numpy() - window[0]
+    length = np.maximum(end - start, (window[1] - window[0]) * LEAST)
+    return {
+        "type": "bar", "orientation": "h", "name": TITLES.get(name, name), "y": [label] * len(spans), "base": (start / factor).tolist(),
+        "x": (length / factor).tolist(), "marker": {"color": F.light(PAINT.get(name, "other")), "opacity": opacity, "line": {"width": 0}},
+        "hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>", "showlegend": False,
+    }  # fmt: skip
+
+
+def _texts(capture: Capture, shapes: pd.DataFrame, lane: str) -> list[str]:
+    """What hovering a shape says: a single copy by name, size, rate and operator; merged ones by their sums."""
+    if lane in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE):
+        return [f"<b>{TITLES[lane]}</b><br>{human(int(b - a), 'ns')}" for a, b in zip(shapes["start_ns"], shapes["end_ns"], strict=True)]
+    row = shapes["row"].to_numpy().astype(np.int64)
+    single = np.maximum(row, 0)
+    names = records.texts(capture.device["name"], single)
+    operator = capture.device["operator"].to_numpy()[single]
+    owners = records.texts(capture.host["name"], np.maximum(operator, 0)) if len(capture.host) else np.full(len(row), "", object)
+    out = []
+    for at, name, op, owner, count, size, busy in zip(
+        row.tolist(),
+        names.tolist(),
+        operator.tolist(),
+        owners.tolist(),
+        *(shapes[c].tolist() for c in ("count", "bytes", "busy_ns")),
+        strict=True,
+    ):
+        head = _plain(str(name)) if at >= 0 else f"{human(count, 'count')} copies, too close to tell apart"
+        rate = f" at {human(size / busy * 1e9, 'B/s')}" if size > 0 and busy > 0 else ""
+        much = f"{human(size, 'B')}{rate}, " if size >= 0 else "no size recorded, "
+        by = f"<br>{_plain(str(owner))}" if at >= 0 and op >= 0 and owner else ""
+        out.append(f"<b>{head}</b><br>{much}{human(busy, 'ns')}{by}")
+    return out
+
+
+def _plain(name: str) -> str:
+    """A recorded name as text of a figure: nothing of it is markup."""
+    text = name if len(name) <= 80 else name[:50] + "…" + name[-29:]
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
