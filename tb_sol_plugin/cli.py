@@ -1,4 +1,4 @@
-"""The command line: `tb-sol analyze | report | serve | doctor`.
+"""The command line: `tb-sol analyze | report | export | serve | doctor`.
 
 Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
 recording lacks what the analysis needs.
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
     "report": "the whole story of a recording on one page of the terminal",
+    "export": "a recording in the form of another tool",
     "serve": "the page of the SOL tab without TensorBoard",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
-OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name")
+OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name", "unit")
 """Names that a query field may not have: they mean the same for every analysis."""
+MEMCPY = "memcpy"
+"""The analysis whose text begins with a summary of its own."""
 DEVICE = "device limits to measure against: a key as H100_SXM, H100_SXM@1410MHz or H100_SXM+sparse, or a device file (default: as recorded)"
 
 
@@ -63,10 +66,13 @@ def _dispatch(given: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     commands.add_parser("analyze", help=COMMANDS["analyze"])
     _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
+    _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
     _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
     _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
     options = parser.parse_args(given)
-    run: dict[str, Callable[[argparse.Namespace], int]] = {"report": _report, "serve": _serve, "doctor": _doctor}
+    run: dict[str, Callable[[argparse.Namespace], int]] = {
+        "report": _report, "export": _export, "serve": _serve, "doctor": _doctor,
+    }  # fmt: skip
     return run[options.command](options)
 
 
@@ -88,6 +94,10 @@ def _analyze(given: list[str]) -> int:
     parser.add_argument("--format", choices=("json", "csv", "text"), default="json")
     parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only")
     parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
+    if item.name == MEMCPY:
+        from tb_sol_plugin.cli_memcpy import add_flags
+
+        add_flags(parser)
     for field in item.fields:
         flags = list(dict.fromkeys(f"--{field.name}".replace("_", mark) for mark in ("-", "_")))
         text = field.doc.replace("%", "%%") + (f" (default: {field.default})" if field.default not in ("", "None") else "")
@@ -113,7 +123,8 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
         run, shown = which_one(options)
         report = run.compare(name, raw, shown, _tell_workers if sys.stderr.isatty() else lambda done, total: None)
     else:
-        report = run_analysis(name, open_one(options), raw)
+        capture = open_one(options)
+        report = run_analysis(name, capture, raw)
     lacking = isinstance(report, UnavailableReport)
     if options.format == "json":
         _write(encode(report).decode() + "\n")
@@ -126,6 +137,10 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     else:
         from tb_sol_plugin.cli_text import console, print_report
 
+        if name == MEMCPY and not options.section:
+            from tb_sol_plugin.cli_memcpy import summary
+
+            _write(summary(capture, parse(get(name).query, raw), options.unit) + "\n\n")
         print_report(console(), report, rows=options.rows, section=options.section)
     return 3 if lacking else 0
 
@@ -197,6 +212,20 @@ def _report(options: argparse.Namespace) -> int:
 
     tell(console(), open_one(options), rows=options.rows)
     return 0
+
+
+def _export_flags(parser: argparse.ArgumentParser) -> None:
+    from tb_sol_plugin.cli_export import add_flags
+
+    add_flags(parser)
+    _which_flags(parser)
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli_export import export
+
+    return export(open_one(options), options)
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:

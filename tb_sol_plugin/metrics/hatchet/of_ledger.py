@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.work.calls import launches_of, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
-_LABEL_TYPES = {"module": "module", "phase": "scope", "function": "operator"}
+_LABEL_TYPES = {"module": "module", "phase": "phase", "function": "operator"}
 
 
 def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
