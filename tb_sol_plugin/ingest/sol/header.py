@@ -21,8 +21,6 @@ _DTYPES: Final = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4_e2m1": "fp4"}
 _HIGHEST: Final = 1e21
 """FLOP/s, bytes/s or bytes that no device has."""
 
-SINCE: Final = (1, 1)
-"""The version of the format that has copies."""
 
 
 def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
@@ -153,13 +151,11 @@ def metadata(header: Mapping[str, object]) -> dict[str, str]:
 
 
 def counted_copies(header: Mapping[str, object], iterations: int) -> dict[str, str]:
-    """{"copies": …}: `counted in 3` iterations, `off`, `older` (than the format that has copies), `none yet`; {} without a header."""
+    """{"copies": …}: `counted in 3` iterations, `off`, `older` (a recorder that knows no copies), `none yet`; {} without a header."""
     if iterations or not header:
         return {"copies": f"counted in {iterations}"} if iterations else {}
-    version = header.get("version")
-    if not isinstance(version, list) or [v for v in version if isinstance(v, int)] < list(SINCE):
-        return {"copies": "older"}
-    return {"copies": "off" if header.get("copies") is False or header.get("mode") != "dispatch" else "none yet"}
+    told = header.get("copies")
+    return {"copies": "older" if not isinstance(told, bool) else "none yet" if told and header.get("mode") == "dispatch" else "off"}
 
 
 def _rates(given: Mapping[str, object], key: str, allowed: Mapping[str, str]) -> dict[str, float]:
