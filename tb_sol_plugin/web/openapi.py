@@ -35,6 +35,9 @@ def document() -> Node:
             "get": _get("analyses", "What can be asked of a recording", [*_WHICH, _LIMITS, _WAIT], _json(wire.Analyses), loads=True)
         },
         "/api/v1/trace": {"get": _get("trace", "The recording's own bytes; 403 where switched off", _WHICH, _bytes())},
+        "/api/v1/export": {
+            "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, _WAIT], _profile(), loads=True)
+        },
         "/api/v1/cancel": {"post": _get("cancel", "Stop reading a recording", _WHICH, _json(wire.Done))},
         "/api/v1/rescan": {"post": _get("rescan", "Look for new, grown and vanished files now", [], _json(wire.Done))},
         "/api/v1/health": {"get": _get("health", "Whether the server is up", [], _json(wire.Health))},
@@ -81,6 +84,10 @@ def _bytes() -> Node:
     return {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("application/gzip", "application/json")}
 
 
+def _profile() -> Node:
+    return {"application/json": {"schema": {"type": "array", "description": "[root frame, devices]"}}}
+
+
 def _report() -> Node:
     either = {"oneOf": [_ref(Report), _ref(UnavailableReport)]}
     return {"application/json": {"schema": either}, "text/csv": {"schema": {"type": "string"}}}
@@ -99,6 +106,8 @@ _WHICH = [
 _WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30", {"type": "number", "minimum": 0, "maximum": 30})
 _LIMITS = _query("device_limits", "key of the device limits to measure against", {"type": "string"})
 _FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum": ["json", "csv"], "default": "json"})
+_FORM = _query("form", "hatchet: the tree that Proton writes", {"type": "string", "enum": ["hatchet"], "default": "hatchet"})
+_BY = _query("by", "what the tree is made of", {"type": "string", "enum": ["auto", "module", "phase", "operator"], "default": "auto"})
 _SECTION = _query("section", "with csv: id of one table", {"type": "string"})
 _KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean"}
 

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_analysis, run_over
-from tb_sol_plugin.errors import BadInput, BadQuery, ReadOnlyView, SolError, StillLoading
+from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.model.run import Recording
@@ -169,6 +169,25 @@ def _answer(
     response = reply(answer, request, cache="no-cache" if keep else "no-store")
     if answer.mimetype == "text/csv":
         response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, name, section)}.csv"'
+    return response
+
+
+@api.get("/export")
+def export() -> Response:
+    """A recording in the form of another tool: `hatchet`, the tree that Proton writes."""
+    from tb_sol_plugin.metrics.hatchet import hatchet
+
+    _only("run", "worker", "span", "form", "by", "wait")
+    form, by = request.args.get("form", "hatchet"), request.args.get("by", "auto")
+    if form != "hatchet":
+        raise BadQuery(f"no form {form[:40]!r}", hint="choose hatchet", field="form")
+    recording = _recording()
+    try:
+        pieces = hatchet(_capture(recording), by)
+    except Unavailable as error:  # a download is a file or an error, never a page
+        raise NotFound(error.message, hint=error.hint) from None
+    response = Response(pieces, mimetype="application/json", headers={"Cache-Control": "no-store"})
+    response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, recording.span, "")}.hatchet"'
     return response
 
 

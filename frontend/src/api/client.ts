@@ -63,3 +63,4 @@ export const getReport = (name: string, w: Where, query: Record<string, string>,
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));
+export const exportAddress = (w: Where, form: "hatchet"): string => address("api/v1/export", { ...where(w), form });

@@ -1,6 +1,6 @@
 // What can be taken away: each table as CSV, the whole report as JSON, the recording as it was written.
 import type { JSX } from "preact";
-import { traceAddress } from "../api/client";
+import { exportAddress, traceAddress } from "../api/client";
 import type { TableSection } from "../api/types";
 import { report, runs, where } from "../state/data";
 import { page } from "../state/view";
@@ -26,6 +26,7 @@ export function Export(): JSX.Element {
             </button>
           ))}
           {ready && <button type="button" class="option" onClick={() => { download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json"); close(); }}>Whole report as JSON</button>}
+          {ready && where.value && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}
           {original && where.value ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">The original recording is not offered by this server.</div>}
         </div>
       )}
