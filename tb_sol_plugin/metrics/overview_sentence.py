@@ -113,7 +113,6 @@ GROUPS: Final = {
     "host_sync": "host",
     "launch_bound": "host",
     "exposed_communication": "communication",
-    "pageable_copies": "copies",
     "exposed_copies": "copies",
 }
 """Rule of a finding that needs no more words where its group has just been named; any other finding says its title."""

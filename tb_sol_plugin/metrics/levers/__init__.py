@@ -18,8 +18,8 @@ from tb_sol_plugin.metrics.levers.case import Case, case
 from tb_sol_plugin.metrics.levers.casts import weight_casts
 from tb_sol_plugin.metrics.levers.chains import fusable_chains
 from tb_sol_plugin.metrics.levers.layout import channels_first, layout_kernels, permuting_copies
-from tb_sol_plugin.metrics.levers.lever import Lever, finding
-from tb_sol_plugin.metrics.levers.moving import communication, copies
+from tb_sol_plugin.metrics.levers.lever import LEAST, Lever, finding
+from tb_sol_plugin.metrics.levers.moving import COPY_RULES, communication, copies, copies_inside, other_copies
 from tb_sol_plugin.metrics.levers.optimizer import unfused_optimizer
 from tb_sol_plugin.metrics.levers.precision import fp32_matrix, plain_units
 from tb_sol_plugin.metrics.levers.product_sizes import misaligned_products, unfilled_tiles
@@ -34,9 +34,6 @@ from tb_sol_plugin.model.capture import Capture
 __all__ = ["LEAST", "NEEDS_TIMES", "RULES", "Lever", "combined_ns", "finding", "levers"]
 
 NEEDS_TIMES: Final = "Findings need the time of single operators, which this SOL capture does not hold: record a profiler trace."
-LEAST: Final = 0.005
-"""Smallest saving shown, as a part of the step."""
-
 Rule = Callable[[Case], "Lever | list[Lever] | None"]
 _WORK: Final[tuple[Rule, ...]] = (
     recompute,
@@ -45,6 +42,7 @@ _WORK: Final[tuple[Rule, ...]] = (
     layout_kernels,
     channels_first,
     weight_casts,
+    copies_inside,
     fusable_chains,
     permuting_copies,
     fp32_matrix,
@@ -58,15 +56,16 @@ _WORK: Final[tuple[Rule, ...]] = (
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
 _COUNTED: Final[tuple[Rule, ...]] = (recompute, channels_first, weight_casts, permuting_copies, fp32_matrix, above_limit)
 """Rules for a SOL capture: those that need neither the order of calls nor kernels."""
-_IDLE: Final[tuple[Rule, ...]] = (warm_up, device_allocation, host_sync, launch_bound, handover, host_wait)
+_IDLE: Final[tuple[Rule, ...]] = (warm_up, device_allocation, copies, host_sync, launch_bound, handover, host_wait)
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
 RULES: Final = (
     "input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "handover", "host_wait", "exposed_communication",
-    "pageable_copies", "exposed_copies", "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "channels_first",
+    "exposed_copies", "recompute", "unfused_attention", "unfused_optimizer", "layout_kernels", "channels_first",
     "weight_casts", "fusable_chains", "permuting_copies", "fp32_matrix", "plain_units", "slower_kernel", "misaligned_products",
     "small_products", "unfilled_tiles", "behind_the_best", "gemm_above_limit", "attention_above_limit", "conv_above_limit",
     "norm_above_limit", "elementwise_above_limit", "other_above_limit",
+    *COPY_RULES,
 )  # fmt: skip
 """Every rule by its stable id, as in `Lever.rule`."""
 
@@ -82,7 +81,7 @@ def _levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
     if not fall.total_ns or not fall.work.timed:
         return []
     at = case(capture, part, fall)
-    rules: tuple[Rule, ...] = (input_wait, *_WORK) if at.on_host else (input_wait, *_WORK, *_IDLE, communication, copies)
+    rules: tuple[Rule, ...] = (input_wait, *_WORK) if at.on_host else (input_wait, *_WORK, *_IDLE, communication, other_copies)
     if fall.work.from_ledger:
         rules = _COUNTED
     elif not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:
@@ -94,7 +93,7 @@ def _levers(capture: Capture, part: Scope, fall: Waterfall) -> list[Lever]:
     least = LEAST * fall.total_ns / fall.steps
     kept = [f for f in found if f.saving_ns > 0 and f.saving_ns >= least]
     if fall.steps > 1:
-        kept = [replace(f, evidence=f"In {fall.steps} steps: {f.evidence}") for f in kept]
+        kept = [replace(f, evidence=f"In {fall.steps} steps: {f.evidence}") if not f.per_step else f for f in kept]
     return sorted(kept, key=lambda f: -f.saving_ns)
 
 

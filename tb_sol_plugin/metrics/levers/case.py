@@ -115,6 +115,12 @@ class Case:
             self.idle = iv.subtract(self.idle, spans)
         return got
 
+    @cached_property
+    def copy_left(self) -> Floats:
+        """What no rule has claimed of the exclusive time of each copy, per device row; 0 for other rows and for the work of calls."""
+        copy = (self.capture.device["kind"].to_numpy() == S.MEMCPY) & (self.fall.kind == NO_KIND)
+        return np.where(copy, self.fall.own, 0).astype(np.float64)
+
     # -- kernels of calls -------------------------------------------------------------------------------------
 
     @cached_property

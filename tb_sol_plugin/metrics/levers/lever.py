@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from tb_sol_plugin.units import human
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+LEAST: Final = 0.005
+"""Smallest saving shown, as a part of the step."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Lever:
     """One cause. saving_ns: per step, at most. color: palette member of the time it removes. analysis, find: where the proof is.
 
     query: further query fields of the proof. label: words of the link. candidate: the cause is likely, not proven.
+    per_step: the numbers of the evidence are per step already.
     rows, claimed: operator calls (rows of `Work.ops`) whose time it removes and how much of each in ns over all steps; empty for
     idle time, communication and copies.
     """
@@ -35,6 +39,7 @@ class Lever:
     find: str = ""
     query: tuple[tuple[str, str], ...] = ()
     candidate: bool = False
+    per_step: bool = False
     rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     claimed: Floats = field(default_factory=lambda: np.zeros(0, np.float64), compare=False, repr=False)
 

@@ -1,4 +1,8 @@
-"""Communication and copies while nothing computes: the exposed parts of the waterfall."""
+"""Communication while nothing computes, and copies: those that hold the host, those that nothing hides, those that need not be.
+
+What is wrong with copies is found in `metrics.memcpy.patterns`; here a finding takes from the ledger what no other one has taken: the
+idle time for which its copies hold the host, and the exclusive time of the copies themselves.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ import numpy as np
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import plain_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Lever, acting, took
+from tb_sol_plugin.metrics.levers.lever import LEAST, Floats, Ints, Lever, acting, took
+from tb_sol_plugin.metrics.memcpy import link, records
+from tb_sol_plugin.metrics.memcpy.patterns import KEYS, CopyFinding, copy_findings
 from tb_sol_plugin.metrics.waterfall import NO_KIND
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import intervals as iv
@@ -58,33 +64,78 @@ _HIDE_COPIES: Final = {
     "DtoH": "pinned.copy_(tensor, non_blocking=True)  # read it a step later",
     "DtoD": "torch.compile(model)  # fuses clone() and contiguous() away",
 }
+COPY_RULES: Final = tuple(f"copies_{key}" for key in KEYS)
+"""Findings about copies, by the names that the page of waits and patterns has for them."""
+
+
+def copies_inside(case: Case) -> list[Lever]:
+    """Copies inside of the device: gradients stored by copying, inputs of graphs, the same bytes again, tiny ones."""
+    return _levers(case, [f for f in _findings(case) if f.direction == "DtoD" and not f.host])
 
 
 def copies(case: Case) -> list[Lever]:
-    """Exposed copies: those from or to pageable memory, and the others."""
+    """Copies that hold the host while the device runs dry, and copies over a link that nothing hides, each by its cause."""
+    return _levers(case, [f for f in _findings(case) if f.direction != "DtoD" or f.host])
+
+
+def other_copies(case: Case) -> Lever | None:
+    """Exposed copies that no other finding speaks for."""
     device = case.capture.device
-    own = case.fall.own
-    rows = np.flatnonzero((device["kind"].to_numpy() == S.MEMCPY) & (own > 0) & (case.fall.kind == NO_KIND))
+    rows = np.flatnonzero(case.copy_left > 0)
     if not len(rows):
+        return None
+    left = case.copy_left[rows]
+    worst = texts.largest([device["direction"]], rows, left)[0][0] or "Unknown"
+    size, duration = device["bytes"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows]
+    known = (size >= 0) & (duration > 0)
+    rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
+    return Lever(
+        "exposed_copies",
+        "Copies are not hidden behind computation",
+        f"{acting(len(rows), 'copy', 'runs', 'copies')} {took(left.sum())} while nothing computes, most of it {worst}{rate}.",
+        case.each(float(left.sum())),
+        _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
+        "memcpy",
+        "memcpy",
+        "Memory copies",
+    )
+
+
+def _findings(case: Case) -> list[CopyFinding]:
+    """What is proven first, then the candidates; the largest first. What would not be shown claims nothing."""
+    least = LEAST * case.fall.total_ns / case.fall.steps
+    found = copy_findings(case.capture, case.part, link.peaks(case.spec))
+    return sorted((f for f in found if f.saving_ns >= least), key=lambda f: f.candidate)
+
+
+def _levers(case: Case, findings: list[CopyFinding]) -> list[Lever]:
+    if not findings:
         return []
-    pageable = np.any([texts.where(device[c], lambda kind: kind == "Pageable")[rows] for c in ("src_kind", "dst_kind")], axis=0)
+    row = records.copies(case.capture, case.part.device)["row"].to_numpy()
     out = []
-    for mask, rule in ((pageable, "pageable_copies"), (~pageable, "exposed_copies")):
-        if not mask.any():
-            continue
-        chosen = rows[mask]
-        time = int(own[chosen].sum())
-        worst = texts.largest([device["direction"]], chosen, own[chosen])[0][0] or "Unknown"
-        size, duration = device["bytes"].to_numpy()[chosen], device["duration_ns"].to_numpy()[chosen]
-        known = (size >= 0) & (duration > 0)
-        rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-        evidence = f"{acting(len(chosen), 'copy', 'runs', 'copies')} {took(time)} while nothing computes, most of it {worst}{rate}"
-        if rule == "pageable_copies":
-            title = f"{'All host copies use' if mask.all() else 'Copies use'} pageable memory"
-            evidence += "; pageable memory blocks the host and needs a second copy"
-            fix = "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)"
-        else:
-            title, fix = "Copies are not hidden behind computation", _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"])
-        query = (("by", "kind"),) if rule == "pageable_copies" else ()
-        out.append(Lever(rule, title, evidence + ".", case.each(time), fix, "memcpy", "memcpy", "Memory copies", query=query))
+    for f in findings:
+        most = float(f.saving_ns * f.steps)
+        idle = case.claim_idle(iv.intersect(f.spans, case.idle))
+        calls, claimed, own = (np.zeros(0, np.int64), np.zeros(0), 0.0) if f.host else _claim(case, row[f.rows], max(most - idle, 0.0))
+        out.append(Lever(
+            f"copies_{f.key}", f.title, f.evidence, case.each(idle + own), f.fix, f.color, "memcpy_findings", "Waits and patterns",
+            query=(("rule", f.key),), candidate=f.candidate, rows=calls, claimed=claimed, per_step=True,
+        ))  # fmt: skip
     return out
+
+
+def _claim(case: Case, rows: Ints, most: float) -> tuple[Ints, Floats, float]:
+    """Take up to `most` ns of the exclusive time of some device rows: (operator calls, what was taken of each, what was taken in all).
+
+    A copy that is the work of a modelled call stands in that call's time, any other in the exposed copies of the waterfall.
+    """
+    owner, modelled = case.fall.work.owner, case.fall.kind[rows] != NO_KIND
+    free, mine = rows[~modelled], rows[modelled & (owner[rows] >= 0)] if len(owner) == len(case.copy_left) else rows[:0]
+    calls, place = np.unique(owner[mine], return_inverse=True)
+    wanted = np.minimum(np.bincount(place, case.fall.own[mine], minlength=len(calls)), case.left[calls])
+    there = float(case.copy_left[free].sum() + wanted.sum())
+    part = min(1.0, most / there) if there > 0 else 0.0
+    taken = case.copy_left[free] * part
+    case.copy_left[free] -= taken
+    claimed = case.claim(calls.astype(np.int64), wanted * part)
+    return calls.astype(np.int64), claimed, float(taken.sum() + claimed.sum())

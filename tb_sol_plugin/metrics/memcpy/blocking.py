@@ -28,6 +28,7 @@ from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.memcpy.records import COPY_API, COPY_KERNEL, Ints
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.scope import extent
+from tb_sol_plugin.metrics.waits import HAND_OVER_NS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -92,13 +93,29 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
 
 
 def idle_spans(capture: Capture) -> iv.Spans:
-    """Time of the recording in which no device runs anything."""
+    """Time of the recording in which no device runs anything, without the hand-overs from one queued event to the next.
+
+    A hand-over is a gap of up to 20 us before work that was launched before the gap began: the host has no part in it.
+    """
 
     def make() -> iv.Spans:
         start = capture.device["start_ns"].to_numpy()
-        return iv.gaps(iv.union(start, start + capture.device["duration_ns"].to_numpy()), *extent(capture))
+        low, high = iv.gaps(iv.union(start, start + capture.device["duration_ns"].to_numpy()), *extent(capture))
+        following = _following(capture, high)
+        launch = at.launches(capture)
+        queued = (following >= 0) & (launch.call[following] >= 0) & (launch.time[following] <= low)
+        keep = ~queued | (high - low > HAND_OVER_NS)
+        return low[keep], high[keep]
 
     return memo(capture, ("copies.idle",), make)
+
+
+def _following(capture: Capture, moment: Ints) -> Ints:
+    """The device row that starts at or next after each moment, -1 after the last."""
+    first = capture.device["start_ns"].to_numpy()
+    order = np.argsort(first, kind="stable")
+    place = np.searchsorted(first[order], moment)
+    return np.asarray(np.append(order, -1)[place], np.int64)
 
 
 def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
@@ -213,13 +230,9 @@ def _until(capture: Capture, start: Ints, stop: Ints) -> Ints:
     slot = np.searchsorted(low, stop, side="right") - 1
     safe = np.maximum(slot, 0)
     dry = (slot >= 0) & (stop < high[safe])
-    first = capture.device["start_ns"].to_numpy()
-    order = np.argsort(first, kind="stable")
-    place = np.searchsorted(first[order], high[safe])
-    ends = place < len(first)
-    following = order[np.minimum(place, len(first) - 1)]
+    following = _following(capture, high[safe])
     launch = at.launches(capture)
-    later = ends & ((launch.call[following] < 0) | (launch.time[following] >= stop))
+    later = (following >= 0) & ((launch.call[following] < 0) | (launch.time[following] >= stop))
     return np.asarray(np.where(dry & later, np.minimum(high[safe], stop + (stop - start - inside)), stop), np.int64)
 
 

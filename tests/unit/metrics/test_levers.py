@@ -58,7 +58,7 @@ def test_many_short_kernels_ask_for_graphs(tmp_path: Path) -> None:
     assert got["host_wait"].saving_ns == 94_000
 
 
-def test_exposed_communication_and_pageable_copies(tmp_path: Path) -> None:
+def test_exposed_communication_and_copies_from_pageable_memory(tmp_path: Path) -> None:
     # GIVEN an all-reduce [0, 200) us half under a kernel [100, 900), a pageable copy [200, 250) hidden by it and another [900, 1000)
     t = step()
     t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=0, start=0, duration=200_000, stream=20)
@@ -71,9 +71,11 @@ def test_exposed_communication_and_pageable_copies(tmp_path: Path) -> None:
         "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence
         and "_micro_pipeline_tp" in got["exposed_communication"].fix
     )
-    # 1 000 000 bytes in 100 us are 10 GB/s
-    assert got["pageable_copies"].saving_ns == 100_000 and "10.00\u202fGB/s" in got["pageable_copies"].evidence
-    assert "exposed_copies" not in got and "host_wait" not in got
+    # THEN of the 150 us of copies from pageable memory the 100 us are saved that nothing hides
+    loading = got["copies_pageable_loading"]
+    assert loading.saving_ns == 100_000 and "100.0\u202f% of the bytes" in loading.evidence and "pin_memory" in loading.fix
+    assert (loading.analysis, loading.query, loading.candidate) == ("memcpy_findings", (("rule", "pageable_loading"),), False)
+    assert "exposed_copies" not in got and "copies_exposed_HtoD" not in got and "host_wait" not in got
 
 
 def attention(t: TraceBuilder, at: int, product: str = "aten::bmm") -> None:
@@ -160,15 +162,57 @@ def test_what_is_left_above_the_limit_per_kind(tmp_path: Path, kind: str, slow: 
     assert (lever.saving_ns if lever else None) == (pytest.approx(50_000, abs=2) if slow else None)
 
 
-def test_copies_from_pinned_memory_that_nothing_hides(tmp_path: Path) -> None:
-    # GIVEN a copy of 100 us that nothing runs beside, and another that a kernel hides
+def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> None:
+    # GIVEN a copy of 100 us that nothing runs beside (too short to be a large one), and another that a kernel hides
     t = step()
     t.launch("k", at=1_000, start=1_000, duration=899_000)
     t.copy("HtoD", 200_000, 100_000, bytes=2_000_000, src="Pinned", call=(10_000, 1_000), stream=21)
     t.copy("HtoD", 900_000, 100_000, bytes=2_000_000, src="Pinned", call=(20_000, 1_000), stream=21)
     got = found(t, tmp_path)
     assert got["exposed_copies"].saving_ns == 100_000 and "20.00\u202fGB/s" in got["exposed_copies"].evidence
-    assert "pageable_copies" not in got and "non_blocking" in got["exposed_copies"].fix
+    assert not [r for r in got if r.startswith("copies_")] and "non_blocking" in got["exposed_copies"].fix
+
+
+def test_a_large_copy_that_nothing_hides_is_told_once(tmp_path: Path) -> None:
+    # GIVEN a pinned copy of 101 us beside nothing, and 20 us of a short one
+    t = step()
+    t.launch("k", at=1_000, start=0, duration=879_000)
+    t.copy("DtoH", 879_000, 20_000, bytes=2_000_000, dst="Pinned", call=(10_000, 1_000), stream=21)
+    t.copy("HtoD", 899_000, 101_000, bytes=2_000_000, src="Pinned", call=(20_000, 1_000), stream=21)
+    got = found(t, tmp_path)
+    # THEN the large one has its finding, the short one is what is left
+    assert got["copies_exposed_HtoD"].saving_ns == 101_000 and "19.80\u202fGB/s" in got["copies_exposed_HtoD"].evidence
+    assert got["exposed_copies"].saving_ns == 20_000 and "DtoH" in got["exposed_copies"].evidence
+
+
+def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Path) -> None:
+    # GIVEN .item() whose copy holds the host in [100, 405) us, kernel [10, 390), copy [400, 402), next kernel [460, 1000) launched at 450
+    t = step()
+    t.op("aten::relu", 0, 5_000)
+    t.launch("a", at=1_000, start=10_000, duration=380_000)
+    t.op("aten::item", 95_000, 320_000)
+    t.op("aten::_local_scalar_dense", 96_000, 318_000)
+    t.copy("DtoH", 400_000, 2_000, bytes=4, dst="Pageable", call=(100_000, 305_000))
+    t.launch("b", at=450_000, start=460_000, duration=540_000)
+    got = found(t, tmp_path)
+    # THEN the copy was queued when the kernel ended (a hand-over of 10 us), and the device is dry from 402 to 460 us: 58 us
+    lever = got["copies_scalar_reads"]
+    assert lever.saving_ns == 58_000 and "`aten::item`" in lever.evidence and ".item()" in lever.fix
+    assert "host_sync" not in got and got["host_wait"].saving_ns == 20_000
+
+
+def test_gradients_that_are_copied_take_their_time_from_the_calls(tmp_path: Path) -> None:
+    # GIVEN a copy of 50 us inside of AccumulateGrad, which a cost model covers
+    t = step()
+    t.launch("k", at=1_000, start=0, duration=950_000)
+    t.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 10_000, 5_000)
+    t.op("aten::copy_", 11_000, 3_000, shapes=[[1 << 20], [1 << 20], []], types=["float", "float", "Scalar"])
+    t.copy("DtoD", 950_000, 50_000, bytes=4 << 20, call=(12_000, 1_000))
+    got = found(t, tmp_path)
+    lever = got["copies_gradient_copies"]
+    # THEN all of it can go, and nothing of it is offered again
+    assert lever.saving_ns == 50_000 and lever.claimed.sum() == pytest.approx(50_000) and lever.candidate
+    assert not {"exposed_copies", "other_above_limit", "elementwise_above_limit"} & set(got)
 
 
 def test_what_saves_next_to_nothing_is_left_out(tmp_path: Path) -> None:

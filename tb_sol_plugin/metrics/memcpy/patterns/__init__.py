@@ -19,10 +19,10 @@ from tb_sol_plugin.metrics.memcpy import records
 from tb_sol_plugin.metrics.memcpy.blocking import blocking
 from tb_sol_plugin.metrics.memcpy.patterns.again import ping_pong, redundant, through_host
 from tb_sol_plugin.metrics.memcpy.patterns.case import Case
-from tb_sol_plugin.metrics.memcpy.patterns.exposed import exposed
+from tb_sol_plugin.metrics.memcpy.patterns.exposed import HIDE, exposed
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding, as_finding, combined_ns
 from tb_sol_plugin.metrics.memcpy.patterns.memory import managed, pageable_loading
-from tb_sol_plugin.metrics.memcpy.patterns.small import coalescable, tiny
+from tb_sol_plugin.metrics.memcpy.patterns.small import MOVES, coalescable, tiny
 from tb_sol_plugin.metrics.memcpy.patterns.waiting import waiting
 from tb_sol_plugin.metrics.memcpy.patterns.within import duplicates, gradients, graph_inputs
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds
@@ -31,7 +31,7 @@ from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 
-__all__ = ["RULES", "CopyFinding", "as_finding", "combined_ns", "copy_findings", "rules_off", "step_ns"]
+__all__ = ["KEYS", "RULES", "CopyFinding", "as_finding", "combined_ns", "copy_findings", "rules_off", "step_ns"]
 
 RULES: Final = (
     "scalar_reads", "small_to_host", "blocking_to_host", "blocking_to_device", "blocking_sets", "blocking_other", "pageable_loading",
@@ -39,6 +39,12 @@ RULES: Final = (
     "coalescable", "exposed",
 )  # fmt: skip
 """Every rule by its stable name, as in `CopyFinding.rule`."""
+SEVERAL: Final = ("tiny", "coalescable", "exposed")
+"""Rules that speak for each direction on its own."""
+KEYS: Final = tuple(
+    key for rule in RULES for key in ([f"{rule}_{d}" for d in (MOVES if rule != "exposed" else tuple(HIDE))] if rule in SEVERAL else [rule])
+)
+"""Every `CopyFinding.key` that there can be."""
 OF_KINDS: Final = ("pageable_loading", "managed_copies", "blocking_sets")
 """Rules that need the kinds of memory."""
 
