@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gc
 import json
@@ -10,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -217,10 +219,14 @@ def clocked(call: Callable[[], object]) -> float:
 
 
 def lines(logdir: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(bytes, record) of a capture file."""
+    """(bytes, record) of a capture file; the bytes of a packed record stand with the first of those that it holds."""
     (path,) = logdir.glob(f"*{SUFFIX}")
     for line in path.read_bytes().splitlines(keepends=True):
-        yield len(line), json.loads(line)
+        size, record = len(line), json.loads(line)
+        packed = record["kind"] == "packed"
+        for one in map(json.loads, zlib.decompress(base64.b64decode(record["data"])).splitlines()) if packed else (record,):
+            yield size, one
+            size = 0
 
 
 def durations(logdir: Path) -> list[float]:

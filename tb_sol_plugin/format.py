@@ -28,11 +28,14 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
     copies       iteration, rows: COPY_ROW. Copies between memories in a sampled step, one row per sort of copy and labels
     phase_time   iteration, rows: TIME_ROW of phase labels
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
+    packed       bytes, data: lines of other records, compressed by zlib and written as base64; `bytes` of text, PACKED_BYTES at most. It
+                 stands for these lines
     memory, profile   reserved for memory records and step statistics
     note         code, text, count
     close        wall_ns, iterations
 
-A label or signature stands before its first use. A reader refuses another major version, and passes over kinds and fields it does not know.
+A label or signature stands before its first use. Version 2 is version 1 with packed records. A reader refuses a major version that it does
+not know, and passes over kinds and fields it does not know.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ import re
 from typing import Final
 
 FORMAT: Final = "tb-sol-capture"
-VERSION: Final = (1, 1)
+VERSION: Final = (2, 0)
+READABLE: Final = (1, 2)
+"""Major versions that are read."""
 SUFFIX: Final = ".sol.jsonl"
 NAME: Final = re.compile(r"^(?P<host>.+)_rank(?P<rank>\d+)_(?P<pid>\d+)_(?P<start>\d+)(?:\.part(?P<part>\d+))?\.sol\.jsonl(?:\.gz)?$")
 """File names as the capture library gives them. The worker is `<host>_rank<rank>`, the span `<start>`."""
@@ -50,7 +55,7 @@ PART: Final = re.compile(r"(?:\.part(?P<part>\d{1,3}))?(?P<ending>\.sol\.jsonl(?
 """The end of a file's name, also of one that was renamed."""
 
 KINDS: Final = (
-    "header", "sig", "label", "ledger", "copies", "step", "phase_time", "module_time", "memory", "profile", "note", "close",
+    "header", "sig", "label", "ledger", "copies", "step", "phase_time", "module_time", "memory", "profile", "packed", "note", "close",
 )  # fmt: skip
 LEDGER_ROW: Final = ("sig", "module", "phase", "forward_phase", "function", "flags", "count", "time_ns")
 """Ids of a signature and four labels (-1 none), flags, calls, and the summed time of those calls (null: not timed).
@@ -77,6 +82,8 @@ COMPILED: Final = 8
 compiled region, counted by running it eagerly for one step."""
 
 MOST_PARTS: Final = 1000
+PACKED_BYTES: Final = 8 << 20
+"""Most bytes of text in one packed record."""
 CAP_BYTES: Final = 256 << 20
 """Size at which a file is continued in the next part."""
 

@@ -19,6 +19,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tb_sol_plugin import format as F
+from tb_sol_plugin.capture.packing import packed
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.labels import Labels
@@ -212,12 +213,12 @@ class CaptureWriter:
         rows = [(*key, value[0], None if value[1] < 0 else value[1]) for key, value in work.items()]
         count = len(labels.known)  # other threads may add labels meanwhile
         fresh = sorted({key[0] for key in work} - self._sigs)
-        group = [*_labels(labels, self._labels, count), *_signatures(ledger, fresh)]
-        records = [*self._take_notes(), *_records(step, rows)]
-        if self.size + sum(map(len, group)) + sum(map(len, records)) > self._cap and self.size > self._empty:
+        notes, records = self._take_notes(), [*_records(step, rows)]
+        lines = [*notes, *packed([*_labels(labels, self._labels, count), *_signatures(ledger, fresh), *records])]
+        if self.size + sum(map(len, lines)) > self._cap and self.size > self._empty:
             self._next_part()
-            group = [*_labels(labels, 0, count), *_signatures(ledger, sorted(self._sigs.union(fresh)))]
-        self._append([*group, *records])
+            lines = [*notes, *packed([*_labels(labels, 0, count), *_signatures(ledger, sorted(self._sigs.union(fresh))), *records])]
+        self._append(lines)
         self._labels = count
         self._sigs.update(fresh)
         if step.sampled and time.monotonic() - self._synced > SYNC_SECONDS:

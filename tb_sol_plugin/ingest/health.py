@@ -45,6 +45,9 @@ EFFECTS = {
     # SOL captures
     "line that is not a record": "skipped; all others are kept",
     "line that is too long": "skipped; all others are kept",
+    "packed record that is damaged": "the lines before the damage are kept",
+    "packed record that holds too much": "skipped; all others are kept",
+    "packed record with records that cannot be in one": "these are skipped; all others are kept",
     "record of a kind this reader does not know": "passed over: a newer version wrote it",
     "record without what it needs": "skipped",
     "value of another type": "read as not recorded",

@@ -18,6 +18,7 @@ from tb_sol_plugin.ingest.sol import records as R
 from tb_sol_plugin.ingest.sol import tables
 from tb_sol_plugin.ingest.sol.collect import Collected
 from tb_sol_plugin.ingest.sol.lines import lines
+from tb_sol_plugin.ingest.sol.packed import Unpacker
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.model import redact
 from tb_sol_plugin.model import schemas as S
@@ -31,6 +32,7 @@ class Reading:
 
     def __init__(self) -> None:
         self.columns = Collected()
+        self._unpacker = Unpacker(self.columns.health)
         self.header: dict[str, object] = {}
         self.version = (0, 0)
         self.notes: dict[tuple[str, str], int] = {}
@@ -54,7 +56,10 @@ class Reading:
                 break
             text = line.text.removeprefix(b"\xef\xbb\xbf") if number == 1 else line.text
             record = R.record_of(text, health, number)
-            if record is not None:
+            if isinstance(record, R.Packed):
+                for inner in self._unpacker.lines(record.data, record.bytes, number):
+                    self._take_packed(inner, number, source.name)
+            elif record is not None:
                 self.take(record, text, number, source.name)
             if number % 512 == 0:
                 yield self.records
@@ -62,6 +67,13 @@ class Reading:
         if source.truncated:
             self.truncated = True
             health.add("truncated file", 1, source.truncated)
+
+    def _take_packed(self, text: bytes, number: int, file: str) -> None:
+        record = R.record_of(text, self.columns.health, number)
+        if isinstance(record, R.Packed | R.Header):
+            self.columns.health.add("packed record with records that cannot be in one", 1, f"line {number}")
+        elif record is not None:
+            self.take(record, text, number, file)
 
     def take(self, record: R.Record, line: bytes, number: int, file: str) -> None:
         """One record."""

@@ -12,6 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from tests.support.packed_lines import records_in
+
 SIZE = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "int": 4, "bool": 1, "unsigned char": 1}
 SHORT = {"float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "long int": "int64"}
 BACKWARD, AGAIN = 1, 2
@@ -111,8 +113,7 @@ class Raw:
 def read(path: Path) -> Raw:
     """The records of a file, which has one part."""
     out, ledgers = Raw(), {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for record in records_in(path.read_bytes()):
         kind, out.records = record["kind"], out.records + 1
         if kind == "header":
             out.header = record

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tb_sol_plugin.format import BACKWARD, LEDGER_ROW, RECOMPUTE
+from tests.support.packed_lines import records_in
 
 Json = dict[str, "int | float | str | bool | list[object] | dict[str, object] | None"]
 
@@ -79,8 +79,8 @@ class Recorded:
 def read_file(path: Path) -> Recorded:
     """The records of a capture file; a last line without its line feed is left out and noted as `cut`."""
     text = path.read_text(encoding="utf-8")
-    *lines, rest = text.split("\n")
-    header, *records = [json.loads(line) for line in lines]
+    whole, _, rest = text.rpartition("\n")
+    header, *records = records_in(whole)
     assert header["kind"] == "header"
     out = Recorded(header, cut=bool(rest))
     labels: dict[int, Json] = {}

@@ -30,10 +30,11 @@ def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
     major, minor = (_whole(parts[i] if i < len(parts) else 0) for i in (0, 1))
     if major is None:
         raise BadInput("the header states no version", hint="write the file anew with tb_sol_plugin.capture", file=file)
-    if major != F.VERSION[0]:
+    if major not in F.READABLE:
         newer = major > F.VERSION[0]
+        known = " and ".join(f"{one}.x" for one in F.READABLE)
         hint = "update tb-sol-plugin" if newer else "open it with the version of tb-sol-plugin that wrote it"
-        raise BadInput(f"a SOL capture of format {major}.{minor or 0}; this version reads {F.VERSION[0]}.x", hint=hint, file=file)
+        raise BadInput(f"a SOL capture of format {major}.{minor or 0}; this version reads {known}", hint=hint, file=file)
     return major, minor or 0
 
 

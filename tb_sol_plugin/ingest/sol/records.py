@@ -106,6 +106,11 @@ class Step(msgspec.Struct, tag_field="kind", tag="step"):
     compiled: bool | None = False
 
 
+class Packed(msgspec.Struct, tag_field="kind", tag="packed"):
+    data: str
+    bytes: Number = None
+
+
 class Note(msgspec.Struct, tag_field="kind", tag="note"):
     code: str | None = ""
     text: str | None = ""
@@ -124,10 +129,10 @@ class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
     """Reserved."""
 
 
-Record: TypeAlias = Header | Sig | Label | Ledger | Copies | PhaseTime | ModuleTime | Step | Note | Close | Memory | Profile
+Record: TypeAlias = Header | Sig | Label | Ledger | Copies | PhaseTime | ModuleTime | Step | Packed | Note | Close | Memory | Profile
 _TYPES: Final[dict[str, type[msgspec.Struct]]] = {
     t.__struct_config__.tag: t  # type: ignore[misc]
-    for t in (Header, Sig, Label, Ledger, Copies, PhaseTime, ModuleTime, Step, Note, Close, Memory, Profile)
+    for t in (Header, Sig, Label, Ledger, Copies, PhaseTime, ModuleTime, Step, Packed, Note, Close, Memory, Profile)
 }
 assert set(_TYPES) == set(F.KINDS)
 _decode: Final[Callable[[bytes], Record]] = msgspec.json.Decoder(Record).decode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.step import StepRecord
 from tb_sol_plugin.capture.writer import CaptureWriter
 from tb_sol_plugin.ingest import read
+from tests.support.packed_lines import records_in
 
 HEADER: dict[str, object] = {
     "rank": 3,
@@ -72,7 +72,7 @@ def records(path: Path) -> list[dict[str, object]]:
     """All records of a file; every line ends."""
     text = path.read_bytes()
     assert text.endswith(b"\n")
-    return [json.loads(line) for line in text.splitlines()]
+    return list(records_in(text))
 
 
 def kinds(path: Path) -> list[object]:
@@ -110,7 +110,7 @@ def test_an_iteration_is_one_group_with_its_definitions_in_front(tmp_path: Path)
         "close",
     ]
     header, _, fc, mm, step, first, phases, modules, add, _, second, close = records(path)
-    assert header["format"] == "tb-sol-capture" and header["version"] == [1, 1] and header["part"] == 0 and header["rank"] == 3
+    assert header["format"] == "tb-sol-capture" and header["version"] == [2, 0] and header["part"] == 0 and header["rank"] == 3
     assert fc == {"kind": "label", "id": module, "what": "module", "parent": -1, "name": "fc", "class": "Linear"}
     assert mm["in"] == [[8, 16], [16, 4]] and mm["types"] == ["float", "float"] and mm["flop"] == 1024 and mm["class"] == "gemm"
     assert add["flop"] is None and add["reason"] == "no model"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
+from tests.support.packed_lines import records_in
 
 pytest.importorskip("torch")
 
@@ -73,7 +73,7 @@ def test_a_signature_costs_less_than_200_bytes_per_sampled_iteration(tmp_path: P
     path = record(tmp_path)
     text = path.read_bytes()
     # WHEN the file's bytes, definitions and all, are shared out over the distinct signatures of each iteration
-    ledgers = [r for r in map(json.loads, text.splitlines()) if r["kind"] == "ledger"]
+    ledgers = [r for r in records_in(text) if r["kind"] == "ledger"]
     distinct = sum(len({row[0] for row in r["rows"]}) for r in ledgers)
     # THEN each costs less than 200
     print(f"{len(text):,} bytes, {distinct} signatures and iterations: {len(text) / distinct:.0f} bytes each")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ import pytest
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
 from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.capture.packing import packed
 from tb_sol_plugin.ingest.sol import header as H
 from tb_sol_plugin.ingest.sol import records as R
 from tests.support.sol_builder import HEADER
@@ -51,7 +54,7 @@ def test_the_example_is_a_capture_and_says_what_the_text_says(tmp_path: Path) ->
         assert F.encode(json.loads(line)) == line.encode() + b"\n"
 
 
-@pytest.mark.parametrize(("kind", "record"), [("label", R.Label), ("sig", R.Sig), ("step", R.Step)])
+@pytest.mark.parametrize(("kind", "record"), [("label", R.Label), ("sig", R.Sig), ("step", R.Step), ("packed", R.Packed)])
 def test_fields_of_the_document_are_those_the_reader_knows(kind: str, record: type[msgspec.Struct]) -> None:
     fields = {f.encode_name: f.required for f in msgspec.structs.fields(record)}
     text = section(f"`{kind}`")
@@ -75,6 +78,17 @@ def test_columns_of_rows_and_kinds_are_all_named() -> None:
     assert all(f"`{kind}`" in TEXT for kind in F.KINDS)
     assert f'"{F.FORMAT}"' in TEXT and f"`{list(F.VERSION)}`" in TEXT and F.CAP_BYTES == 256 << 20
     assert set(H.FLAGS) == {"record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"}
+
+
+def test_the_reader_of_the_document_gives_plain_lines(tmp_path: Path) -> None:
+    # GIVEN a file with a packed record, and the few lines of Python that the document has for such files
+    plain = [F.encode({"kind": "label", "id": n, "what": "phase", "name": f"phase {n}"}) for n in range(100)]
+    header = F.encode(dict(HEADER))
+    (tmp_path / "a.sol.jsonl").write_bytes(b"".join([header, *packed(plain)]))
+    code = re.findall(r"```python\n(.*?)```", section("`packed`"), re.DOTALL)
+    # WHEN they are run THEN they print the lines as they would stand without packing
+    out = subprocess.run([sys.executable, "-c", code[0], tmp_path / "a.sol.jsonl"], capture_output=True, check=True, timeout=60).stdout
+    assert out == b"".join([header, *plain]) and len(packed(plain)) == 1
 
 
 def test_pages_that_the_document_names_are_there() -> None:

@@ -84,7 +84,7 @@ def test_facts_of_a_cpu_and_of_a_device(tmp_path: Path, capture: Capture) -> Non
     assert (facts.source, facts.vendor, facts.devices, facts.limits) == ("sol_capture", "", (), None)
     assert facts.absolute and facts.origin_ns == WALL_NS and facts.rank == 0 and facts.world_size == 1 and facts.host_name == "node1"
     assert facts.flags["record_shapes"] and facts.flags["with_modules"] and not facts.flags["with_stack"]
-    assert facts.versions["torch_version"] == "2.6.0" and facts.versions["capture_format"] == "1.1"
+    assert facts.versions["torch_version"] == "2.6.0" and facts.versions["capture_format"] == "2.0"
     assert facts.metadata["model.parameters"] == "680" and facts.metadata["mode"] == "dispatch"
     assert capture.tables["issues"].empty and not facts.warnings and len(capture.device) == 0
     # GIVEN one made on a GPU, THEN its device is known, and the table's limits are found for it
@@ -264,10 +264,10 @@ def test_an_empty_file_and_text_are_refused_with_a_remedy(tmp_path: Path) -> Non
         ingest.read(str(tmp_path / "c.sol.jsonl"))
 
 
-@pytest.mark.parametrize("version", [[2, 0], [99], 3, [0, 9]])
+@pytest.mark.parametrize("version", [[3, 0], [99], 4, [0, 9]])
 def test_another_major_version_is_refused_by_name(tmp_path: Path, version: object) -> None:
     path = small(version=version).write(tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=r"format \d+\.\d; this version reads 1\.x") as found:
+    with pytest.raises(BadInput, match=r"format \d+\.\d; this version reads 1\.x and 2\.x") as found:
         ingest.read(str(path))
     assert "tb-sol-plugin" in found.value.hint
 
