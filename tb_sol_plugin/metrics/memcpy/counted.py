@@ -33,6 +33,12 @@ READS: Final = "aten::_local_scalar_dense"
 WITHIN: Final = ("HtoH", "DtoD", COPY_KERNEL)
 """Directions that stay within the host or within a device."""
 
+EVENTS_ONLY: Final = (
+    "oversize", "median_ns", "p95_ns", "large_count", "large_bytes", "large_bytes_per_s", "union_ns", "hidden_ns", "exposed_ns",
+    "idle_exposed_ns",
+)  # fmt: skip
+"""Columns of recorded copies that need each copy by itself: NaN here."""
+
 
 def has(capture: Capture) -> bool:
     """Whether any copy was counted."""
@@ -102,9 +108,9 @@ def _devices(rows: pd.DataFrame) -> Texts:
 def table(capture: Capture, by: str, where: Scope | None = None) -> pd.DataFrame:
     """Counted copies in groups, as `groups.table` has them. Count and bytes add up to the same sums whatever `by` is.
 
-    Columns: those of `groups.table`, of which median_ns, p95_ns, large_*, union_ns, hidden_ns, exposed_ns and idle_exposed_ns are NaN;
-    time_ns, mean_ns, share and bandwidth_bytes_per_s too where any copy of the row was not timed. Besides: call_ns (of the host,
-    inside the calls), blocking (copies that the host waited for); NaN where unknown for any copy of the row.
+    Columns: those of `groups.table`, of which EVENTS_ONLY are NaN; time_ns, mean_ns, share and bandwidth_bytes_per_s too where any copy of
+    the row was not timed. Besides: call_ns (of the host, inside the calls), blocking (copies that the host waited for); NaN where unknown
+    for any copy of the row.
     """
     rows = counted(capture, where)
     group = labels(capture, rows, by)
@@ -152,19 +158,12 @@ def _sums(code: Ints, rows: pd.DataFrame, count: int) -> dict[str, npt.NDArray[n
             "without_bytes": without,
             "time_ns": time,
             "mean_ns": time / copies,
-            "median_ns": none,
-            "p95_ns": none,
             "share": time / all_time if all_time > 0 else none,
             "bytes_share": size / all_bytes if all_bytes else none,
             "bandwidth_bytes_per_s": np.where(rated_time > 0, rated_bytes / rated_time * 1e9, np.nan),
-            "large_count": none,
-            "large_bytes_per_s": none,
-            "union_ns": none,
-            "hidden_ns": none,
-            "exposed_ns": none,
-            "idle_exposed_ns": none,
             "call_ns": call,
             "blocking": waited,
+            **dict.fromkeys(EVENTS_ONLY, none),
         }
 
 
