@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, 
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.joined_notes import joined_notices
-from tb_sol_plugin.metrics.levers import NEEDS_TIMES, Lever, finding, levers
+from tb_sol_plugin.metrics.levers import COPY_RULES, NEEDS_TIMES, Lever, finding, levers
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
@@ -194,6 +194,8 @@ def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSec
     whole = fall.total_ns / fall.steps if fall.total_ns else 0
     there = registry()
     shown = found[:most]
+    if not any(f.rule in COPY_RULES for f in shown):
+        shown = shown + [f for f in found[most:] if f.rule in COPY_RULES][:1]  # the largest finding about copies has a line of its own
     findings = [finding(f, f.saving_ns, whole, pages=there) for f in shown]
     combined = min(sum(f.saving_ns for f in shown), round(whole)) if shown else None
     return FindingsSection(

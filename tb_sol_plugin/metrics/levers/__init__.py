@@ -31,7 +31,7 @@ from tb_sol_plugin.metrics.waterfall import Waterfall
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
-__all__ = ["LEAST", "NEEDS_TIMES", "RULES", "Lever", "combined_ns", "finding", "levers"]
+__all__ = ["COPY_RULES", "LEAST", "NEEDS_TIMES", "RULES", "Lever", "combined_ns", "finding", "levers"]
 
 NEEDS_TIMES: Final = "Findings need the time of single operators, which this SOL capture does not hold: record a profiler trace."
 Rule = Callable[[Case], "Lever | list[Lever] | None"]

@@ -168,9 +168,25 @@ def test_copies_limit(tmp_path: Path) -> None:
     t = one_step()
     t.copy("HtoD", 0, 800_000, bytes=8_000_000, src="Pageable", call=(0, 2_000))
     product(t, at=5_000, start=800_000, duration=200_000)
-    assert "For 80 % of the step the GPU only copies; fixing that saves at most 800.0 µs." in plain(
+    assert "For 80 % of the step the GPU only copies. The first fix saves at most 800.0 µs: data is loaded from pageable memory." in plain(
         overview(read_back(t, tmp_path)).headline
     )
+
+
+def test_the_largest_finding_about_copies_has_a_line_of_its_own(tmp_path: Path) -> None:
+    # GIVEN a step of 10 ms: 2 ms of loading, 2 ms of communication alone, 0.9 ms in cudaMalloc, 0.3 ms of waiting, 0.15 ms of a copy alone
+    t = one_step(10_000_000)
+    t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 2_000_000)
+    t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=1_000, start=2_000_000, duration=2_000_000, stream=20)
+    t.launch("a", at=2_000, start=4_000_000, duration=1_000_000)
+    t.call("cudaMalloc", 5_100_000, 900_000)
+    t.launch("b", at=6_100_000, start=6_200_000, duration=3_300_000)
+    t.copy("HtoD", 9_500_000, 150_000, bytes=2 << 20, src="Pinned", call=(6_150_000, 1_000), stream=21)
+    t.launch("a", at=6_160_000, start=9_650_000, duration=350_000)
+    # WHEN four findings are shown THEN that about the copy is the fifth
+    found = overview(read_back(t, tmp_path)).findings
+    assert [f.rule for f in found] == ["input_wait", "exposed_communication", "device_allocation", "host_wait", "copies_exposed_HtoD"]
+    assert found[-1].saving_ns == 150_000
 
 
 def test_time_above_the_limits_names_the_kind(tmp_path: Path) -> None:
