@@ -76,19 +76,18 @@ class Gather:
         on_disk = {w.key: body for w in unknown if (body := self._files.load(w.key)) is not None}
         with self._news:
             for one in wanted:
-                self._asked[one.recording.run] = time.monotonic()
                 if one.key in on_disk:
                     self._keep(one, on_disk[one.key])
                 elif not self._known(one.key) and not self._older(one):
                     self._queue.setdefault(one.key, one)
-            self._pump()
             while True:
+                self._asked |= dict.fromkeys((w.recording.run for w in wanted), time.monotonic())
+                self._pump()
                 out = [self._answer(w) for w in wanted]
                 left = until - time.monotonic()
                 if left <= 0 or all(a.there or a.error is not None for a in out):
                     return out
                 self._news.wait(min(left, 1.0))
-                self._pump()
 
     def body(self, key: str) -> bytes | None:
         """The encoded part under a key of an answer; None where it vanished from the disk since."""

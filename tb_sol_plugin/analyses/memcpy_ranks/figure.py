@@ -146,7 +146,7 @@ def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: n
     chosen = far[np.argsort(-away, kind="stable")][:NAMED].tolist()
     right = float(place.min()) + 0.85 * float(np.ptp(place))
     return [
-        {"xref": f"x{n}", "yref": f"y{n}", "x": place[i], "y": values[i], "text": _short(ranks.labels[i]), "showarrow": False,
+        {"xref": f"x{n}", "yref": f"y{n}", "x": float(place[i]), "y": float(values[i]), "text": _short(ranks.labels[i]), "showarrow": False,
          "xanchor": "right" if place[i] > right else "left", "xshift": -9 if place[i] > right else 9,
          "font": {"size": 11, "color": F.light("ink")}}
         for i in chosen

@@ -94,3 +94,17 @@ def test_the_registry_is_described_whatever_was_imported_before() -> None:
 def test_importing_the_package_is_cheap() -> None:
     code = "import sys, tb_sol_plugin; print([m for m in ('numpy', 'pandas', 'flask', 'tensorboard', 'msgspec') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_analysis_over_the_workers_of_a_run(tmp_path: Path) -> None:
+    # GIVEN a run of twelve workers, two of them broken WHEN it is asked THEN all others answer, none is kept open, and parts are kept
+    from tests.support.ranks import write_run
+
+    folder = write_run(tmp_path / "job")
+    run = sol.open(str(folder))
+    first = run.analyze("memcpy_ranks")
+    assert len(first.table("ranks")) == 20 and "captures" not in run.__dict__  # type: ignore[union-attr]
+    assert sol.open(str(folder)).analyze("memcpy_ranks", what="bytes").facts == first.facts  # type: ignore[union-attr]
+    # GIVEN an analysis of one capture THEN the run answers with its first, and opens that alone
+    assert run.analyze("memcpy").facts["count"] == run.open(run.recordings[0]).analyze("memcpy").facts["count"]  # type: ignore[union-attr]
+    assert "captures" not in run.__dict__

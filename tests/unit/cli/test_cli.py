@@ -161,7 +161,7 @@ def test_report_tells_the_whole_story(file: Path, capsys: Capsys) -> None:
     out, err = capsys.readouterr()
     assert err == "" and "rank0" in out
     for item in registry().values():
-        if item.name != "links":
+        if item.name != "links" and item.over is None:  # the story of one recording
             assert item.title in out, item.name
     assert "failed" not in out
 
@@ -264,3 +264,31 @@ def test_a_long_name_keeps_both_ends() -> None:
     name = "void " + "x" * 100 + "_float32"
     assert cli_text.shortened(name).startswith("void x") and cli_text.shortened(name).endswith("_float32")
     assert len(cli_text.shortened(name)) == cli_text.LONGEST
+
+
+# -- over the workers of a run ---------------------------------------------------------------------------------------
+
+
+def test_the_workers_of_a_run_beside_each_other(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a run of twelve workers WHEN it is asked for THEN JSON, CSV and text tell all of them, whatever --worker says
+    from tests.support.ranks import write_run
+
+    folder = write_run(tmp_path / "job")
+    assert run("analyze", "memcpy_ranks", folder) == 0
+    out, err = capsys.readouterr()
+    body = json.loads(out)
+    assert err == "" and next(s for s in body["sections"] if s["id"] == "facts")["values"]["workers_read"] == 10
+    assert run("analyze", "memcpy_ranks", folder, "--worker", "rank7", "--format", "csv", "--section", "ranks") == 0
+    assert len(list(csv.reader(io.StringIO(capsys.readouterr().out)))) == 21
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run("analyze", "memcpy_ranks", folder, "--format", "text", "--what", "exposed", "--no-cache") == 0
+    out, err = capsys.readouterr()
+    assert "Workers left out" in out and "rank8" in out and "Host to device: rank 7" in out
+    assert "reading worker 1 of 12" in err and err.endswith("\r\033[K")
+
+
+def test_one_file_is_no_run_of_several_workers(tmp_path: Path, capsys: Capsys) -> None:
+    from tests.support.ranks import rank_trace
+
+    assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3
+    assert "there is one here" in capsys.readouterr().err
