@@ -29,7 +29,7 @@ PACKAGES = (
 OPTIONAL = ("tb-sol-plugin", "torch")
 MOST = 50
 MOST_NOTES = 3
-KINDS = {"kineto": "trace", "sol_capture": "SOL capture"}
+KINDS = {"kineto": "trace", "sol_capture": "SOL capture", "proton": "Proton profile"}
 
 
 def examine(out: Console, logdir: str, *, read: bool = True, device: str = "") -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_sol_plugin.errors import NotATrace
-from tb_sol_plugin.ingest.classify import CERTAIN, Classification, classify
+from tb_sol_plugin.ingest.classify import CERTAIN, PROTON_TRACE, Classification, classify
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import base_name, head
 from tb_sol_plugin.model.capture import Capture
@@ -19,6 +19,10 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         from tb_sol_plugin.ingest import proton
 
         return proton.read(path, fs_options=fs_options, progress=progress)
+    if found.what == PROTON_TRACE:
+        from tb_sol_plugin.ingest.proton import chrome
+
+        return chrome.read(path, fs_options=fs_options, progress=progress)
     if found.kind == "proton_cycles":
         raise NotATrace(f"this is a {found.what}", hint=found.note, file=base_name(path))
     if found.kind == "sol_capture":

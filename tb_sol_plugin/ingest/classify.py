@@ -16,7 +16,9 @@ _SOL_NAME = re.compile(re.escape(SUFFIX) + r"(?:\.gz)?$")
 _PROTON_NAME = re.compile(r"\.hatchet(?:_msgpack)?(?:\.gz)?$", re.IGNORECASE)
 _PROTON_PACKED = b"\x92\x83\xa5frame"
 """MessagePack of two parts whose first is a frame."""
+_KINETO = re.compile(rb'"(?:deviceProperties|schemaVersion|baseTimeNanoseconds|cuda_runtime_version)"\s*:')
 PROTON: Final = "Proton profile"
+PROTON_TRACE: Final = "Proton trace"
 CYCLES: Final = "its times are cycles of single warps, which no page here shows: open it in Perfetto"
 
 
@@ -46,6 +48,8 @@ def classify(head: bytes, name: str) -> Classification:
     if text[:1] == b"{":
         if b'"traceEvents"' in text and b'"Finalization Time (ns)"' in text:
             return Classification("proton_cycles", "trace of Proton from inside of kernels", CYCLES)
+        if b'"traceEvents"' in text and b'"call_stack"' in text and not certain and not _KINETO.search(text):
+            return Classification("kineto", PROTON_TRACE)
         if b'"traceEvents"' in text or certain:
             return Classification("kineto", "PyTorch profiler trace")
         if b'"nodes"' in text and b'"pid"' in text and b'"schema"' in text:

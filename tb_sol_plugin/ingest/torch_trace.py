@@ -34,8 +34,14 @@ def read(
     path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder | None = None
 ) -> Capture:
     """Read one trace file (local path or fsspec URL). BadInput or NotATrace where it holds no trace."""
+    with Source(path, fs_options) as source:
+        return read_from(source, progress=progress, decoder=decoder)
+
+
+def read_from(source: Source, *, progress: Report | None = None, decoder: Decoder | None = None) -> Capture:
+    """Read what `source` gives; errors as for `read`."""
     columns = Columns()
-    with Source(path, fs_options) as source, _without_gc(), Pipeline(columns) as pipeline:
+    with _without_gc(), Pipeline(columns) as pipeline:
         splitter = Splitter(source, columns, decoder or Scanner(), pipeline)
         last = 0.0
         for _ in splitter.run():

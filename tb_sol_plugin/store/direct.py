@@ -65,17 +65,19 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
     size, mtime = parts.stat(path, options.fs_options)
     name = files.shown(basename(path))
     worker, span = names.worker_and_span(name)
-    kind = names.kind_of(name) or ("sol_capture" if _holds_a_capture(path, name, options) else "kineto")
+    kind = names.kind_of(name) or _kind_inside(path, name, options)
     return Recording("", worker, span, path, name, size, mtime, kind)
 
 
-def _holds_a_capture(path: str, name: str, options: StoreOptions) -> bool:
+def _kind_inside(path: str, name: str, options: StoreOptions) -> str:
+    """The kind of recording by what is in it; kineto where it is none of the others."""
     from tb_sol_plugin.ingest import classify
 
     try:
-        return classify(files.head(path, options.fs_options), name).kind == "sol_capture"
+        found = classify(files.head(path, options.fs_options), name).kind
     except OSError:
-        return False  # told when it is read
+        return "kineto"  # told when it is read
+    return found if found in ("sol_capture", "proton") else "kineto"
 
 
 def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
