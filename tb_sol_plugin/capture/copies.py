@@ -64,20 +64,9 @@ class Crossing(NamedTuple):
     bytes: int
 
 
-class CopyKey(NamedTuple):
-    """Copies that are counted together. op: as a trace has it (`aten::copy_`). module, phase, function: labels, -1 none."""
-
-    op: str
-    direction: str
-    src_kind: str
-    dst_kind: str
-    src_device: int
-    dst_device: int
-    non_blocking: bool
-    blocks: int
-    module: int
-    phase: int
-    function: int
+CopyKey: TypeAlias = "tuple[str, str, str, str, int, int, bool, int, int, int, int]"
+"""Copies that are counted together: operator as a trace has it (`aten::copy_`), the fields of a Crossing but its bytes, then labels: module,
+phase, function, -1 none."""
 
 
 class CopyCounts:
@@ -109,18 +98,20 @@ class CopyCounts:
         if not found:
             return
         share, rest = divmod(call_ns, len(found))
+        rows = self.rows
         with self._lock:
-            for crossing in found:
-                key = CopyKey(op, *crossing[:-1], *labels)
-                row = self.rows.get(key)
+            for one in found:
+                size = one[-1]
+                key = (op, *one[:-1], *labels)
+                row = rows.get(key)
                 if row is None:
-                    if len(self.rows) >= MOST_KEYS:
+                    if len(rows) >= MOST_KEYS:
                         self.lost["too many distinct copies"] += 1
                         continue
-                    row = self.rows[key] = [0, 0, 0, 0]
+                    row = rows[key] = [0, 0, 0, 0]
                 row[0] += 1
-                if crossing.bytes >= 0:
-                    row[1] += crossing.bytes
+                if size >= 0:
+                    row[1] += size
                 else:
                     row[2] += 1
                 row[3] += share + rest
@@ -149,19 +140,20 @@ def is_pinned(tensor: Tensor) -> bool:
 
 def crossing(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinned = is_pinned) -> Crossing | None:
     """What copying src over dst is; None for what moves nothing, or computes. dst may be larger: src is then repeated."""
-    src_type, dst_type = src.device.type, dst.device.type
-    if src_type == "meta" or dst_type == "meta" or src is dst or dst.numel() == 0:
+    if src is dst or src.is_meta or dst.is_meta or dst.numel() == 0:
         return None
+    from_host, to_host, same_type = src.is_cpu, dst.is_cpu, src.dtype is dst.dtype
     sized = _sized(src) and _sized(dst)
-    same_type = src.dtype is dst.dtype
-    from_host, to_host = src_type == "cpu", dst_type == "cpu"
+    if from_host and to_host:
+        if not same_type:
+            return None
+        size = dst.nbytes if sized else UNSIZED
+        return Crossing(HTOH, _host_kind(src, pinned), _host_kind(dst, pinned), HOST, HOST, non_blocking, RUNS_ON, size)
+    src_type, dst_type = src.device.type, dst.device.type
     if src.device == dst.device:
         if not same_type:
             return None
-        size = dst.numel() * dst.element_size() if sized else UNSIZED
-        if from_host:
-            kinds = _host_kind(src, pinned), _host_kind(dst, pinned)
-            return Crossing(HTOH, *kinds, HOST, HOST, non_blocking, RUNS_ON, size)
+        size = dst.nbytes if sized else UNSIZED
         at = dst.get_device()
         direction = DTOD if sized and in_one_piece(src, dst) else COPY_KERNEL
         return Crossing(direction, DEVICE, DEVICE, at, at, non_blocking, RUNS_ON, size)
