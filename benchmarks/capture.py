@@ -1,7 +1,7 @@
 """What tracking costs, as a table: a small and a medium decoder in training, untracked and tracked in every way, interleaved.
 
     python -m benchmarks.capture [--rounds 7] [--device cpu] [--json OUT]
-    python -m benchmarks.capture --check     # exit status 1 beyond the budget, or 25 % above the committed figures
+    python -m benchmarks.capture --check     # says what is held to what; exit status 1 beyond, or 25 % above the committed figures
     python -m benchmarks.capture --docs      # also write the table into docs/capture.md, and the figures that --check compares with
 
 Each watched step stands beside an untracked one of the same process, and all ways to watch take turns, so that a machine that slows down
@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import capture_steps
-from benchmarks.capture_table import budget, into_docs, regressions, table
+from benchmarks.capture_table import budget, held, into_docs, regressions, table
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITTED = Path(__file__).with_name("capture_figures.json")
@@ -43,6 +43,7 @@ def main() -> None:
         COMMITTED.write_text(json.dumps({**committed, options.device: figures}, indent=1) + "\n")
         into_docs(ROOT / "docs" / "capture.md", options.device, figures)
     if options.check:
+        print(*held(figures), sep="\n")
         problems = budget(figures) + regressions(figures, committed.get(options.device, {}))
         for problem in problems:
             print(problem, file=sys.stderr)

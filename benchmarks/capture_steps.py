@@ -87,6 +87,61 @@ class Count(TorchDispatchMode):  # type: ignore[misc]
         return function(*args, **(kwargs or {}))
 
 
+class Pass(TorchDispatchMode):  # type: ignore[misc]
+    """Passes calls on by the shortest way there is: what a dispatch mode costs that does nothing."""
+
+    def _pass(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function._op(*args, **kwargs) if kwargs else function._op(*args)
+
+
+try:  # torch wraps the method of a class body so that its compiler stays out, which costs a microsecond; see capture/ledger.py
+    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+except ImportError:
+    Pass.__torch_dispatch__ = torch._disable_dynamo(Pass._pass, recursive=True)
+else:
+    set_code_exec_strategy(Pass._pass.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+    Pass.__torch_dispatch__ = Pass._pass
+
+
+class Meeting(TorchDispatchMode):  # type: ignore[misc]
+    """Times the additions of gradients that meet. Torch does many of them in place, but none under a mode, whatever mode it is.
+
+    longer: seconds of each beyond the same addition in place.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longer: list[float] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        meets = (
+            function is torch.ops.aten.add.Tensor
+            and torch._C._current_graph_task_id() >= 0
+            and len(args) == 2
+            and args[0].shape == args[1].shape
+        )
+        if not meets:
+            return function(*args, **(kwargs or {}))
+        room = args[0].clone()
+        if len(self.longer) % 2:  # who comes second finds the caches warm
+            inside = clocked(lambda: room.add_(args[1]))
+        began = time.perf_counter()
+        result = function(*args, **(kwargs or {}))
+        outside = time.perf_counter() - began
+        if not len(self.longer) % 2:
+            inside = clocked(lambda: room.add_(args[1]))
+        self.longer.append(outside - inside)
+        return result
+
+
+def meeting(job: Job, steps: int = 10) -> Figures:
+    """Additions of gradients in a step, and by how many µs they last longer than if all were in place."""
+    with Meeting() as mode:
+        for _ in range(steps):
+            job.step(no_phase)
+    return {"added": len(mode.longer) // steps, "added_us": sum(mode.longer) / steps * 1e6}
+
+
 def measure(folder: Path, *, rounds: int, device: str) -> Figures:
     """All figures, measured in this process on one thread."""
     torch.set_num_threads(1)
@@ -120,7 +175,7 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
             over = more(pairs.plain, pairs.recorded)
             ways[f"{way}, as recorded"] = {"step_s": base * (1 + over), "over": over}
     parameters = sum(p.numel() for p in job.model.parameters())
-    return {"calls": count.calls, "parameters": parameters, "ways": ways, **sizes(folder / "sampled" / "0")}
+    return {"calls": count.calls, "parameters": parameters, "ways": ways, **meeting(job), **sizes(folder / "sampled" / "0")}
 
 
 def more(plain: list[float], watched: list[float]) -> float:
@@ -208,7 +263,7 @@ def profiler(job: Job) -> AbstractContextManager[object]:
 Way = Callable[[Job, int, Path, Pairs], None]
 WAYS: dict[str, Way] = {
     "always on": always_on(False), "scalars": always_on(True), "sampled": sampled("dispatch"), "hooks": sampled("hooks"),
-    "empty": under(lambda job: Count()), "counter": under(flop_counter), "profiler": under(profiler),
+    "pass": under(lambda job: Pass()), "empty": under(lambda job: Count()), "counter": under(flop_counter), "profiler": under(profiler),
 }  # fmt: skip
 
 
