@@ -6,6 +6,7 @@ Rules that are not obvious:
     owner      the innermost operator, module frame or user range of the call's thread whose interval holds the start of the call
     step       the ProfilerStep that holds the start of the call; without a call the step whose time on the device holds the start
     hidden     behind a kernel of the same device that is neither communication nor a copy the driver runs as a kernel
+    held       why the host could not go on, by what CUDA documents of kinds of memory and by the times of the calls; see `reason`
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ PEER_NAMES = ("nccl", "rccl", "cross_device_reduce", "multimem_", "nvshmem", "de
               "allgather", "reduce_scatter", "reducescatter", "all_to_all", "alltoall", "one_shot_all", "oneshot_all", "two_shot_all",
               "twoshot_all")  # fmt: skip
 RANGES = ("nccl:", "gloo:", "hccl:", "ucc:", "mpi:", "xccl:", "oneccl:")
-READS = ("aten::item", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero")
+SCALARS = {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"}
+READS = SCALARS | {"aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::equal", "aten::allclose", "aten::masked_select",
+                   "aten::repeat_interleave"}  # fmt: skip
 BIN_ENDS = (4096, 65536, 1 << 20, 16 << 20, 256 << 20)
 
 
@@ -63,6 +66,7 @@ class Copy(NamedTuple):
     step: int | None
     operators: tuple[str, ...]
     module: str
+    frame: str
     ranges: tuple[str, ...]
 
     @property
@@ -71,13 +75,18 @@ class Copy(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """copies in order of the file; calls: every copy, set, prefetch and advise call; work: computation per device; busy: and communication."""
+    """copies in order of the file; calls: every copy, set, prefetch and advise call; work: computation per device; busy: and communication.
+
+    acts: per thread the calls that start work of a device or wait for it, in order. waited: stream that a waiting call waits for.
+    """
 
     copies: tuple[Copy, ...]
     calls: tuple[Api, ...]
     work: dict[int, Spans]
     busy: dict[int, Spans]
     steps: tuple[int, ...]
+    acts: dict[tuple[object, object], list[Api]]
+    waited: dict[int, int]
 
 
 # -- reading --------------------------------------------------------------------------------------------------
@@ -148,11 +157,13 @@ def read(path: Path) -> Trace:
     data = path.read_bytes()
     text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf8", "replace")
     whole = json.loads(text, parse_float=Decimal)
-    nests: dict[str, dict[tuple[object, object], Nest]] = {k: defaultdict(Nest) for k in ("operator", "module", "range")}
+    nests: dict[str, dict[tuple[object, object], Nest]] = {k: defaultdict(Nest) for k in ("operator", "module", "frame", "range")}
     api_of: dict[int, Api] = {}
     calls: list[Api] = []
     device: list[tuple[int, dict[str, Any], str]] = []
     marks: list[tuple[int, int, int]] = []
+    waits: list[tuple[Api, int]] = []
+    streams: dict[int, int] = {}
     for at, e in enumerate(whole["traceEvents"] if isinstance(whole, dict) else whole):
         category = str(e.get("cat", "")).lower()
         if e.get("ph") != "X" or "ts" not in e:
@@ -171,6 +182,10 @@ def read(path: Path) -> Trace:
             nests["range" if is_range else "operator"][thread].rows.append((start, end, name))
         elif category == "python_function" and (name.startswith("nn.Module: ") or number(args.get("Python module id")) >= 0):
             nests["module"][thread].rows.append((start, end, name.removeprefix("nn.Module: ")))
+        elif category == "python_function" and re.match(r".*\(\d+\): ", name, re.DOTALL):
+            nests["frame"][thread].rows.append((start, end, re.sub(r"(?s)^(.*)\((\d+)\): ", r"\1:\2 ", name)))
+        elif category == "cuda_sync" and name.lower().startswith("stream sync"):
+            streams[number(args.get("correlation"))] = number(args.get("stream"))
         elif category == "runtime" or category.endswith(("_runtime", "_driver")):
             api = Api(name, plain(name), thread, start, end, at)
             key = number(args.get("correlation"))
@@ -178,7 +193,15 @@ def read(path: Path) -> Trace:
                 api_of[key] = api
             if COPY_API.search(api.plain):
                 calls.append(api)
-    return _joined(device, api_of, calls, nests, marks)
+            if re.match(r"(cuda|hip|cu|musa)\w*Synchronize", name):
+                waits.append((api, key))
+    found = _joined(device, api_of, calls, nests, marks)
+    used = {number((e.get("args") or {}).get("correlation")) for _, e, _ in device}
+    starting = {api.number: api for key, api in api_of.items() if key in used} | {api.number: api for api, _ in waits}
+    for api in sorted(starting.values(), key=lambda a: (a.start, -a.end, a.number)):
+        found.acts.setdefault(api.thread, []).append(api)
+    found.waited.update({api.number: streams[key] for api, key in waits if key in streams and key > 0})
+    return found
 
 
 def is_old_range(name: str) -> bool:
@@ -234,9 +257,9 @@ def _joined(
         stream = number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
         module = around["module"][-1] if around["module"] else ""
         copies.append(Copy(at, direction, src, dst, where, stream, start, end, size, call, step, tuple(around["operator"]), module,
-                           tuple(around["range"])))  # fmt: skip
+                           around["frame"][-1] if around["frame"] else "", tuple(around["range"])))  # fmt: skip
     return Trace(tuple(copies), tuple(calls), {d: union(s) for d, s in work.items()}, {d: union(s) for d, s in busy.items()},
-                 tuple(m for _, _, m in steps))  # fmt: skip
+                 tuple(m for _, _, m in steps), {}, {})  # fmt: skip
 
 
 def _copy(name: str, category: str, args: dict[str, Any]) -> tuple[str, str, str, int | None] | None:
@@ -341,31 +364,105 @@ def api_table(trace: Trace) -> dict[str, tuple[int, int, int, int, int]]:
     return dict(out)
 
 
-# -- blocking -------------------------------------------------------------------------------------------------
+# -- what held the host ---------------------------------------------------------------------------------------
 
 
-def reasons(copy: Copy) -> set[str]:
-    """Why the host may have waited for a copy: any of pageable, sync_api, waits, tiny_read; of a set: managed_set."""
-    call = copy.call
-    if call is None or not COPY_API.search(call.plain):
-        return set()
-    out = set()
-    if copy.direction == "Memset":
-        return {"managed_set"} if "managed" in copy.dst.lower() else set()
-    if call.is_async and "Pageable" in (copy.src, copy.dst):
-        out.add("pageable")
-    if not call.is_async:
-        out.add("sync_api")
-    if call.end - call.start > copy.time + 50_000 or call.start <= copy.end <= call.end:
-        out.add("waits")
-    if copy.direction == "DtoH" and copy.size is not None and copy.size <= 64 and set(READS) & set(copy.operators):
-        out.add("tiny_read")
+def covered(start: int, end: int, spans: Spans) -> int:
+    """Length of one interval that a union covers."""
+    place, total = bisect.bisect_right(spans, start, key=lambda s: s[1]), 0
+    while place < len(spans) and spans[place][0] < end:
+        total += min(end, spans[place][1]) - max(start, spans[place][0])
+        place += 1
+    return total
+
+
+class Held(NamedTuple):
+    """reason "" and spans () for a copy that held nothing; spans: the call, and a wait that follows at once."""
+
+    reason: str
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def time(self) -> int:
+        return sum(end - start for start, end in self.spans)
+
+
+def held(trace: Trace, outlast: int = 50_000, read: int = 64) -> dict[int, Held]:
+    """Per copy (by its number) whether it held the host, and why."""
+    wait = _waits_after(trace)
+    out = {}
+    for c in trace.copies:
+        why = reason(c, c.number in wait, outlast, read)
+        spans = [(a.start, a.end) for a in (c.call, wait.get(c.number)) if a is not None] if why else []
+        out[c.number] = Held(why, tuple(spans))
     return out
 
 
-def host_time(copies: Iterable[Copy]) -> int:
-    """Length of the calls that issued some copies, each call once."""
-    return sum(end - start for _, start, end in {(c.call.number, c.call.start, c.call.end) for c in copies if c.call is not None})
+def reason(c: Copy, waited: bool, outlast: int = 50_000, read: int = 64) -> str:
+    """The first that holds of tiny_read, sync_api, pageable, waits, managed_set; "" for none.
+
+    Copies inside of a device and between devices do not hold the host, except where AMD's tracer tells the reading of a value as such;
+    memory that is managed, or the host on both sides, makes every call synchronous.
+    """
+    call = c.call
+    if call is None or not COPY_API.search(call.plain):
+        return ""
+    ends, sets = (c.src, c.dst), re.match(r"(cuda|hip|cu)Memset", call.plain) is not None
+    managed = any(e.startswith("Managed") for e in ends)
+    if c.direction == "Memset":
+        host = any(e in ("Pinned", "Pageable") for e in ends)
+        return "managed_set" if sets and not call.is_async and (managed or host) else ""
+    if re.match(r"(cuda|hip|cu)Memcpy", call.plain) is None:
+        return ""
+    inside = c.direction in ("DtoD", "PtoP") and not managed
+    unsure = c.direction in ("copy kernel", "Unknown")
+    small = c.size is not None and c.size <= read
+    if small and c.direction == "DtoH" and any(o in READS or re.match(r"aten::_?unique", o) for o in c.operators):
+        return "tiny_read"
+    if small and (inside or unsure) and not call.is_async and SCALARS & set(c.operators):
+        return "tiny_read"
+    if inside:
+        return ""
+    if not unsure and (not call.is_async or managed or (c.direction == "HtoH" and "Pageable" not in ends)):
+        return "sync_api"
+    if not unsure and "Pageable" in ends:
+        return "pageable"
+    late = call.end - call.start > c.time + outlast or call.start <= c.end <= call.end
+    return "waits" if late or waited else ""
+
+
+def _waits_after(trace: Trace) -> dict[int, Api]:
+    """Per copy (by its number) the call that waits for it: the next act of its thread, which holds the end of the copy."""
+    last: dict[int, tuple[int, int]] = {}
+    wait: dict[int, Api] = {}
+    for c in trace.copies:
+        if c.call is None or not c.call.is_async or c.direction in ("DtoD", "PtoP", "Memset"):
+            continue
+        if COPY_API.search(c.call.plain) is None:
+            continue
+        acts = trace.acts.get(c.call.thread, [])
+        place = next((i for i, a in enumerate(acts) if a.number == c.call.number), len(acts)) + 1
+        following = acts[place] if place < len(acts) else None
+        if following is None or "Synchronize" not in following.name:
+            continue
+        stream = trace.waited.get(following.number, -1)
+        fits = following.start >= c.call.end and following.start <= c.end <= following.end
+        later = following.number not in last or last[following.number] < (c.end, c.number)
+        if fits and later and (stream < 0 or c.stream < 0 or stream == c.stream):
+            if following.number in last:
+                del wait[last[following.number][1]]
+            last[following.number] = c.end, c.number
+            wait[c.number] = following
+    return wait
+
+
+def host_lost(trace: Trace, found: dict[int, Held]) -> int:
+    """Time in which copies held the threads of the host, each moment of a thread once."""
+    threads: dict[tuple[object, object], list[tuple[int, int]]] = defaultdict(list)
+    for c in trace.copies:
+        if c.call is not None:
+            threads[c.call.thread].extend(found[c.number].spans)
+    return sum(end - start for spans in threads.values() for start, end in union(spans))
 
 
 # -- patterns -------------------------------------------------------------------------------------------------
