@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -123,7 +124,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         "copies",
         "Single copies",
         frame,
-        COLUMNS,
+        _columns(query),
         key="id",
         subtitle=", ".join(t for t in (what, where.label) if t),
         sort=Sort("start_ns", descending=False) if query.first == "time" else Sort(_ORDER[query.first]),
@@ -145,6 +146,12 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         else [],
         sections=[_facts_section(facts), _scatter(capture, shown, left), table],
     )
+
+
+def _columns(query: MemcpyCopiesQuery) -> tuple[Column, ...]:
+    """What is the same in every row by the choice itself hides."""
+    same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
+    return tuple(msgspec.structs.replace(c, rank=3) if c.name in same else c for c in COLUMNS)
 
 
 _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}

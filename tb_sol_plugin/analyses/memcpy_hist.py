@@ -50,7 +50,7 @@ SIZES: Final = (
 )
 FITS: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
-    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
     Column("copies", "Copies", "count", "copies that carry a size and a time"),
     Column("bins", "Bins", "count", "size bins that hold at least one of them; a fit needs three"),
     Column("latency_ns", "Latency", "ns", "fitted time of an empty copy", missing="no fit"),
@@ -124,6 +124,7 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
                 subtitle=where.label,
                 filters=["direction"],
                 row_links=links,
+                cell_links={"count": links},
                 footer="KiB and MiB are binary; the upper end belongs to the bin.",
                 empty="No copy of this selection carries a size.",
             ),
@@ -156,29 +157,15 @@ def _sizes(found: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-def _fits(found: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
+def _fits(found: pd.DataFrame, limits: link.Limits) -> pd.DataFrame:
     """One row per direction and kinds that have copies with a size and a time: the fit, or why there is none."""
-    known = found[(found["bytes"] > 0) & (found["duration_ns"] > 0)]
     rows = []
-    place = {d: i for i, d in enumerate(records.DIRECTIONS)}
-    pairs = known[["direction", "src_kind", "dst_kind"]].drop_duplicates().itertuples(index=False)
-    for direction, src, dst in sorted(pairs, key=lambda p: (place.get(p[0], len(place)), p[1], p[2])):
-        mine = known[(known["direction"] == direction) & (known["src_kind"] == src) & (known["dst_kind"] == dst)]
-        bins = sizes(mine)["bin"].nunique()
-        fit = link.latency_fit(mine, direction)
-        of = fit[1] / limits[direction][0] if fit is not None and direction in limits else np.nan
-        note = ""
-        if fit is None:
-            note = (
-                f"copies of {bins} size bin{'s' if bins > 1 else ''} only; three are needed"
-                if bins < 3
-                else "their times do not grow with their size as a link's do"
-            )
+    for fit in link.fits(found):
+        of = fit.bytes_per_s / limits[fit.direction][0] if fit.direction in limits else np.nan
         rows.append({
-            "direction": direction, "kinds": words.memory_text(direction, src, dst) or "not recorded", "copies": len(mine),
-            "bins": bins,
-            "latency_ns": round(fit[0]) if fit else None, "rate_bytes_per_s": fit[1] if fit else None, "of_limit": of,
-            "residual": None, "note": note or None, "id": f"{direction}|{src}|{dst}",
+            "direction": fit.direction, "kinds": words.memory_text(fit.direction, fit.src_kind, fit.dst_kind) or None,
+            "copies": fit.copies, "bins": fit.bins, "latency_ns": fit.latency_ns, "rate_bytes_per_s": fit.bytes_per_s, "of_limit": of,
+            "residual": fit.residual, "note": fit.why or None, "id": f"{fit.direction}|{fit.src_kind}|{fit.dst_kind}",
         })  # fmt: skip
     return pd.DataFrame(rows, columns=[c.name for c in FITS])
 

@@ -1159,6 +1159,10 @@ var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encod
 var postCancel = (w) => ask(address("api/v1/cancel", where$1(w)), { method: "POST" });
 var postRescan = () => ask("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
+var exportAddress = (w, form) => address("api/v1/export", {
+	...where$1(w),
+	form
+});
 // src/state/select.ts
 function choose(runs, view) {
 	if (!view.run && !runs.runs.length) return { state: "none" };
@@ -7805,12 +7809,19 @@ function RankedRow({ s, index }) {
 	const part = share ? cell(s, share.name, index) : null;
 	const size = sizes ? shapeText(String(cell(s, sizes.name, index) ?? "")) : "";
 	const color = member(bar);
+	const link = s.cell_links?.[name.name]?.[String(index)];
+	const text = /* @__PURE__ */ a(Middle, { text: String(cell(s, name.name, index) ?? "—") });
 	return /* @__PURE__ */ a("div", {
 		class: "ranked",
 		children: [
 			/* @__PURE__ */ a("span", {
 				class: "ranked-name mono",
-				children: [/* @__PURE__ */ a(Middle, { text: String(cell(s, name.name, index) ?? "—") }), size && /* @__PURE__ */ a("span", {
+				children: [link ? /* @__PURE__ */ a(To, {
+					view: linkView(link),
+					class: "link",
+					tip: link.label ? plain(link.label) : void 0,
+					children: text
+				}) : text, size && /* @__PURE__ */ a("span", {
 					class: "quiet ranked-size ellipsis",
 					"data-tip": size,
 					children: size
@@ -10679,6 +10690,16 @@ function Export() {
 					},
 					children: "Whole report as JSON"
 				}),
+				ready && where.value && /* @__PURE__ */ a("a", {
+					class: "option",
+					href: exportAddress(where.value, "hatchet"),
+					download: true,
+					onClick: close,
+					children: ["Hatchet profile (JSON)", /* @__PURE__ */ a("span", {
+						class: "note",
+						children: "for Hatchet and proton-viewer"
+					})]
+				}),
 				original && where.value ? /* @__PURE__ */ a("a", {
 					class: "option",
 					href: traceAddress(where.value),
@@ -11479,7 +11500,7 @@ function Family() {
 						label: off ? `${label(a$5)}, not available: ${a$5.because ?? ""}` : label(a$5),
 						current: on,
 						stop: !on,
-						children: [label(a$5), off && /* @__PURE__ */ a("span", {
+						children: [label(a$5), off && head.available !== false && /* @__PURE__ */ a("span", {
 							class: "tab-reason",
 							children: shortReason(a$5.because)
 						})]

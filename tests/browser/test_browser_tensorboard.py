@@ -32,9 +32,8 @@ def test_every_page_in_the_frame(tensorboard: Server, view: Callable[..., Any]) 
     v = view()
     for name in tensorboard.pages[RUN]:
         v.open(tensorboard.root + hash_of(v="1", page=name, run=RUN))
-        v.frame().wait_for_selector(
-            f".nav-item.on[href*='p.sol.page={name}'], .nav-item.on" if name == "overview" else f".nav-item.on[href*='p.sol.page={name}']"
-        )
+        current = "[aria-current=page]"
+        v.frame().wait_for_selector(current if name == "overview" else f"{current}[href*='p.sol.page={name}']")
         assert v.frame().locator(".failed").count() == 0, name
 
 

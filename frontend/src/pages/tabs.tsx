@@ -43,7 +43,7 @@ export function Family(): JSX.Element | null {
             const [on, off] = [a.name === page.value, a.available === false];
             return (
               <To key={a.name} view={pageView(a.name)} class={`tab ${on ? "on" : ""} ${off ? "off" : ""}`} tip={(off ? a.because : a.question) ?? ""} label={off ? `${label(a)}, not available: ${a.because ?? ""}` : label(a)} current={on} stop={!on}>
-                {label(a)}{off && <span class="tab-reason">{shortReason(a.because)}</span>}
+                {label(a)}{off && head.available !== false && <span class="tab-reason">{shortReason(a.because)}</span>}
               </To>
             );
           })}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
-from tb_sol_plugin.analyses.memcpy import breakdown, cards, curves, engines, of_captures, steps
+from tb_sol_plugin.analyses.memcpy import breakdown, calls, cards, curves, engines, of_captures, steps
 from tb_sol_plugin.analyses.memcpy.notices import notices
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records
@@ -24,7 +24,7 @@ from tb_sol_plugin.model.report import AnySection, FindingsSection, Link, Report
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
-FINDINGS = 5
+FINDINGS = 3
 """Findings shown here; all of them have a page of their own."""
 
 
@@ -41,7 +41,7 @@ class MemcpyQuery(Query, kw_only=True, frozen=True):
     order=20,
     needs=("moves",),
     query=MemcpyQuery,
-    tables={"copies": breakdown.ALL_COLUMNS, "per_step": steps.COLUMNS, **of_captures.TABLES},
+    tables={"copies": breakdown.ALL_COLUMNS, "per_step": steps.COLUMNS, "calls": calls.COLUMNS, **of_captures.TABLES},
     facts=cards.FACTS | of_captures.FACTS,
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
@@ -53,7 +53,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     spec = device_for(capture, query.device_limits)
     limits = link.peaks(spec)
-    unsure = set(spec.unverified) if spec is not None else set()
+    unsure = {d for d, column in link.columns(spec).items() if column in spec.unverified} if spec is not None else set()
     directions = breakdown.limited(groups.table(capture, where.device, "direction"), limits)
     table = directions if query.by == "direction" else breakdown.limited(groups.table(capture, where.device, query.by), limits)
     totals = cards.totals(directions, where)
@@ -63,11 +63,12 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     beside = of_captures.beside(capture, where)
     sections: list[AnySection] = [
         *cards.cards(capture, found, directions, limits, query.step),
-        curves.section(found, limits, curves.fits(found), keyed=query.by == "direction"),
+        curves.section(found, limits, link.fits(found), keyed=query.by == "direction"),
         _findings(capture, where, limits, query.step),
         *steps.sections(capture, per_step, where, worst),
         *([lanes] if lanes is not None else []),
         breakdown.section(capture, found, table, query.by, totals, where, unsure, query.step),
+        *calls.section(capture, where),
         *([beside] if beside is not None else []),
         cards.numbers(totals, {d: fit for d in directions["direction"] if (fit := link.latency_fit(found, d)) is not None}),
     ]
@@ -75,7 +76,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
         analysis="memcpy",
         title="Memory copies",
         headline=_headline(directions, totals, where),
-        notices=notices(capture, found, directions, limits, where, query.step, known=spec is not None),
+        notices=notices(capture, found, directions, limits, where, query.step, spec=spec),
         sections=sections,
     )
 

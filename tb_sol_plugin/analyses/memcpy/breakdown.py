@@ -57,10 +57,6 @@ VALUES: Final = (
 )  # fmt: skip
 ALL_COLUMNS: Final = (HEAD[0], *GROUP.values(), *HEAD[1:], *VALUES)
 """The columns of all groupings."""
-_LIMIT: Final = {
-    "HtoD": "pcie_gen", "DtoH": "pcie_gen", "DtoD": "mem_bw_gb_per_s", "Memset": "mem_bw_gb_per_s", "PtoP": "link_bidir_gb_per_s",
-}  # fmt: skip
-"""The figure of the device table that a direction's limit is made of."""
 
 
 def columns(by: groups.By) -> tuple[Column, ...]:
@@ -80,9 +76,10 @@ def section(
     capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: groups.By, totals: dict[str, Scalar], where: Scope,
     unsure: set[str], step: str,
 ) -> TableSection:  # fmt: skip
-    """The table section. found: the copies that `table` (with limits) groups by `by`. unsure: figures of the device without a source."""
+    """The table section. found: the copies that `table` (with limits) groups by `by`. unsure: directions whose limit is not confirmed."""
     frame = _keyed(table, by)
     queries = choose.of_rows(capture, found, table, by, step)
+    links = {str(i): Link("memcpy_copies", query, "these copies one by one") for i, query in enumerate(queries)}
     return make_table(
         "copies",
         f"Copies by {'direction and kind of memory' if by == 'kind' else 'python line' if by == 'frame' else by}",
@@ -94,7 +91,8 @@ def section(
         sort=Sort("time_ns"),
         marks=_marks(frame, unsure),
         filters=["direction", *([by] if by in GROUP else []), *(["src_kind", "dst_kind"] if by == "kind" else [])],
-        row_links={str(i): Link("memcpy_copies", query, "these copies") for i, query in enumerate(queries)},
+        row_links=links,
+        cell_links={"count": links},
         footer="Bandwidth is bytes over time, never a mean of rates. Hidden + exposed is the union of the copies of a row; copies "
         "that run side by side count once there, and in Time each.",
         empty="No copy was launched in this selection.",
@@ -132,6 +130,6 @@ def _marks(frame: pd.DataFrame, unsure: set[str]) -> dict[str, dict[str, Mark]]:
             )
         if share > 1.05:
             out["link_share"][str(i)] = Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
-        if _LIMIT.get(direction) in unsure:
+        if direction in unsure:
             out["limit_bytes_per_s"][str(i)] = Mark("unverified", "this limit of the device table is not confirmed")
     return {name: marks for name, marks in out.items() if marks}

@@ -6,28 +6,13 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.memcpy import link
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES, kinds_text
+from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES, memory_text
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human
 
-Fit = tuple[str, str, str, float, float]
-"""direction, source kind, destination kind, latency in ns, bytes/s"""
 
-
-def fits(found: pd.DataFrame) -> list[Fit]:
-    """The fit of each direction and kind of memory that has one."""
-    known = found[(found["bytes"] > 0) & (found["duration_ns"] > 0)]
-    out: list[Fit] = []
-    for key, mine in known.groupby(["direction", "src_kind", "dst_kind"], sort=False):
-        direction, src, dst = (str(k) for k in key)
-        fit = link.latency_fit(mine, direction)
-        if fit is not None:
-            out.append((direction, src, dst, *fit))
-    return out
-
-
-def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[Fit], *, keyed: bool) -> FigureSection:
+def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[link.Fit], *, keyed: bool) -> FigureSection:
     """The figure. keyed: the points carry the direction as the key of their table row."""
     known = found[(found["bytes"] > 0) & (found["duration_ns"] > 0)]
     points = _points(known)
@@ -36,17 +21,19 @@ def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: l
         summary = "No copy carries both a size and a time."
         return FigureSection(id="bandwidth", title=title, span=7, height=160, figure=F.figure([]), summary=summary, table="copies")
     low, high = float(points["size"].min()), float(points["size"].max())
-    span = np.geomspace(max(low / 2, 1), high * 2, 60)
+    span = np.geomspace(low / 2, high * 2, 60)
     drawn = [n for n in NAMES if (points["direction"] == n).any()]
     longest = float(points["time"].max())
     data: list[F.Plain] = [_markers(n, points[points["direction"] == n], longest, keyed=keyed) for n in drawn]
     seen: set[str] = set()
-    for direction, src, dst, latency, rate in fitted:
-        curve = span / (latency + span / rate * 1e9) * 1e9
-        what = f"{NAMES[direction]}{f', {kinds_text(src, dst)}' if src or dst else ''}"
-        words = f"{what}: {human(latency, 'ns')} + bytes / {human(rate, 'B/s')}"
-        data.append(_line(span.tolist(), curve.tolist(), COLORS.get(direction, "other"), "dot" if direction in seen else "dash", words))
-        seen.add(direction)
+    for fit in (f for f in fitted if not f.why):
+        curve = span / (fit.latency_ns + span / fit.bytes_per_s * 1e9) * 1e9
+        kinds = memory_text(fit.direction, fit.src_kind, fit.dst_kind)
+        what = f"{NAMES.get(fit.direction, fit.direction)}{f', {kinds}' if kinds else ''}"
+        words = f"{what}: {human(fit.latency_ns, 'ns')} + bytes / {human(fit.bytes_per_s, 'B/s')}"
+        dash = "dot" if fit.direction in seen else "dash"
+        data.append(_line(span.tolist(), curve.tolist(), COLORS.get(fit.direction, "other"), dash, words))
+        seen.add(fit.direction)
     tops = [float(points["rate"].max())]
     lines: dict[str, float] = {}
     large = set(known.loc[known["bytes"] >= link.LARGE, "direction"]) | {"HtoD", "DtoH"}
@@ -62,7 +49,7 @@ def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: l
     return FigureSection(
         id="bandwidth",
         title=title,
-        subtitle="area: time; dashed: fitted latency and rate" if fitted else "area: time",
+        subtitle="area: time; dashed: fitted latency and rate" if seen else "area: time",
         span=7,
         height=400,
         table="copies",

@@ -47,7 +47,7 @@ def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | No
             data.append(_bars(name, label, bare, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
     copies_only = totals[totals["exposed_ns"] >= 0]
     exposed, hidden = int(copies_only["exposed_ns"].sum()), int(copies_only["hidden_ns"].sum())
-    what = f"step {number}" if number is not None else where.label
+    what = f"step {number}" if number is not None else f"the {where.label}" if where.whole else where.label
     which = f"device {lanes.device} of {lanes.devices}; " if lanes.devices > 1 else ""
     return FigureSection(
         id="engines",

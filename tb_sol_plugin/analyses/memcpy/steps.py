@@ -75,8 +75,9 @@ def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureS
     notes: list[F.Plain] = []
     at = drawn[drawn["row"] == worst] if worst is not None else drawn.iloc[:0]
     if len(at):
+        top_of = float((at["hidden_ns"] + at["exposed_ns"]).iloc[0]) / factor
         notes.append({
-            "x": str(at["step"].iloc[0]), "y": float((at["hidden_ns"] + at["exposed_ns"]).iloc[0]) / factor, "text": "<b>worst</b>",
+            "x": x.index(str(at["step"].iloc[0])), "y": top_of, "text": "<b>worst</b>",
             "showarrow": False, "yanchor": "bottom", "yshift": 2, "font": {"size": 11.5, "color": F.light("accent")},
         })  # fmt: skip
     order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": x, "nticks": 14}
@@ -117,6 +118,7 @@ def _table(table: pd.DataFrame, capture: Capture, worst: int | None) -> AnySecti
     shown = table.iloc[:MOST_ROWS].reset_index(drop=True)
     complete = capture.steps["complete"].to_numpy()
     marks = {str(i): Mark("incomplete", "the recording cuts this step") for i, row in enumerate(shown["row"]) if not complete[row]}
+    links = {str(i): Link("memcpy", {"step": s}, f"the copies of step {s}") for i, s in enumerate(shown["step"])}
     number = int(capture.steps["number"].to_numpy()[worst]) if worst is not None else None
     return make_table(
         "per_step",
@@ -128,7 +130,8 @@ def _table(table: pd.DataFrame, capture: Capture, worst: int | None) -> AnySecti
         span=5,
         sort=Sort("step", descending=False),
         marks={"step_ns": marks} if marks else {},
-        row_links={str(i): Link("memcpy", {"step": s}, f"step {s}") for i, s in enumerate(shown["step"])},
+        row_links=links,
+        cell_links={"step": links},
         links=[Link("memcpy", {"step": str(number)}, f"Worst: step {number}")] if number is not None else [],
         truncated=len(table) - len(shown),
         footer="Copies belong to the step that launched them. Exposed time is at most what hiding could save.",

@@ -1,7 +1,10 @@
 // A short table in a narrow card, read as a ranked list: name and number above one bar per row.
 import type { JSX } from "preact";
 import type { Column, TableSection } from "../../api/types";
+import { plain } from "../../markup";
+import { linkView } from "../../state/view";
 import { inColumn } from "../../units";
+import { To } from "../../ui/link";
 import { Middle } from "../../ui/text";
 import { PALE, paint } from "../../ui/theme";
 import { Marked } from "../value";
@@ -33,9 +36,11 @@ export function RankedRow({ s, index }: { s: TableSection; index: number }): JSX
   const part = share ? cell(s, share.name, index) : null;
   const size = sizes ? shapeText(String(cell(s, sizes.name, index) ?? "")) : "";
   const color = member(bar);
+  const link = s.cell_links?.[name.name]?.[String(index)];
+  const text = <Middle text={String(cell(s, name.name, index) ?? "—")} />;
   return (
     <div class="ranked">
-      <span class="ranked-name mono"><Middle text={String(cell(s, name.name, index) ?? "—")} />{size && <span class="quiet ranked-size ellipsis" data-tip={size}>{size}</span>}</span>
+      <span class="ranked-name mono">{link ? <To view={linkView(link)} class="link" tip={link.label ? plain(link.label) : undefined}>{text}</To> : text}{size && <span class="quiet ranked-size ellipsis" data-tip={size}>{size}</span>}</span>
       <span class="ranked-value" data-tip={bar.doc || undefined}><Marked mark={s.marks?.[bar.name]?.[String(index)]}>{typeof value === "number" ? inColumn(value, l.scale) : "—"}</Marked></span>
       {share && <span class="ranked-share" data-tip={share.doc || undefined}>{typeof part === "number" ? `${inColumn(part, laid(s).get(share.name)!.scale)}\u202f%` : "—"}</span>}
       <span class="ranked-bar"><span class={PALE.has(color) ? "pale" : ""} style={{ width: typeof value === "number" && value > 0 && l.full > 0 ? `max(1.5px, ${(value / l.full) * 100}%)` : "0", background: paint(color) }} /></span>
