@@ -117,6 +117,7 @@ def _counted(what: str) -> Lack:
 
 OF_A_SOL_CAPTURE: dict[str, Lack] = {
     "device_events": _counted("no kernels and no copies"),
+    "kernels": _counted("no kernels and no copies"),
     "events": _counted("no single events"),
     "operators": _counted("no single operator calls"),
     "shapes": _counted("no single operator calls"),
