@@ -1,0 +1,118 @@
+"""Findings about copies that hold the host: which copies, and what they save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.copy_findings import KIB, MIB, US, found, steps
+from tests.support.trace_builder import TraceBuilder
+
+
+def loop_of_item(t: TraceBuilder, *, size: int = 4, operator: str = "aten::item", dst: str = "Pageable") -> TraceBuilder:
+    """Each step of 1 ms: a kernel [50, 400) us, a read of `size` B in [410, 412) us whose call holds the host in [60, 420), the next
+    kernel [500, 950) us launched at 480. Module Net_0, line 12 of train.py."""
+    count = sum(1 for e in t.events if str(e.get("name", "")).startswith("ProfilerStep"))
+    for n in range(count):
+        z = n * 1_000 * US
+        own = t.frame("train.py(12): step", z + 10 * US, 900 * US)
+        t.module("Net_0", z + 11 * US, 700 * US, module_id=1, parent=own)
+        t.launch("a", at=z + 15 * US, start=z + 50 * US, duration=350 * US)
+        t.op(operator, z + 55 * US, 370 * US)
+        t.op("aten::_local_scalar_dense" if operator == "aten::item" else "aten::copy_", z + 56 * US, 368 * US)
+        t.copy("DtoH", z + 410 * US, 2 * US, bytes=size, dst=dst, call=(z + 60 * US, 360 * US))
+        t.launch("b", at=z + 480 * US, start=z + 500 * US, duration=450 * US)
+    return t
+
+
+def test_a_loop_of_item(tmp_path: Path) -> None:
+    # GIVEN three steps that each read a loss
+    got = found(loop_of_item(steps(3)), tmp_path)
+    # THEN it is the reading of a value; the device is dry from 412 to 500 us (the 10 us before are a hand-over): 88 us per step
+    assert list(got) == ["scalar_reads"]
+    lever = got["scalar_reads"]
+    assert (lever.saving_ns, lever.host_ns, len(lever.rows), lever.steps, lever.host, lever.candidate) == (
+        88 * US,
+        360 * US,
+        3,
+        3,
+        True,
+        False,
+    )
+    # AND its module and its line are named
+    assert "`aten::item` of `Net_0` at `train.py:12 step`" in lever.evidence and ".item()" in lever.fix
+    assert "one copy per step" in lever.evidence and "Device → Pageable" in lever.evidence
+
+
+def test_one_byte_more_is_no_value(tmp_path: Path) -> None:
+    assert list(found(loop_of_item(steps(1), size=64), tmp_path / "a")) == ["scalar_reads"]
+    assert list(found(loop_of_item(steps(1), size=65), tmp_path / "b")) == ["small_to_host"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "advice"), [("aten::nonzero", "torch.where"), ("aten::masked_select", "torch.where"), ("aten::equal", ".all()")]
+)
+def test_the_advice_fits_the_operator_that_reads(operator: str, advice: str, tmp_path: Path) -> None:
+    assert advice in found(loop_of_item(steps(1), operator=operator), tmp_path)["scalar_reads"].fix
+
+
+def test_small_copies_to_the_host_end_at_the_threshold(tmp_path: Path) -> None:
+    small = found(loop_of_item(steps(1), size=64 * KIB - 1, operator="aten::to"), tmp_path / "a")
+    large = found(loop_of_item(steps(1), size=64 * KIB, operator="aten::to"), tmp_path / "b")
+    assert list(small) == ["small_to_host"] and list(large) == ["blocking_to_host"]
+    assert small["small_to_host"].saving_ns == large["blocking_to_host"].saving_ns == 88 * US
+
+
+def test_a_host_that_is_held_behind_a_busy_device_saves_nothing(tmp_path: Path) -> None:
+    # GIVEN the same read, and a kernel that another thread launched, which runs from 412 us on
+    t = loop_of_item(steps(1))
+    t.launch("c", at=100 * US, start=412 * US, duration=88 * US, thread=9)
+    assert found(t, tmp_path) == {}
+
+
+def uploads(src: str, api: str) -> TraceBuilder:
+    """One copy of 1 MiB to the device in [100, 150) us by a call [20, 160); a kernel until 90 us, the next one launched at 170."""
+    t = steps(1)
+    t.launch("a", at=0, start=0, duration=90 * US)
+    t.copy("HtoD", 100 * US, 50 * US, bytes=MIB, src=src, call=(20 * US, 140 * US), api=api)
+    t.copy("HtoD", 700 * US, 50 * US, bytes=MIB, src="Pinned", call=(180 * US, 2 * US), api="cudaMemcpyAsync")
+    t.launch("b", at=170 * US, start=180 * US, duration=820 * US)
+    return t
+
+
+def test_synchronous_copies_from_pinned_memory_only_miss_a_flag(tmp_path: Path) -> None:
+    # GIVEN a synchronous copy from pinned memory WHEN the host is held in [20, 160) us
+    got = found(uploads("Pinned", "cudaMemcpy"), tmp_path)["blocking_to_device"]
+    # THEN the device is dry in [150, 180) us (the 10 us before the copy are a hand-over)
+    assert got.saving_ns == 30 * US and got.host_ns == 140 * US and "pinned already" in got.fix
+    assert found(uploads("Pinned", "cudaMemcpyAsync"), tmp_path / "b")["blocking_to_device"].saving_ns == 30 * US  # ends after the copy
+
+
+def test_copies_from_pageable_memory_that_are_no_pattern_of_loading(tmp_path: Path) -> None:
+    # GIVEN half of the bytes pageable WHEN that is below 80 % THEN it is the copy itself that is told
+    got = found(uploads("Pageable", "cudaMemcpyAsync"), tmp_path)
+    assert "pageable_loading" not in got and "pin_memory" in got["blocking_to_device"].fix
+
+
+def test_sets_of_host_memory_and_copies_of_the_host(tmp_path: Path) -> None:
+    # GIVEN a synchronous set of unified memory that holds the host in [100, 200) us, and a copy within the host in [300, 400) us
+    t = steps(1)
+    t.launch("a", at=0, start=0, duration=100 * US)
+    number = t.call("cudaMemset", 100 * US, 100 * US, flow=True)
+    t.memset(195 * US, 2 * US, bytes=1024, correlation=number, kind="Managed")
+    t.launch("b", at=201 * US, start=210 * US, duration=90 * US)
+    t.copy("HtoH", 330 * US, 50 * US, bytes=4096, src="Pinned", dst="Pinned", call=(300 * US, 100 * US))
+    t.launch("c", at=401 * US, start=410 * US, duration=590 * US)
+    got = found(t, tmp_path)
+    # THEN the set: 95 us before it, 3 us after it and, of 10 us until the next kernel, 2: it held the host for 100. The copy: 30, 20, 10
+    assert got["blocking_sets"].saving_ns == 100 * US and got["blocking_other"].saving_ns == 60 * US
+
+
+def test_copies_outside_of_every_step_are_no_part_of_a_step(tmp_path: Path) -> None:
+    # GIVEN the same read once inside of a step and once after the last one
+    t = loop_of_item(steps(1))
+    t.launch("a", at=1_015 * US, start=1_050 * US, duration=350 * US)
+    t.copy("DtoH", 1_410 * US, 2 * US, bytes=4, dst="Pageable", call=(1_060 * US, 360 * US))
+    got = found(t, tmp_path)
+    assert list(got) == ["scalar_reads"] and len(got["scalar_reads"].rows) == 1
