@@ -1,8 +1,10 @@
 """Many ranks at once: a run of N files through the store's worker processes, beside torch-tb-profiler's own loader on the same files.
 
-    python -m benchmarks.ranks FILE [--ranks 64]
+    python -m benchmarks.ranks FILE [--ranks 64] [--compare]
 
 Both start their processes in the time measured. Ours ends when the last capture can be asked, theirs when all views of the run stand.
+--compare asks for the comparison of all ranks instead, as the page does: when the first answer comes, when the whole one, how long one
+takes while reading goes on, when it comes from a server that finds the parts on disk, and the memory of the server beside its workers.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+from flask.testing import FlaskClient
 
 from tb_sol_plugin.errors import StillLoading
 from tb_sol_plugin.model.run import Recording
@@ -77,6 +80,61 @@ def _open(loader: Loader, recording: Recording) -> None:
             return
 
 
+def compare(path: Path, ranks: int) -> dict[str, float]:
+    """Seconds to the first and the whole answer, the slowest request meanwhile, a new server's answer; peak MB of server and of all."""
+    from tb_sol_plugin.store.store import Store
+    from tb_sol_plugin.web.app import WebOptions, create_app
+
+    found = {"first_s": 0.0, "whole_s": 0.0, "slowest_s": 0.0, "again_s": 0.0, "measure_s": 0.0, "server_mb": 0.0, "all_mb": 0.0}
+    done = threading.Event()
+
+    def watch() -> None:
+        me = psutil.Process()
+        while not done.wait(0.1):
+            own, rest = me.memory_info().rss / 1e6, 0.0
+            for child in me.children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    rest += child.memory_info().rss / 1e6
+            found["server_mb"], found["all_mb"] = max(found["server_mb"], own), max(found["all_mb"], own + rest)
+
+    def ask(client: FlaskClient, more: str = "") -> tuple[float, bool, bool]:
+        """(seconds, whether it is a report, whether of all ranks)."""
+        begin = time.perf_counter()
+        answer = client.get(f"/api/v1/analysis/memcpy_ranks?run=run{more}", headers={"Prefer": "respond-async"})
+        return time.perf_counter() - begin, answer.status_code == 200, "reading" not in answer.get_json()
+
+    with tempfile.TemporaryDirectory(prefix="tb-sol-ranks-") as scratch:
+        folder = Path(scratch) / "logdir" / "run"
+        folder.mkdir(parents=True)
+        for rank in range(ranks):
+            (folder / f"rank{rank}.1.pt.trace.json.gz").symlink_to(path)
+        options = StoreOptions(cache_dir=str(Path(scratch) / "cache"))
+        store = Store(single(str(folder.parent)), options)
+        client = create_app(store, WebOptions()).test_client()
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        begin = time.perf_counter()
+        while True:
+            seconds, report, whole = ask(client)
+            found["slowest_s"] = max(found["slowest_s"], seconds)
+            if report:
+                found["first_s"] = found["first_s"] or time.perf_counter() - begin
+                if whole:
+                    break
+            time.sleep(0.6 if report else 0.15)
+        found["whole_s"] = time.perf_counter() - begin
+        store.close()
+        other = Store(single(str(folder.parent)), options)
+        other.listing(30.0)
+        client = create_app(other, WebOptions()).test_client()
+        found["again_s"] = ask(client)[0]
+        found["measure_s"] = ask(client, "&what=bytes")[0]
+        done.set()
+        watcher.join()
+        other.close()
+    return found
+
+
 def theirs(path: Path, ranks: int) -> float:
     """Seconds torch-tb-profiler's loader takes for the run; it starts one process per file."""
     with tempfile.TemporaryDirectory(prefix="tb-sol-ranks-") as scratch:
@@ -92,8 +150,15 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--no-theirs", action="store_true", help="without torch-tb-profiler")
+    parser.add_argument("--compare", action="store_true", help="the comparison of all ranks, as the page asks for it")
     options = parser.parse_args()
     cores = os.cpu_count() or 1
+    if options.compare:
+        f = compare(options.file.resolve(), options.ranks)
+        print(f"{options.ranks} ranks on {cores} cores: first answer after {f['first_s']:.2f} s, all after {f['whole_s']:.1f} s")
+        print(f"slowest request {f['slowest_s']:.2f} s; a new server {f['again_s']:.2f} s, another measure {f['measure_s']:.2f} s")
+        print(f"server {f['server_mb']:,.0f} MB, with its workers {f['all_mb']:,.0f} MB")
+        return
     seconds, peak = ours(options.file.resolve(), options.ranks)
     print(f"tb-sol             {options.ranks} ranks in {seconds:.2f} s on {cores} cores, {peak:,.0f} MB in all processes")
     if not options.no_theirs and importlib.util.find_spec("torch_tb_profiler"):

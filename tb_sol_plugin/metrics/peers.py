@@ -37,7 +37,6 @@ LEFT_OUT: Final = (
     Column("hint", "What to do", doc="what would bring it in", show="text", missing="nothing"),
 )
 """Columns of `left_out`."""
-WAITING: Final = "it is being read"
 
 
 @dataclass(frozen=True)
@@ -110,13 +109,13 @@ def notices(found: Crew[P]) -> list[Notice]:
 
 
 def left_out(found: Crew[P]) -> list[TableSection]:
-    """A table of the workers without a part, none where all were read. Its id is `left_out`, its columns are LEFT_OUT."""
-    rows = found.without
+    """A table of the workers that cannot be compared, none where all can. Its id is `left_out`, its columns are LEFT_OUT."""
+    rows = [p for p in found.without if p.state != "waiting"]
     if not rows:
         return []
     frame = pd.DataFrame({
         "worker": [p.worker for p in rows], "rank": pd.Series([p.rank for p in rows], dtype=object),
-        "file": [p.file or None for p in rows], "why": [p.problem or WAITING for p in rows], "hint": [p.hint or None for p in rows],
+        "file": [p.file or None for p in rows], "why": [p.problem for p in rows], "hint": [p.hint or None for p in rows],
     })  # fmt: skip
     return [make_table("left_out", "Workers left out", frame, LEFT_OUT, key="worker", subtitle="in no number on this page")]
 

@@ -155,7 +155,7 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
                 key="id",
                 subtitle=f"compared by {MEASURES[query.what].words}",
                 sort=Sort("of_median"),
-                filters=["direction", "rank"],
+                filters=["direction"],
                 marks=_marks(ranks),
                 row_links=_links(ranks, query),
                 footer="A row opens the copies of that rank.",
@@ -239,9 +239,11 @@ def _tiles(facts: dict[str, Scalar]) -> FactsSection:
 def _headline(found: peers.Crew[RankPart], ranks: Ranks, directions: pd.DataFrame) -> str:
     worst = _worst(directions)
     many = f"{human(len(ranks.counting), 'count')} ranks"
+    if not found.read:
+        return f"None of {human(found.total, 'count')} workers has been read."
+    if len(ranks.counting) == 1:
+        return f"One of {human(found.total, 'count')} workers has been read: nothing to compare it with."
     if worst is None:
-        if not len(ranks.rows):
-            return f"None of {human(found.total, 'count')} workers has been read."
         return f"How long copies take is not known; {many} are compared by what they move."
     name, times = NAMES[str(worst["direction"])], worst["imbalance"]
     if isinstance(times, int | float) and times <= EVEN:
@@ -264,7 +266,7 @@ def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPar
             f"{human(len(without), 'count')} of {human(len(found.read), 'count')} workers recorded no step: their numbers are of the whole "
             "recording, and do not compare with those per step.",
         ))  # fmt: skip
-    if ranks.peers_unknown:
+    if ranks.peers_unknown and all(w.state != "waiting" for w in found.without):
         out.append(Notice("No worker recorded a copy between devices; the profiler may leave them out. Unknown, not zero.", "info"))
     return out
 

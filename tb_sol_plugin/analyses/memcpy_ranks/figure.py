@@ -1,4 +1,4 @@
-"""The ranks beside each other: one panel per direction, a point per rank, the median as a line."""
+"""The ranks beside each other: one panel per direction, a bar or point per rank, the median as a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of
 
 PANELS: Final = 5
-PANEL_PX: Final = 118
+PANEL_PX: Final = 92
+GAP_PX: Final = 34
+"""Between panels, where the title of the next one stands."""
+TOP_PX: Final = 26
+BOTTOM_PX: Final = 46
+BARS: Final = 100
+"""Up to so many ranks have bars, more have points."""
 NAMED: Final = 3
 """Ranks of a panel whose names stand beside their points."""
 FEW: Final = 24
@@ -35,9 +41,9 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
     layout: F.Plain = {}
     notes: list[F.Plain] = []
     ends = _ends(place, found)
-    gap = 0.34 / (len(shown) + 1) / max(len(shown), 1)
-    high = (1 - gap * (len(shown) - 1)) / len(shown)
-    size = 8 if len(place) <= 64 else 6 if len(place) <= 300 else 4
+    bars = max(len(place), found.total) <= BARS
+    room = PANEL_PX * len(shown) + GAP_PX * (len(shown) - 1)
+    gap, high = GAP_PX / room, PANEL_PX / room
     for at, direction in enumerate(shown):
         n = "" if at == 0 else str(at + 1)
         values = ranks.values(direction, what)
@@ -47,18 +53,18 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
         layout[f"xaxis{n}"] = _across(ranks, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
         peak = float(np.nanmax(values)) / factor
         layout[f"yaxis{n}"] = F.axis(
-            unit, domain=[max(top - high, 0.0), top], anchor=f"x{n}", range=[-0.06 * peak, 1.18 * peak or 1], nticks=4
+            unit, domain=[max(top - high, 0.0), top], anchor=f"x{n}", range=[0 if bars else -0.06 * peak, 1.25 * peak or 1], nticks=4
         )
         axes: F.Plain = {"xaxis": f"x{n}", "yaxis": f"y{n}"} if n else {}
-        data += _panel(ranks, direction, what, place, values / factor, ends, axes, factor, size)
+        data += _panel(ranks, direction, what, place, values / factor, ends, axes, factor, bars=bars)
         if found.missing:
-            data.append(_missing(found, axes))
+            data.append(_missing(found, axes, 0.06 * peak))
         notes.append({
             "xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left", "yanchor": "bottom", "showarrow": False,
             "text": f"<b>{NAMES[direction]}</b>{_said(ranks, direction, what)}", "font": {"size": 12, "color": F.light("ink-2")},
         })  # fmt: skip
         notes += _names(ranks, direction, what, place, values / factor, n)
-    figure = F.figure(data, annotations=notes, margin={"l": 64, "r": 18, "t": 26, "b": 46})
+    figure = F.figure(data, annotations=notes, margin={"l": 64, "r": 18, "t": TOP_PX, "b": BOTTOM_PX}, bargap=0)
     plain = figure["layout"]
     assert isinstance(plain, dict)
     plain |= layout
@@ -69,7 +75,7 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
         figure=figure,
         summary=_summary(ranks, shown, what),
         table="ranks",
-        height=72 + PANEL_PX * len(shown),
+        height=TOP_PX + BOTTOM_PX + room,
     )
 
 
@@ -80,9 +86,9 @@ def _places(ranks: Ranks, found: peers.Crew[RankPart]) -> np.ndarray:
 
 
 def _ends(place: np.ndarray, found: peers.Crew[RankPart]) -> tuple[float, float]:
-    low, high = float(place.min()), float(place.max())
-    if found.missing:
-        low, high = min(low, float(found.missing[0])), max(high, float(found.missing[-1]))
+    """The ends of the axis: of all ranks of the job where that is known, so that it stays while they are being read."""
+    known = found.world is not None and all(w.rank is not None for w in found.read)
+    low, high = (0.0, float(found.world or 1) - 1.0) if known else (float(place.min()), float(place.max()))
     pad = max((high - low) * 0.015, 0.5)
     return low - pad, high + pad
 
@@ -100,10 +106,10 @@ def _across(ranks: Ranks, place: np.ndarray, ends: tuple[float, float], *, last:
 
 def _panel(
     ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, ends: tuple[float, float], axes: F.Plain,
-    factor: float, size: int,
+    factor: float, *, bars: bool,
 ) -> list[F.Plain]:  # fmt: skip
     measure = MEASURES[what]
-    color = F.light(COLORS.get(direction, "other"))
+    token = COLORS.get(direction, "other")
     known = np.flatnonzero(np.isfinite(values))
     far = peers.far(ranks.values(direction, what), measure.least)
     held = ranks.matrix["count"][ranks.directions.index(direction)] > 0
@@ -116,21 +122,29 @@ def _panel(
         "type": "scatter", "mode": "lines", "x": list(ends), "y": [median, median], "hoverinfo": "skip", "name": "median",
         "line": {"color": F.light("ink-3"), "width": 1.2, "dash": "dash"}, **axes,
     }  # fmt: skip
+    marker = F.fill(token)
+    edge = marker["line"] if isinstance(marker["line"], dict) else {}
+    marker["line"] = {
+        "width": [1.8 if far[i] else edge.get("width", 0.8) for i in known.tolist()],
+        "color": [F.light("ink") if far[i] else edge.get("color") for i in known.tolist()],
+    }
     points: F.Plain = {
-        "type": "scatter", "mode": "markers", "name": NAMES[direction], "x": place[known].tolist(), "y": values[known].tolist(),
-        "customdata": keys, "hovertext": hover, "hoverinfo": "text",
-        "marker": {"symbol": F.symbol(direction), "size": [size + 4 if far[i] else size for i in known.tolist()], "color": color,
-                   "opacity": 0.9, "line": {"width": [1.6 if far[i] else 0.6 for i in known.tolist()],
-                                            "color": [F.light("ink" if far[i] else "surface") for i in known.tolist()]}},
-        **axes,
+        "name": NAMES[direction], "x": place[known].tolist(), "y": values[known].tolist(), "customdata": keys, "hovertext": hover,
+        "hoverinfo": "text", "marker": marker, **axes,
     }  # fmt: skip
+    if bars:
+        points |= {"type": "bar", "width": min(0.72, 0.045 * (ends[1] - ends[0]))}
+        return [points, line]
+    size = 6 if len(place) <= 300 else 4
+    marker |= {"symbol": F.symbol(direction), "opacity": 0.9, "size": [size + 4 if far[i] else size for i in known.tolist()]}
+    points |= {"type": "scatter", "mode": "markers"}
     return [line, points]
 
 
-def _missing(found: peers.Crew[RankPart], axes: F.Plain) -> F.Plain:
+def _missing(found: peers.Crew[RankPart], axes: F.Plain, height: float) -> F.Plain:
     at = list(found.missing)
     return {
-        "type": "scatter", "mode": "markers", "name": "no recording", "x": at, "y": [0] * len(at),
+        "type": "scatter", "mode": "markers", "name": "no recording", "x": at, "y": [height] * len(at),
         "hovertext": [f"<b>rank {r}</b><br>no recording in this run" for r in at], "hoverinfo": "text",
         "marker": {"symbol": "x-thin", "size": 7, "color": F.light("ink-3"), "line": {"width": 1.4, "color": F.light("ink-3")}}, **axes,
     }  # fmt: skip
@@ -147,7 +161,7 @@ def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: n
     right = float(place.min()) + 0.85 * float(np.ptp(place))
     return [
         {"xref": f"x{n}", "yref": f"y{n}", "x": float(place[i]), "y": float(values[i]), "text": _short(ranks.labels[i]), "showarrow": False,
-         "xanchor": "right" if place[i] > right else "left", "xshift": -9 if place[i] > right else 9,
+         "xanchor": "right" if place[i] > right else "left", "xshift": -5 if place[i] > right else 5, "yanchor": "bottom",
          "font": {"size": 11, "color": F.light("ink")}}
         for i in chosen
     ]  # fmt: skip
