@@ -11,7 +11,7 @@ from tb_sol_plugin import cost
 from tb_sol_plugin.cost.inputs import readable_shapes
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.work.arguments import arguments_of
-from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.calls import Work, launches_of
 from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
 from tb_sol_plugin.metrics.work.ledger import ledger_inputs
 from tb_sol_plugin.model.capture import Capture
@@ -39,8 +39,9 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     name = texts.codes(ops["name"])[bare]
     parts = [np.where(arguments >= 0, texts.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
     frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
+    frame["calls"] = launches_of(ops)[bare]
     by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
-    grouped = by.agg(calls=("time", "size"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
+    grouped = by.agg(calls=("calls", "sum"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
     grouped = grouped.sort_values("time" if done.timed else "calls", ascending=False, kind="stable").head(MOST)
     names = ops["name"].cat.categories
     shapes, types = table["shapes"].cat.categories, table["types"].cat.categories

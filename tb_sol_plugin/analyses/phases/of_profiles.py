@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -23,6 +24,13 @@ from tb_sol_plugin.units import human
 
 SHOWN: Final = {"name": 1, "ops": 1, "device_sum_ns": 1, "flop": 1, "sol_ns": 1, "efficiency": 1, "host_ns": 2, "measured_ns": 2}
 """Columns of the page that a profile fills first, with their rank."""
+WORDED: Final = {
+    "name": ("Scope", "Name of the scope."),
+    "ops": ("Launches", "Launches of kernels inside."),
+    "device_sum_ns": ("Device", "Plain sum of the device time of kernels and copies inside."),
+    "host_ns": ("Host", "Time of the scope on the host, where the profiler took it."),
+}
+"""Labels and definitions that differ from those of a trace."""
 _WHOLE: Final = ("host_ns", "device_sum_ns", "flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
@@ -68,6 +76,14 @@ def scope_rows(capture: Capture, done: ScopeWork) -> pd.DataFrame:
     return out
 
 
+def _worded(column: Column) -> Column:
+    """The column in the words of a profile."""
+    if column.name == "device_sum_ns":
+        column = msgspec.structs.replace(column, show="bar", color="compute")
+    label, doc = WORDED.get(column.name, (column.label, column.doc))
+    return msgspec.structs.replace(column, label=label, doc=doc)
+
+
 def _host(capture: Capture, size: int) -> np.ndarray:
     """Time of each scope on the host, where the profiler took it."""
     out = np.full(size + 1, np.nan)
@@ -92,19 +108,19 @@ def _headline(rows: pd.DataFrame) -> str:
 
 def _table(rows: pd.DataFrame, columns: Sequence[Column]) -> TableSection:
     there = [c for c in columns if c.name in rows]
-    shown = [ranked(c, SHOWN.get(c.name, 3) if rows[c.name].notna().any() else 3) for c in there]
+    shown = [_worded(ranked(c, SHOWN.get(c.name, 3) if rows[c.name].notna().any() else 3)) for c in there]
     section = make_table(
         "phases",
         "Scopes",
         rows,
         shown,
-        subtitle="device time with what is inside; Operators counts launches of kernels",
+        subtitle="whole profile, each with what is inside",
         key="id",
         tree=TreeSpec(),
         sort=Sort("device_sum_ns"),
         last=[OUTSIDE] if OUTSIDE in rows["id"].tolist() else [],
         filters=["name"],
-        footer="Device sum adds kernels and copies of the scope and of all inside it. Efficiency covers kernels whose work was stated.",
+        footer="Device adds kernels and copies of the scope and of all inside it. Efficiency covers kernels whose work was stated.",
         empty="No scope was named.",
     )
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])

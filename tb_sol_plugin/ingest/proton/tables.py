@@ -26,6 +26,7 @@ DEEPEST: Final = 200
 MOST_LEVELS: Final = 4_000_000
 """Sum of the levels of all scopes: their paths stay within memory."""
 SEVERAL: Final = "work in several widths: time and bytes are shared among them"
+NOT_STATED: Final = "no launch hook stated its work"
 BY_SCOPE: Final = "work that a scope states, without a time of its own"
 NO_FP8: Final = ("70", "72", "75", "80", "86", "87", "gfx906", "gfx908", "gfx90a")
 """Architectures whose 8-bit products are INT8."""
@@ -178,6 +179,7 @@ def _rows(
     reason = "" if runs else BY_SCOPE
     if len(flops) < 2:
         width, flop = flops[0] if flops else (0, float("nan"))
+        reason = reason if flops or size == size else NOT_STATED
         return [Row(row, dtype_of(width, own_arch, frames.device_type[row]), flop, size, spent, calls, False, reason)]
     weights = np.array([flop * max(width, 1) for width, flop in flops])
     share = weights / weights.sum()

@@ -23,7 +23,6 @@ Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 
 OTHER_DEVICE: Final = "ran on another kind of device than the limits are of"
-NOT_STATED: Final = "no launch hook stated its work"
 
 
 def profile_calls(capture: Capture) -> pd.DataFrame:
@@ -37,7 +36,7 @@ def profile_calls(capture: Capture) -> pd.DataFrame:
     stated = np.isfinite(data) | (np.nan_to_num(flop) > 0)
     foreign = _on_another_kind(capture)
     reason = texts.pick(table["reason"], np.arange(size))
-    reason = np.where(foreign, OTHER_DEVICE, np.where(~stated & (reason == ""), NOT_STATED, reason)).astype(object)
+    reason = np.where(foreign, OTHER_DEVICE, reason).astype(object)
     kind, collective = _kinds(capture)
     nothing = np.zeros(size, bool)
     none = np.full(size, -1, np.int32)
