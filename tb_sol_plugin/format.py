@@ -32,7 +32,7 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  stands for these lines
     memory, profile   reserved for memory records and step statistics
     note         code, text, count
-    close        wall_ns, iterations
+    close        wall_ns, iterations, before_ns (own work since the end of the last iteration)
 
 A label or signature stands before its first use. Version 2 is version 1 with packed records. A reader refuses a major version that it does
 not know, and passes over kinds and fields it does not know.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +29,7 @@ def add_sol_arguments(parser: ArgumentParser) -> ArgumentParser:
     if "--rl-sol-report-interval" not in has:
         group.add_argument(
             "--rl-sol-report-interval",
-            type=int,
+            type=_interval,
             default=REPORT_INTERVAL,
             metavar="N",
             help="iterations between detailed reports, and between iterations whose work is counted (default %(default)s)",
@@ -69,6 +69,17 @@ def read_arguments(args: object) -> Options:
         timing_log_level=_whole(value("timing_log_level")),
         rank=_whole(value("rank")),
     )
+
+
+def _interval(text: str) -> int:
+    """A number of iterations, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no whole number") from None
+    if number < 1:
+        raise ArgumentTypeError(f"{number} iterations are no interval: give 1 or more")
+    return number
 
 
 def _whole(value: object) -> int | None:

@@ -326,10 +326,10 @@ class Output:
                 self._own_board = True
         return self._board
 
-    def close(self, waiting: list[Finished], *, report: bool) -> None:
+    def close(self, waiting: list[Finished], *, report: bool, own: Callable[[], int] = lambda: 0) -> None:
         """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most.
 
-        report: print the last sampled iteration, if it is newer than the last one printed.
+        report: print the last sampled iteration, if it is newer than the last one printed. own: ns of own work since the last iteration.
         """
         if self._closed or os.getpid() != self._pid:
             return
@@ -348,7 +348,7 @@ class Output:
                 self.note("failures", reason, count)
         if self._writer is not None:
             writer = self._writer
-            self.boundary.attempt("close", lambda: writer.close(self.iterations), None)
+            self.boundary.attempt("close", lambda: writer.close(self.iterations, own()), None)
         if self._own_board and self._board is not None:
             self.boundary.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
         self._closed = True

@@ -206,8 +206,8 @@ class SOLTracker:
             self._busy.release()
 
     def _configure(self, said: Options) -> None:
-        interval = self._given_report or said.report_interval or REPORT_INTERVAL
-        every = interval if self._given_every is None else self._given_every
+        interval = self._interval("report_interval", self._given_report or said.report_interval or REPORT_INTERVAL)
+        every = interval if self._given_every is None else self._interval("every_n_steps", self._given_every)
         traces = self._traces if self._wanted_profile == "after_sampled" else 0
         self._schedule = Schedule(every, report=interval, traces=traces)
         places = self.output.places
@@ -219,6 +219,13 @@ class SOLTracker:
             self._rank = said.rank
         if traces and every == 1:
             self._note("profiler", "every iteration is sampled, so that none is left to trace")
+
+    def _interval(self, name: str, number: int) -> int:
+        """A number of iterations; one that cannot be is noted, and the default is taken."""
+        if number >= 0:
+            return number
+        self._note("interval", f"{name} is {number}, which is no number of iterations; {REPORT_INTERVAL} is taken instead")
+        return REPORT_INTERVAL
 
     def _find_events(self) -> None:
         kind = device_kind(self.models)
@@ -570,12 +577,13 @@ class SOLTracker:
             return
         self.off = True
         self.phases.on = False
+        began = perf_counter_ns()
         try:
             self._stop()
             waiting = list(self._waiting)
             self._waiting.clear()
             if self._began:
-                self.output.close(waiting, report=report)
+                self.output.close(waiting, report=report, own=lambda: self.clock.own_ns - self._own_at_end + perf_counter_ns() - began)
             self._model, self.models = None, []
         except Exception as error:
             self.boundary.failed("close", error, vital=False)

@@ -115,9 +115,9 @@ class CaptureWriter:
         """Bring what was written to the disk."""
         self._guarded(self._sync)
 
-    def close(self, iterations: int) -> None:
-        """The last record; nothing is written afterwards."""
-        record = {"kind": "close", "wall_ns": time.time_ns(), "iterations": iterations}
+    def close(self, iterations: int, before_ns: int = 0) -> None:
+        """The last record; nothing is written afterwards. before_ns: own work since the end of the last iteration."""
+        record = {"kind": "close", "wall_ns": time.time_ns(), "iterations": iterations, "before_ns": before_ns}
 
         def finish() -> None:
             self._append([*self._take_notes(), _line(record)])

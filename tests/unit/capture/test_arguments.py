@@ -41,3 +41,12 @@ def test_arguments_that_say_nothing(args: object) -> None:
 def test_values_of_no_use_are_left_out() -> None:
     odd = Namespace(rl_sol_report_interval="often", rl_sol_device="", sol_logdir=None, timing_log_level=True, rank=float("inf"))
     assert read_arguments(odd) == Options()
+
+
+@pytest.mark.parametrize("text", ["-5", "0", "often", "1.5"])
+def test_an_interval_that_is_none_is_refused_by_the_parser(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN an interval below 1, or no number WHEN the script's arguments are parsed THEN argparse says so, as for any wrong option
+    with pytest.raises(SystemExit) as ended:
+        add_sol_arguments(ArgumentParser()).parse_args(["--rl-sol-report-interval", text])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "--rl-sol-report-interval" in said and text in said

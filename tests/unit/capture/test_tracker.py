@@ -511,6 +511,43 @@ def test_ordinary_iterations_are_written_as_all_others(fields: dict[str, Any]) -
     assert short.endswith(b"\n") and [json.loads(line) for line in short.splitlines()] == [json.loads(line) for line in long.splitlines()]
 
 
+@pytest.mark.parametrize("options", [{"every_n_steps": -5}, {"report_interval": -1}])
+def test_a_number_of_iterations_below_0_is_noted(options: dict[str, int], tmp_path: Path) -> None:
+    # GIVEN an interval below 0, from wherever it comes WHEN two iterations run THEN they are sampled as by default, and the file says why
+    model = layer()
+    with SOLTracker(logdir=str(tmp_path), **options, **QUIET) as tracker:
+        tracker.initialize(model)
+        for _ in range(3):
+            model(X)
+            tracker.step()
+    recorded = only(tmp_path)
+    assert recorded.sampled == [0, 1] and recorded.notes["interval"] >= 1
+    assert f"{next(iter(options))} is {next(iter(options.values()))}" in recorded.note_texts[0]
+
+
+def test_the_end_of_the_file_tells_the_work_after_the_last_iteration(tmp_path: Path) -> None:
+    # GIVEN an end of the last iteration, and a closing, that take 30 ms each of the recorder's own work
+    import json
+    import time
+
+    model = layer()
+    tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
+    finish, stop = tracker.output.finish, tracker._stop
+
+    def slow(work: Any, *args: Any) -> None:
+        time.sleep(0.03)
+        work(*args)
+
+    tracker.output.finish = lambda done: slow(finish, done)  # type: ignore[method-assign]
+    tracker._stop = lambda: slow(stop)  # type: ignore[method-assign]
+    with tracker:
+        tracker.initialize(model)
+        tracker.step()
+    # THEN the last record has both
+    last = json.loads(next(tmp_path.glob("*.sol.jsonl")).read_text().splitlines()[-1])
+    assert last["kind"] == "close" and 60e6 <= last["before_ns"] < 3e9
+
+
 # --- Device events, with a device of our own ---
 
 
