@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from tb_sol_plugin.errors import Unavailable
+
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects
@@ -298,6 +300,17 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
     available: bool = False
     selection: dict[str, Scalar] = {}
     argument: str = ""
+
+    def table(self, section_id: str) -> pandas.DataFrame:
+        """There is none: raises Unavailable, with what is missing and how to record it."""
+        raise self._error(section_id)
+
+    def figure(self, section_id: str) -> plotly.graph_objects.Figure:
+        """There is none: raises Unavailable, with what is missing and how to record it."""
+        raise self._error(section_id)
+
+    def _error(self, section_id: str) -> Unavailable:
+        return Unavailable(f"{self.analysis} has no {section_id}: {self.because}", hint=self.record_it_with)
 
 
 def column_data(frame: pandas.DataFrame, columns: Sequence[Column]) -> dict[str, list[Scalar]]:

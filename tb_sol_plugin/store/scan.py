@@ -109,6 +109,9 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
                 taken.append((root, entry, found.kind))
             elif names.LINES.search(entry.file):
                 unrelated += 1
+            elif entry.file.rpartition("/")[2] in DEVICE_FILES:
+                note = "recordings made there hold its limits; in the logdir itself it is read for all runs"
+                rejected.append(Rejected(_prefixed(root, entry.file), entry.size, "a device file in a run", note))
             else:
                 rejected.append(Rejected(_prefixed(root, entry.file), entry.size, found.what, found.note))
     heads.forget_others(seen)

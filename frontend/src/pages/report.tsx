@@ -92,7 +92,7 @@ function setField(f: QueryField, value: string, how: "push" | "replace" = "push"
 
 const SWITCH = 7;
 /** First words that name one thing together with the second. */
-const ONE_NAME = new Set(["causal", "above"]);
+const ONE_NAME = new Set(["causal", "above", "forward"]);
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */

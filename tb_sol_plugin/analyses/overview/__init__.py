@@ -149,6 +149,8 @@ def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) 
 
 def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
     out = source_notices(capture, part) + joined_notices(capture, fall.work, part)
+    if capture.facts.truncated:
+        out.append(Notice("The file ends early: what stands on this page is of the part that could be read.", "warn", Link("health")))
     if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))

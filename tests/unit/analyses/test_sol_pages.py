@@ -8,6 +8,7 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tests.support.check_capture import check_capture
 from tests.support.sol_builder import CUDA, SolBuilder, small
@@ -102,3 +103,27 @@ def test_before_the_first_iteration_has_ended_pages_say_so(tmp_path: Path) -> No
     for name in ("roofline", "modules", "whatif"):
         lack = capture.analyze(name)
         assert isinstance(lack, UnavailableReport) and lack.because == "the work of no iteration was counted yet", name
+
+
+def test_the_overview_tells_of_a_file_that_was_cut(tmp_path: Path) -> None:
+    # GIVEN a capture, and the same cut within its last line WHEN the overview is asked for THEN of the second one it says so, with a way on
+    path = small().write(tmp_path)
+    notices = []
+    for text in (path.read_bytes(), path.read_bytes()[:-20]):
+        path.write_bytes(text)
+        report = sol.open_capture(str(path)).analyze("overview")
+        assert isinstance(report, Report)
+        notices.append([n for n in report.notices if "ends early" in n.text])
+    assert notices[0] == [] and len(notices[1]) == 1
+    (notice,) = notices[1]
+    assert notice.level == "warn" and notice.link is not None and notice.link.analysis == "health"
+
+
+def test_a_table_of_a_page_that_cannot_be_says_why(tmp_path: Path) -> None:
+    # GIVEN a capture, for which there is no page of kernels WHEN a table of it is asked for THEN the reason is raised, not an AttributeError
+    report = sol.open_capture(str(small().write(tmp_path))).analyze("kernels")
+    assert isinstance(report, UnavailableReport)
+    for ask in (report.table, report.figure):
+        with pytest.raises(Unavailable) as found:
+            ask("kernels")
+        assert report.because in found.value.message and found.value.hint == report.record_it_with

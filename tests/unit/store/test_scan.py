@@ -86,6 +86,17 @@ def test_same_stem_packed_and_not_gives_two_workers(tmp_path: Path) -> None:
     assert found == [("x", "default"), ("x.json.gz", "default")]
 
 
+def test_a_device_file_in_a_run_is_told_as_what_it_is(tmp_path: Path) -> None:
+    # GIVEN the limits that a recording took from its own folder, and those of the whole logdir
+    (tmp_path / "run").mkdir()
+    trace(tmp_path / "run" / "a.json")
+    for folder in (tmp_path, tmp_path / "run"):
+        (folder / "sol_devices.json").write_text('{"devices": []}')
+    # WHEN the logdir is looked through THEN the one of the run is named with what it is for, the other one is not among what was not taken
+    (found,) = look(*single(str(tmp_path))).rejected
+    assert (found.file, found.what) == ("run/sol_devices.json", "a device file in a run") and "hold its limits" in found.note
+
+
 def test_other_files_are_told_apart_by_content(tmp_path: Path) -> None:
     # GIVEN JSON that is not a recording, a recording with a plain name, and files nobody looks into
     trace(tmp_path / "yes.json")
