@@ -116,14 +116,14 @@ def _counted(what: str) -> Lack:
 
 
 OF_A_SOL_CAPTURE: dict[str, Lack] = {
-    "device_events": _counted("no kernels and no copies"),
-    "kernels": _counted("no kernels and no copies"),
+    "device_events": _counted("no single kernels and no single copies"),
+    "kernels": _counted("no single kernels and no single copies"),
     "events": _counted("no single events"),
     "operators": _counted("no single operator calls"),
     "shapes": _counted("no single operator calls"),
     "collectives": _counted("no kernels"),
     "backward": _counted("no single operator calls"),
-    "copies": _counted("no copies"),
+    "copies": _counted("no single copies"),
     "memory": (
         "a SOL capture holds no memory events",
         "record a profiler trace beside it, with profile(profile_memory=True)",

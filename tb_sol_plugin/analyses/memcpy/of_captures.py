@@ -77,18 +77,19 @@ CARD: Final = {
     "count": ("Copies", "count", "copies"),
     "bytes": ("Bytes", "B", "bytes of the copies whose size is known"),
     "blocking": ("Host waits", "count", "copies that the host waited for"),
-    "call_ns": ("Host in calls", "ns", "time of the host inside the calls, while copies were counted"),
     "time_ns": ("Time", "ns", "time on the device"),
     "bandwidth_bytes_per_s": ("Bandwidth", "B/s", "bytes over time"),
 }
 """What a direction's card says: label, unit, definition."""
+UNTIMED: Final = ("blocking", "time_ns", "bandwidth_bytes_per_s")
+"""Values that a card leaves out where they are not known."""
 
 
 def _fact(direction: str, name: str) -> str:
     return f"{direction.lower().replace(' ', '_')}_{name}"
 
 
-FACTS: Final = {_fact(d, n): f"{NAMES[d]}: {CARD[n][2]}" for d in DIRECTIONS for n in ("blocking", "call_ns")}
+FACTS: Final = {_fact(d, "blocking"): f"{NAMES[d]}: {CARD['blocking'][2]}" for d in DIRECTIONS}
 """Facts that recorded copies do not have."""
 TITLES: Final = {
     "reads": "The host reads numbers off the device",
@@ -121,15 +122,15 @@ def report(capture: Capture, query: Query, by: str) -> Report:
     if not len(rows):
         raise Unavailable("no copy in the selected steps", hint="choose another step")
     directions = counted.table(capture, "direction", where)
-    steps = counted.iterations(capture, where)
     stepped = bool((rows["iteration"].to_numpy() >= 0).all())
-    cards = _cards(directions, steps if stepped else 1)
+    steps = counted.iterations(capture, where) if stepped else 0
+    each = max(steps, 1)
     return Report(
         analysis="memcpy",
         title="Memory copies",
-        headline=_headline(directions, steps if stepped else 0),
+        headline=_headline(directions, steps),
         notices=_notices(capture, directions),
-        sections=[*cards, _findings(capture, where, steps if stepped else 1), _table(capture, where, by, steps if stepped else 1)],
+        sections=[*_cards(directions), _findings(capture, where, each), _table(capture, where, by, each)],
     )
 
 
@@ -172,45 +173,41 @@ def _notices(capture: Capture, directions: pd.DataFrame) -> list[Notice]:
     return out
 
 
-def _cards(directions: pd.DataFrame, steps: int) -> list[AnySection]:
-    out: list[AnySection] = []
-    for _, row in directions.iterrows():
-        direction = str(row["direction"])
-        values = {n: plain_list([row[n]])[0] for n in CARD}
-        if values["time_ns"] is None:
-            values = {n: v for n, v in values.items() if n not in ("time_ns", "bandwidth_bytes_per_s")}
-        if values["call_ns"] is None and values["blocking"] is None:
-            values = {n: v for n, v in values.items() if n not in ("call_ns", "blocking")}
-        notes = {}
-        for name in ("count", "bytes", "call_ns"):
-            value = values.get(name)
-            if steps > 1 and isinstance(value, int | float) and value:
-                notes[_fact(direction, name)] = f"{human(round(value / steps, 1), CARD[name][1])} per step"
-        if isinstance(values.get("blocking"), int | float) and row["count"]:
-            notes[_fact(direction, "blocking")] = f"of {human(int(row['count']), 'count')}"
-        marks = {}
-        if row["without_bytes"] and values["bytes"] is not None:
-            marks[_fact(direction, "bytes")] = Mark("lower_bound", f"{int(row['without_bytes'])} copies have no known size")
-        whole: dict[str, Scalar] = {
-            _fact(direction, n): round(v) if isinstance(v, float) and n != "bandwidth_bytes_per_s" else v for n, v in values.items()
-        }
-        out.append(
-            FactsSection(
-                id=_fact(direction, "card"),
-                title=NAMES.get(direction, direction),
-                style="card",
-                values=whole,
-                units={_fact(direction, n): CARD[n][1] for n in values},
-                labels={_fact(direction, n): CARD[n][0] for n in values},
-                docs={_fact(direction, n): f"{NAMES.get(direction, direction)}: {CARD[n][2]}" for n in values},
-                colors=dict.fromkeys(whole, COLORS.get(direction, "other")),
-                notes=notes,
-                marks=marks,
-            )
-        )
+def _cards(directions: pd.DataFrame) -> list[AnySection]:
+    out: list[AnySection] = [_card(str(row["direction"]), row) for _, row in directions.iterrows()]
     for section, span in zip(out, _spans(len(out)), strict=True):
         section.span = span
     return out
+
+
+def _card(direction: str, row: pd.Series[float]) -> FactsSection:
+    values = {n: plain_list([row[n]])[0] for n in CARD}
+    for name in UNTIMED:
+        if values[name] is None:
+            del values[name]
+    notes: dict[str, str] = {}
+    call_ns = row["call_ns"]
+    if "blocking" in values:
+        held = f", {human(call_ns, 'ns')} in calls" if np.isfinite(call_ns) else ""
+        notes[_fact(direction, "blocking")] = f"of {human(int(row['count']), 'count')}{held}"
+    marks = {}
+    if row["without_bytes"] and values["bytes"] is not None:
+        marks[_fact(direction, "bytes")] = Mark("lower_bound", f"{int(row['without_bytes'])} copies have no known size")
+    whole: dict[str, Scalar] = {
+        _fact(direction, n): round(v) if isinstance(v, float) and n != "bandwidth_bytes_per_s" else v for n, v in values.items()
+    }
+    return FactsSection(
+        id=_fact(direction, "card"),
+        title=NAMES.get(direction, direction),
+        style="card",
+        values=whole,
+        units={_fact(direction, n): CARD[n][1] for n in values},
+        labels={_fact(direction, n): CARD[n][0] for n in values},
+        docs={_fact(direction, n): f"{NAMES.get(direction, direction)}: {CARD[n][2]}" for n in values},
+        colors=dict.fromkeys(whole, COLORS.get(direction, "other")),
+        notes=notes,
+        marks=marks,
+    )
 
 
 def _spans(count: int) -> list[int]:
@@ -240,7 +237,7 @@ def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Fi
     often = f"{human(round(f.copies / steps, 1), 'count')}{per}{size}"
     held = ""
     if np.isfinite(f.call_ns) and f.waits:
-        held = f"; the host is in these calls for {human(f.call_ns / steps, 'ns')}{per}, as far as counting lets it be told"
+        held = f"; the calls held the host for {human(f.call_ns / steps, 'ns')}{per} while they were counted"
     places = []
     if f.operators:
         places.append(" and ".join(f"`{o}`" for o in f.operators))

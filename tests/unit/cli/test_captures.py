@@ -81,8 +81,9 @@ def test_a_report_tells_a_capture_and_groups_what_it_lacks(logdir: Path, capsys:
     out = capsys.readouterr().out.replace("\u202f", " ")
     assert "records, 3 iterations, 2 sampled" in out
     assert any(line.startswith("Iterations") and "3 iterations, 2 sampled" in line for line in out.splitlines())
-    assert out.count("a SOL capture holds no kernels and no copies") == 1
-    assert "GPU breakdown, Kernels, Memory copies: not available" in out
+    assert out.count("a SOL capture holds no single kernels and no single copies") == 1
+    assert "GPU breakdown, Kernels, Waits and patterns, Single copies, Sizes: not available" in out
+    assert "Memory copies: not available, copies were not counted" in out
 
 
 def test_nothing_recorded_names_both_ways(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
