@@ -83,6 +83,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         at = 10_000 + i * 50_000
         t.op(name, at, 20_000, shapes=[[8, 4], [4, 2]], types=["float", "float"])
         t.launch(f"kernel {name}", at=at + 1_000, start=at + 5_000, duration=10_000 + 100 * i, stream=7)
+        t.copy("HtoD", at + 17_000, 2_000, src="Pinned", dst=name[:40], bytes=64 << i, call=(at + 2_000, 300))
     t.write(root / "hostile <run> & 100%" / "worker0.1700000000000000000.pt.trace.json.gz")
     return root
 
@@ -202,7 +203,7 @@ class View:
         self.frame().wait_for_function(
             """() => [...document.querySelectorAll('.plot')].every((p) => {
                 const box = p.getBoundingClientRect();
-                return box.top > innerHeight || p.querySelector('.main-svg') || p.parentElement.querySelector('.section-empty');
+                return box.top > innerHeight || box.bottom < 0 || p.querySelector('.main-svg') || p.parentElement.querySelector('.section-empty');
             })""",
             timeout=20_000,
         )
