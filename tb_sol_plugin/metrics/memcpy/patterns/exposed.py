@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics.memcpy.link import OVER
 from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.metrics.memcpy.words import NAMES
@@ -36,7 +37,9 @@ def exposed(case: Case, apart: Mask) -> list[CopyFinding]:
         note = ""
         if peak and known.any() and time[known].sum():
             reached = float(size[known].sum()) / float(time[known].sum()) * 1e9
-            note = f"{human(reached / peak[0], 'ratio')} of {peak[1]}, {human(peak[0], 'B/s')}"
+            over = reached > OVER * peak[0]
+            of = f"{peak[1]}, {human(peak[0], 'B/s')}"
+            note = f"faster than {of}: the link assumption is wrong" if over else f"{human(reached / peak[0], 'ratio')} of {of}"
         out += case.finding(
             "exposed", rows, f"Large copies run while nothing computes ({NAMES[direction].lower()})", fix, spans=case.on_device(rows),
             several=True, note=note,

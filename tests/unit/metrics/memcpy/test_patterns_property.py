@@ -1,0 +1,74 @@
+"""Whatever copies a recording holds: findings stay within the step, together no more than apart, and name copies that are there."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_sol_plugin.metrics.levers import combined_ns as levers_ns
+from tb_sol_plugin.metrics.levers import levers
+from tb_sol_plugin.metrics.memcpy import records
+from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, step_ns
+from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.model.selection import Query
+from tests.support.copy_findings import findings_of
+from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
+
+ENDS = st.sampled_from(
+    [("HtoD", "Pageable", "Device"), ("HtoD", "Pinned", "Device"), ("DtoH", "Device", "Pageable"), ("DtoH", "Device", "Pinned"),
+     ("DtoD", "Device", "Device"), ("PtoP", "Device", "Device"), ("HtoH", "Pageable", "Pinned"), ("HtoD", "Managed", "Device"),
+     ("Odd", "", "")]
+)  # fmt: skip
+OPERATORS = st.sampled_from(["aten::item", "aten::copy_", "aten::clone", "torch::autograd::AccumulateGrad", "CompiledFunction", ""])
+COPIES = st.lists(
+    st.tuples(
+        ENDS, st.integers(0, 2_900_000), st.integers(0, 300_000), st.sampled_from([None, 0, 4, 4096, 70_000, 2 << 20]),
+        st.one_of(st.none(), st.tuples(st.integers(0, 2_900_000), st.integers(0, 400_000))), OPERATORS, st.integers(0, 1),
+        st.sampled_from(["cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyHtoD_v2", "cudaGraphLaunch"]), st.booleans(),
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(COPIES, st.lists(st.tuples(st.integers(0, 2_900_000), st.integers(0, 200_000), st.integers(0, 1)), max_size=8), st.integers(0, 3))
+def test_findings_stay_within_the_step(copies: list[tuple], kernels: list[tuple[int, int, int]], steps: int) -> None:  # type: ignore[type-arg]
+    # GIVEN any copies, with and without calls, inside and outside of steps, on two devices
+    t = TraceBuilder(devices=2)
+    for n in range(steps):
+        t.step(n + 1, n * 1_000_000, 1_000_000)
+    t.op("aten::relu", 0, 10)
+    for (direction, src, dst), start, length, size, call, operator, device, api, sync in copies:
+        if call is not None and operator:
+            t.op(operator, max(call[0] - 10, 0), call[1] + 20)
+        t.copy(direction, start, length, bytes=size, src=src, dst=dst, call=call, api=api, device=device)
+        if call is not None and sync:
+            t.call("cudaStreamSynchronize", sum(call), 30_000)
+    for start, length, device in kernels:
+        t.kernel("k", start, length, device=device)
+    with tempfile.TemporaryDirectory() as folder:
+        c = read_back(t, Path(folder))
+    where = scope(c, Query())
+    got = list(findings_of(c, limits={"HtoD": 30e9}).values())
+    count = len(records.copies(c, where.device))
+    step = step_ns(c, where)
+    # THEN none saves more than a step, all together no more than a step and than their sum, and each names copies
+    for f in got:
+        assert 0 < f.saving_ns <= step and as_finding(f, step).share is not None
+        assert len(f.rows) and len(np.unique(f.rows)) == len(f.rows) and f.rows.min() >= 0 and f.rows.max() < count
+    assert combined_ns(got) <= min(sum(f.saving_ns for f in got), step)
+    assert not got or combined_ns(got) >= max(f.saving_ns for f in got) - 1
+    # AND in the list of what to fix they share the step with all other findings
+    fall = waterfall(c, where)
+    everything = levers(c, where, fall)
+    assert levers_ns(everything) <= fall.total_ns / fall.steps + len(everything)
+    for lever in everything:
+        if lever.rule.startswith("copies_"):
+            own = next(f for f in got if lever.rule == f"copies_{f.key}")
+            assert lever.saving_ns <= own.saving_ns + 1
