@@ -94,16 +94,19 @@ def expected(src_kind: str, dst_kind: str) -> tuple[float, float] | None:
 
 
 def suits(bytes_per_s: float) -> tuple[str, str]:
-    """(the slowest usual PCIe that carries a rate, what to write for it): `("PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")`; "" without one."""
-    options: dict[float, list[tuple[int, int]]] = {}
+    """(the slowest usual PCIe that carries a rate, what to write for it): `("PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")`; "" without one.
+
+    A generation doubles the rate of a lane (nearly, the sixth): two widths of two generations carry the same.
+    """
+    levels: dict[int, list[tuple[int, int]]] = {}
     for generation, peak in PCIE_BYTES_PER_S.items():
         for lanes in (16, 8, 4):
-            options.setdefault(round(peak * lanes / 16 / 1e9, 2), []).append((generation, lanes))
-    for peak_gb, ways in sorted(options.items()):
-        if bytes_per_s <= OVER * peak_gb * 1e9:
-            best = sorted(ways, key=lambda w: -w[1])[:2]
-            first = best[0]
-            return "PCIe " + " or ".join(f"{g}.0 x{n}" for g, n in best), f"+pcie={first[0]}x{first[1]}"
+            levels.setdefault(round(np.log2(peak * lanes / 16 / PCIE_BYTES_PER_S[3])), []).append((generation, lanes))
+    for level in sorted(levels):
+        ways = sorted(levels[level], key=lambda way: -way[1])
+        generation, lanes = ways[0]
+        if bytes_per_s <= OVER * PCIE_BYTES_PER_S[generation] * lanes / 16:
+            return "PCIe " + " or ".join(f"{g}.0 x{n}" for g, n in ways[:2]), f"+pcie={generation}x{lanes}"
     return "", ""
 
 
