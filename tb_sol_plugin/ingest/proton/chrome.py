@@ -14,13 +14,11 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.ingest import torch_trace
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
-from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
 LARGEST: Final = 512 << 20
@@ -45,11 +43,15 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         name, size, broken = source.name, source.size, source.truncated
     events = _events(text, name)
     lanes = _lanes(events)
-    plain = [_plain(event, lanes) for event in events]
     owned = _owners(events)
-    data = json.dumps({"displayTimeUnit": "us", "traceEvents": plain}).encode()
+    of_kernel = dict(zip(owned.kernels, owned.scopes, strict=True))
+    plain = [_plain(event, lanes, of_kernel.get(place, -1) + 1) for place, event in enumerate(events)]
+    data = json.dumps({"displayTimeUnit": "us", "traceEvents": plain + _launches(events, owned)}).encode()
     capture = torch_trace.read_from(_Text(data, name, size, broken))
-    return _attributed(capture, owned)
+    warnings = (*capture.facts.warnings, NOT_NAMED, *([NO_SCOPES] if len(capture.device) and not owned.scopes else []))
+    metadata = {**capture.facts.metadata, "profiler": "proton"}
+    facts = msgspec.structs.replace(capture.facts, warnings=warnings, metadata=metadata, total_events=len(events))
+    return Capture(facts, capture.tables)
 
 
 class _Text(Source):
@@ -102,8 +104,8 @@ def _lanes(events: list[Event]) -> dict[object, int]:
     return out
 
 
-def _plain(event: Event, lanes: dict[object, int]) -> Event:
-    """The event as a profiler trace has it: kernels with their stream and without a device, scopes as user ranges."""
+def _plain(event: Event, lanes: dict[object, int], launch: int) -> Event:
+    """The event as a profiler trace has it: kernels with their stream and their launch, without a device; scopes as user ranges."""
     kind = event.get("cat")
     if event.get("ph") != "X":
         return event
@@ -112,7 +114,7 @@ def _plain(event: Event, lanes: dict[object, int]) -> Event:
         stream = lanes.get(tid, tid) if isinstance(tid, int | str) else -1
         args = event.get("args")
         kept = {k: v for k, v in args.items() if k != "call_stack"} if isinstance(args, dict) else {}
-        return event | {"pid": -1, "args": {**kept, "device": -1, "stream": stream}}
+        return event | {"pid": -1, "args": {**kept, "device": -1, "stream": stream, **({"correlation": launch} if launch else {})}}
     return event | {"cat": "user_annotation"} if kind == "scope" else event
 
 
@@ -164,25 +166,38 @@ def _owners(events: list[Event]) -> Owned:
     return Owned(kernels, scopes)
 
 
-def _attributed(capture: Capture, owned: Owned) -> Capture:
-    """With the launch of each kernel at its scope."""
-    device, host = capture.device, capture.host
-    warnings = [NOT_NAMED]
-    if owned.kernels and len(host):
-        place = np.full(max(int(host["index"].max()), *owned.scopes) + 1, -1, np.int64)
-        place[host["index"].to_numpy()] = np.arange(len(host))
-        wanted = dict(zip(owned.kernels, place[owned.scopes].tolist(), strict=True))
-        row = np.array([wanted.get(i, -1) for i in device["index"].tolist()], np.int32)
-        there = row >= 0
-        link = np.where(there, S.BY_FLOW, device["link"].to_numpy()).astype(np.int8)
-        device = device.assign(call=row, annotation=row, link=link)
-    elif len(device):
-        warnings.append(NO_SCOPES)
-    issues = capture.tables["issues"]
-    gone = int((device["link"].to_numpy() == S.NO_RECORD).sum()) if len(device) else 0
-    counts = [gone if r == "no launch record" else n for r, n in zip(issues["reason"].astype(str), issues["count"].tolist(), strict=True)]
-    issues = issues.assign(count=counts)
-    facts = msgspec.structs.replace(
-        capture.facts, warnings=(*capture.facts.warnings, *warnings), metadata={**capture.facts.metadata, "profiler": "proton"}
-    )
-    return Capture(facts, {**capture.tables, "device": device, "issues": issues[issues["count"] > 0].reset_index(drop=True)})
+def _launches(events: list[Event], owned: Owned) -> list[Event]:
+    """One call without length per scope that launches: where its kernels were launched from, as a profiler trace has it.
+
+    It stands at the start of the scope, or behind the scopes inside it that begin at the same moment.
+    """
+    starts: dict[str, list[tuple[float, float]]] = {}
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") == "scope":
+            starts.setdefault(str(event.get("tid")), []).append((_time(event), _time(event) + _length(event)))
+    for spans in starts.values():
+        spans.sort()
+    out: list[Event] = []
+    for place in sorted(set(owned.scopes)):
+        scope = events[place]
+        at, end = _time(scope), _time(scope) + _length(scope)
+        spans, own = starts[str(scope.get("tid"))], (_time(scope), end)
+        next_one = bisect_right(spans, own)  # what is inside and begins with it stands before it: it ends earlier
+        inside = next_one - 2
+        while inside >= 0 and spans[inside][0] == own[0]:
+            at = max(at, spans[inside][1]) if spans[inside][1] < end else at
+            inside -= 1
+        while next_one < len(spans) and spans[next_one][0] <= at < spans[next_one][1] and spans[next_one][1] < end:
+            at, next_one = spans[next_one][1], next_one + 1
+        out.append(
+            {
+                "ph": "X", "cat": "proton_runtime", "name": "launch", "pid": scope.get("pid"), "tid": scope.get("tid"),
+                "ts": at, "dur": 0, "args": {"correlation": place + 1},
+            }
+        )  # fmt: skip
+    return out
+
+
+def _length(event: Event) -> float:
+    value = event.get("dur")
+    return float(value) if isinstance(value, int | float) else 0.0
