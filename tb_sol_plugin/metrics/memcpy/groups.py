@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.attribution import BEFORE, NO_OPERATOR, NO_RECORD
+from tb_sol_plugin.metrics.memcpy.exposure import union_parts
 from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, covered, frame_name
+from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, frame_name
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import intervals as I
 
 By: TypeAlias = Literal["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
 
@@ -109,11 +109,21 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
     out["group"] = names[label[first]] if count else np.zeros(0, object)
     if by != "kind":
         out["src_kind"], out["dst_kind"] = (_joined(code, *kind, count) for kind in (source, target))
-    out = out.assign(**_sums(code, found, count), **_overlap(capture, code, found, count))
+    out = out.assign(**_sums(code, found, count), **union_parts(capture, code, found, count))
     place = {d: i for i, d in enumerate(DIRECTIONS)}
     out["_place"] = [place.get(d, len(place)) for d in out["direction"]]
     order = ["_place", "time_ns"] if by in ("direction", "kind") else ["time_ns", "_place"]
     return out.sort_values(order, ascending=[c == "_place" for c in order], kind="stable", ignore_index=True).drop(columns="_place")
+
+
+def overall(capture: Capture, rows: Mask) -> dict[str, int]:
+    """union_ns, hidden_ns, exposed_ns and idle_exposed_ns of all copies and sets together, per device, summed over devices.
+
+    Copies of two directions that run at once count once, so that these are at most the sums over directions.
+    """
+    found = copies(capture, rows)
+    sums = union_parts(capture, np.zeros(len(found), np.int64), found, 1)
+    return {name: int(value[0]) for name, value in sums.items()}
 
 
 def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
@@ -173,14 +183,3 @@ def _add(code: Ints, value: Ints, count: int) -> Ints:
     out = np.zeros(count, np.int64)
     np.add.at(out, code, value)
     return out
-
-
-def _overlap(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:
-    ids, device = np.unique(found["device"].to_numpy(), return_inverse=True)
-    start = found["start_ns"].to_numpy()
-    merged, first, last = I.union_within(code * max(len(ids), 1) + device, start, start + found["duration_ns"].to_numpy())
-    group, where = merged // max(len(ids), 1), ids[merged % max(len(ids), 1)] if len(ids) else np.zeros(0, np.int64)
-    union = _add(group, last - first, count)
-    hidden = _add(group, covered(capture, where, first, last, communication=False), count)
-    behind = _add(group, covered(capture, where, first, last, communication=True), count)
-    return {"union_ns": union, "hidden_ns": hidden, "exposed_ns": union - hidden, "idle_exposed_ns": union - behind}

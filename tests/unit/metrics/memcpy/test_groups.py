@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.memcpy import groups, link, records, sizes
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.memcpy import groups
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.devices.table import DeviceSpec
+from tests.support.odd_copies import COPIES, recording
 
 MIB = 1 << 20
 ROWS = [  # kind, direction, source, destination, start, duration, bytes, stream, step, copy kernel
@@ -104,53 +104,136 @@ def test_devices_hide_only_their_own_copies():
 
 
 EVENT = st.tuples(
-    st.sampled_from([S.KERNEL, S.MEMCPY]), st.sampled_from(["HtoD", "DtoH"]), st.integers(0, 1), st.integers(0, 40), st.integers(0, 20)
-)
+    st.sampled_from([S.KERNEL, S.MEMCPY, S.MEMCPY, S.MEMSET]), st.sampled_from(["HtoD", "DtoH", "DtoD"]), st.integers(0, 1),
+    st.integers(0, 50), st.integers(0, 20), st.booleans(),
+)  # fmt: skip
 
 
-@given(st.lists(EVENT, min_size=1, max_size=12))
+def bitmaps(rows: list[tuple[int, str, int, int, int, bool]], one: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """(nanoseconds per direction, under work, under any kernel) of a device, marked one by one."""
+    copied: dict[str, np.ndarray] = {}
+    work, busy = np.zeros(80, bool), np.zeros(80, bool)
+    for kind, direction, device, start, duration, communication in rows:
+        if device != one:
+            continue
+        if kind == S.KERNEL:
+            busy[start : start + duration] = True
+            if not communication:
+                work[start : start + duration] = True
+        else:
+            copied.setdefault(direction, np.zeros(80, bool))[start : start + duration] = True
+    return copied, work, busy
+
+
+@given(st.lists(EVENT, min_size=1, max_size=14))
 def test_hidden_and_exposed_match_a_bitmap(events):
-    kind, direction, device, start, duration = (list(x) for x in zip(*events, strict=True))
-    direction = ["" if k == S.KERNEL else d for k, d in zip(kind, direction, strict=True)]
+    # GIVEN any copies and kernels, collectives among them, on two devices
+    rows = [(k, "Memset" if k == S.MEMSET else "" if k == S.KERNEL else d, *rest) for k, d, *rest in events]
+    kind, direction, device, start, duration, communication = (list(x) for x in zip(*rows, strict=True))
     capture = Capture(Facts("test", "x", 0), {"device": S.DEVICE.frame({
         "kind": kind, "direction": direction, "device": device, "start_ns": start, "duration_ns": duration, "stream": [0] * len(kind),
+        "communication": [k == S.KERNEL and c for k, c in zip(kind, communication, strict=True)],
     })})  # fmt: skip
-    for row in groups.table(capture, everything(capture), "direction").to_dict("records"):
-        hidden = exposed = 0
-        for one in (0, 1):
-            work, copy = np.zeros(64, bool), np.zeros(64, bool)
-            for k, d, i, a, n in zip(kind, direction, device, start, duration, strict=True):
-                if i == one and (k == S.KERNEL or d == row["direction"]):
-                    (work if k == S.KERNEL else copy)[a : a + n] = True
-            hidden, exposed = hidden + int((copy & work).sum()), exposed + int((copy & ~work).sum())
-        assert (row["hidden_ns"], row["exposed_ns"]) == (hidden, exposed)
+    table = groups.table(capture, everything(capture), "direction")
+    whole = groups.overall(capture, everything(capture))
+    wanted = {d: [0, 0, 0, 0] for d in direction if d}
+    all_of = [0, 0, 0, 0]
+
+    def add(to: list[int], copy: np.ndarray, work: np.ndarray, busy: np.ndarray) -> None:
+        for i, part in enumerate((copy, copy & work, copy & ~work, copy & ~busy)):
+            to[i] += int(part.sum())
+
+    for one in (0, 1):
+        copied, work, busy = bitmaps(rows, one)
+        for d, copy in copied.items():
+            add(wanted[d], copy, work, busy)
+        add(all_of, np.any([np.zeros(80, bool), *copied.values()], axis=0), work, busy)
+    # THEN per direction and for all, to the nanosecond: the union, the hidden part and the rest of it
+    names = ["union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns"]
+    assert {r["direction"]: [r[n] for n in names] for r in table.to_dict("records")} == wanted
+    assert [whole[n] for n in names] == all_of and whole["hidden_ns"] + whole["exposed_ns"] == whole["union_ns"]
+    # and the parts by device add up to the whole, as the union is one per device
+    parts = groups.table(capture, everything(capture), "device")
+    assert parts["union_ns"].sum() == table["union_ns"].sum() and parts["exposed_ns"].sum() == table["exposed_ns"].sum()
 
 
-def test_the_histogram_has_inclusive_upper_ends(capture):
-    frame = pd.DataFrame(
-        {"direction": ["HtoD"] * 5, "bytes": [4096, 4097, 1 << 28, (1 << 28) + 1, -1], "duration_ns": [10, 10, 10, 10, 10]}
-    )
-    found = sizes.sizes(frame)
-    assert found["bin"].tolist() == [0, 1, 4, 5] and found["count"].sum() == 4 and len(records.BINS) == len(records.EDGES) + 1
+BY = ["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
 
 
-def test_limits_come_from_the_device():
-    spec = DeviceSpec(key="x", name="x", memory_bandwidth=2e12, pcie_bytes_per_s=31.5e9, link_bytes_per_s=300e9, link_kind="nvlink")
-    found = link.peaks(spec)
-    assert found["DtoD"] == (1e12, "memory / 2") and found["HtoD"][0] == found["DtoH"][0] == 31.5e9
-    assert found["PtoP"] == (300e9, "NVLink") and "HtoH" not in found
-    assert link.peaks(None) == {}
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    return read(str(recording().write(tmp_path_factory.mktemp("odd") / "worker0.1.pt.trace.json")))
 
 
-def test_the_fit_recovers_latency_and_rate():
-    # GIVEN copies that take 2 us plus bytes over 25 GB/s, in four bins, with slow ones among them
-    size = np.repeat([1024, 32 << 10, 1 << 19, 8 << 20], 10)
-    exact = 2000 + size / 25.0
-    slow = np.where(np.arange(40) % 10 == 0, 1.0, 1.5)
-    frame = pd.DataFrame({"direction": "HtoD", "bytes": size, "duration_ns": np.round(exact * slow).astype(np.int64)})
-    t0, rate = link.latency_fit(frame, "HtoD")
-    assert t0 == pytest.approx(2000, rel=0.01) and rate == pytest.approx(25e9, rel=0.01)
-    assert link.latency_fit(frame[frame["bytes"] < 1 << 19], "HtoD") is None
+@pytest.mark.parametrize("by", BY)
+def test_sums_of_every_grouping_are_the_sums_of_the_recording(odd, by):
+    # GIVEN a copy of every sort WHEN grouped THEN the parts are the whole
+    table = groups.table(odd, everything(odd), by)
+    count, size, time = len(COPIES), sum(max(c.bytes, 0) for c in COPIES), sum(c.duration for c in COPIES)
+    assert (table["count"].sum(), table["bytes"].sum(), table["time_ns"].sum()) == (count, size, time)
+    assert (table["without_bytes"].sum(), table["oversize"].sum()) == (sum(c.bytes < 0 for c in COPIES), 1)
+    assert (table["share"].sum(), table["bytes_share"].sum()) == (pytest.approx(1), pytest.approx(1))
+    # the copies do not overlap, so their union is their time; 350 ns of the first run behind the kernel
+    assert (table["union_ns"].sum(), table["hidden_ns"].sum(), table["exposed_ns"].sum()) == (time, 350, time - 350)
+    # and every direction has the same sums in every grouping
+    for direction, part in table.groupby("direction"):
+        mine = [c for c in COPIES if c.direction == direction]
+        assert (part["count"].sum(), part["time_ns"].sum()) == (len(mine), sum(c.duration for c in mine))
+
+
+def test_labels_of_every_grouping(odd):
+    def names(by):
+        return set(groups.table(odd, everything(odd), by)["group"])
+
+    lost = {"(no launch record)", "(launched before the window)"}
+    assert names("device") == {"device 0", "device 1"}
+    assert names("stream") == {
+        "device 0, stream 0", "device 0, stream 7", "device 0, (stream not recorded)", "device 1, stream 7",
+    }  # fmt: skip
+    assert names("operator") == {"aten::copy_", "(no operator)"} | lost
+    assert names("module") == {"Net_0", "(no module)"} | lost
+    assert names("frame") == {"train.py:42 step"} | lost
+    assert names("phase") == {"ProfilerStep/load"} | lost
+    assert names("step") == {"1"}  # those without a launch by their time on the device
+    assert names("direction") == names("kind") == {""}
+
+
+def test_a_recording_without_frames_says_so(capture):
+    assert set(groups.table(capture, everything(capture), "frame")["group"]) == {
+        "(no python frames recorded)", "(no launch record)", "(launched before the window)",
+    }  # fmt: skip
+
+
+def test_figures_of_a_group_by_hand(odd):
+    table = groups.table(odd, everything(odd), "kind").set_index(["direction", "src_kind", "dst_kind"])
+    pinned = table.loc[("HtoD", "Pinned", "Device")]
+    # 2 MiB in 1.9 us; 1,001 and 1,002 B in 0.5 us each; 1e12 B in 1.9 us; none in 0.5 us; twice 100,000 B in 1 us
+    size = (2 << 20) + 1_001 + 1_002 + 10**12 + 200_000
+    assert (pinned["count"], pinned["bytes"], pinned["without_bytes"], pinned["oversize"]) == (7, size, 1, 1)
+    assert (pinned["time_ns"], pinned["mean_ns"], pinned["median_ns"], pinned["p95_ns"]) == (7_300, 1_043, 1_000, 1_900)
+    assert pinned["bandwidth_bytes_per_s"] == pytest.approx(size / 6_800e-9)
+    assert (pinned["large_count"], pinned["large_bytes"]) == (2, (2 << 20) + 10**12)
+    assert table.loc[("DtoH", "Device", "Pageable")].isna()["bytes"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 2), st.integers(0, 2), st.integers(-1, 9), st.integers(0, 30)), max_size=20))
+def test_parts_add_up_over_every_grouping(events):
+    # GIVEN copies anywhere: device, step (-1 outside), stream, bytes (-1 none), time
+    device, step, stream, size, time = (list(x) for x in zip(*events, strict=True)) if events else ([], [], [], [], [])
+    capture = Capture(Facts("test", "x", 0), {
+        "device": S.DEVICE.frame({
+            "kind": [S.MEMCPY] * len(device), "direction": [("HtoD", "DtoH")[d % 2] for d in device], "device": device, "step": step,
+            "stream": stream, "bytes": size, "duration_ns": time, "start_ns": list(range(len(device))), "call": [-1] * len(device),
+            "operator": [-1] * len(device), "module": [-1] * len(device),
+        }),
+        "steps": S.STEPS.frame({"number": [1, 2, 3], "start_ns": [0, 10, 20], "end_ns": [10, 20, 30]}),
+    })  # fmt: skip
+    for by in BY:
+        table = groups.table(capture, everything(capture), by)
+        assert table["count"].sum() == len(device) and table["time_ns"].sum() == sum(time)
+        assert table["bytes"].fillna(0).sum() == sum(max(s, 0) for s in size)
+        assert table["without_bytes"].sum() == sum(s < 0 for s in size)
+        assert (table["hidden_ns"] + table["exposed_ns"] == table["union_ns"]).all() and (table["bytes"].isna() == (table["without_bytes"] == table["count"])).all()
 
 
 def test_no_copy_gives_an_empty_table():
