@@ -136,41 +136,41 @@ def report(capture: Capture, query: Query, by: str) -> Report:
 
 def _headline(directions: pd.DataFrame, steps: int) -> str:
     each, per = max(steps, 1), " per step" if steps else ""
-
-    def size(direction: str) -> str:
-        mine = directions[directions["direction"] == direction]
-        if not len(mine):
-            return ""
-        value = float(mine["bytes"].iloc[0])
-        count = human(round(float(mine["count"].iloc[0]) / each, 1), "count")
-        return f"**{human(value / each, 'B')}**" if np.isfinite(value) and value else f"**{count}** copies without a known size"
-
-    to, back, peer = (size(d) for d in ("HtoD", "DtoH", "PtoP"))
-    moves = [*([f"{to} go to the device"] if to else []), *([f"{back} come back to the host"] if back else []),
-             *([f"{peer} go from device to device"] if peer else [])]  # fmt: skip
+    moves = [
+        f"{_moved(directions, direction, each)} {words}"
+        for direction, words in (("HtoD", "to the device"), ("DtoH", "back to the host"), ("PtoP", "from device to device"))
+        if (directions["direction"] == direction).any()
+    ]
     if not moves:
-        inside = int(directions["count"].sum())
-        return f"No copy crosses to a device: **{human(round(inside / each, 1), 'count')}** copies{per} stay within one memory."
+        return f"No copy crosses to a device: {_number(directions['count'].sum() / each)}{per} within one memory."
     waits = directions["blocking"].to_numpy(np.float64)
     said = ""
     if np.isfinite(waits).all():
-        total = float(waits.sum()) / each
-        said = f" The host waits for **{human(round(total, 1), 'count')}** copies{per}." if total else " The host waits for none of them."
-    text = ", ".join(moves)
-    return f"{text[0].upper() + text[1:] if text[0] != '*' else text}{per}.{said}"
+        said = f" The host waits for {_number(float(waits.sum()) / each)}{per}." if waits.any() else " The host waits for none of them."
+    return f"Copies move {', '.join(moves)}{per}.{said}"
+
+
+def _moved(directions: pd.DataFrame, direction: str, each: int) -> str:
+    """Bytes of a direction, or the number of its copies where no size is known."""
+    mine = directions[directions["direction"] == direction].iloc[0]
+    size = float(mine["bytes"])
+    return f"**{human(size / each, 'B')}**" if size > 0 else f"what {_number(float(mine['count']) / each)} of unknown size hold"
+
+
+def _number(count: float) -> str:
+    return f"**{human(round(count, 1), 'count')}** {'copy' if count == 1 else 'copies'}"
 
 
 def _notices(capture: Capture, directions: pd.DataFrame) -> list[Notice]:
-    out = []
+    said = []
     if directions["time_ns"].isna().all():
-        text = "These copies were counted at the operators: how many, how large, from where. A trace beside it says what they cost."
-        out.append(Notice(text, "info"))
-    if capture.tables["ledger"]["compiled"].any():
-        out.append(Notice("Compiled regions ran eagerly while copies were counted: their compiled code may copy less.", "info"))
+        said.append("These copies were counted at the operators: how many, how large, from where. A trace beside it says what they cost.")
     without = int(directions["without_bytes"].sum())
     if without:
-        out.append(Notice(f"{human(without, 'count')} copies have no known size: their bytes are not in the sums.", "info"))
-    return out
+        said.append(f"{human(without, 'count')} of {human(int(directions['count'].sum()), 'count')} have no known size.")
+    if capture.tables["ledger"]["compiled"].any():
+        said.append("Compiled regions ran eagerly while they were counted: compiled, they may copy less.")
+    return [Notice(" ".join(said), "info")] if said else []
 
 
 def _cards(directions: pd.DataFrame) -> list[AnySection]:
@@ -233,7 +233,7 @@ def _findings(capture: Capture, where: Scope, steps: int) -> FindingsSection:
 def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Finding:
     key = f.rule if f.rule in TITLES else f"{f.rule}_{f.direction}"
     per = " per step" if where.steps else ""
-    size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes else ""
+    size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes and f.rule != "reads" else ""
     often = f"{human(round(f.copies / steps, 1), 'count')}{per}{size}"
     held = ""
     if np.isfinite(f.call_ns) and f.waits:
@@ -291,7 +291,7 @@ def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
         frame if group is None else frame.rename(columns={"group": by}),
         columns,
         key="id",
-        subtitle=f"{where.label}, {human(steps, 'count')} counted" if steps > 1 else where.label,
+        subtitle=f"{where.label}, {human(steps, 'count')} steps counted" if steps > 1 and where.whole else where.label,
         total={c.name: total.get(c.name) for c in columns},
         sort=Sort("bytes"),
         marks={n: m for n, m in marks.items() if m},

@@ -79,7 +79,7 @@ def test_the_page_opens_and_says_what_to_fix(on_a_device):
     report = on_a_device.analyze("memcpy")
     # THEN per step 3584 and 2052 bytes go over, and the host waits for 8 copies
     said = report.headline.replace("\u202f", " ")
-    assert said == "**3.58 kB** go to the device, **2.05 kB** come back to the host per step. The host waits for **8** copies per step."
+    assert said == "Copies move **3.58 kB** to the device, **2.05 kB** back to the host per step. The host waits for **8** copies per step."
     rules = {f.rule: f for f in report.findings}
     assert set(rules) == {"copies_reads", "copies_pageable", "copies_blocking"}
     assert all(f.saving_ns is None for f in report.findings)

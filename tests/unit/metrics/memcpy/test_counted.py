@@ -178,7 +178,7 @@ def plain(text: str) -> str:
 def test_the_page_of_a_capture(capture: Capture) -> None:
     report = capture.analyze("memcpy")
     assert plain(report.headline) == (
-        "**20.00 MB** go to the device, **8 B** come back to the host, **1.00 MB** go from device to device per step. "
+        "Copies move **20.00 MB** to the device, **8 B** back to the host, **1.00 MB** from device to device per step. "
         "The host waits for **6** copies per step."
     )
     assert [f.rule for f in report.findings] == ["copies_reads", "copies_pageable", "copies_layout"]
@@ -201,7 +201,7 @@ def test_nothing_crosses(tmp_path: Path) -> None:
     b.iteration(0, 0, MB, rows=[])
     b.records.append({"kind": "copies", "iteration": 0, "rows": [row(CLONE, "HtoH", "Pageable", "Pageable", (-1, -1), size=64)]})
     capture = ingest.read(str(b.write(tmp_path / b.name)))
-    assert plain(capture.analyze("memcpy").headline) == "No copy crosses to a device: **1** copies per step stay within one memory."
+    assert plain(capture.analyze("memcpy").headline) == "No copy crosses to a device: **1** copy per step within one memory."
     assert capture.analyze("memcpy").findings == []
 
 
