@@ -79,17 +79,17 @@ DIRECTIONS: Final = (
     Column("ranks", "Ranks", "count", "ranks that copy in this direction"),
     Column("time_median_ns", "Median time", "ns", "per step, over all ranks", missing="not recorded, or not timed"),
     Column("time_max_ns", "Longest", "ns", "time per step of the rank that copies longest", missing="not recorded, or not timed"),
-    Column("longest_rank", "By", doc="the rank that copies longest", missing="not recorded, or not timed"),
+    Column("longest_rank", "Rank", doc="the rank that copies longest", missing="all alike, or not timed"),
     Column("imbalance", "Imbalance", doc="time per step, largest over median", missing="not recorded, or the median is 0"),
     Column("excess_ns", "Above median", "ns", "time per step, largest less median", show="bar", color_by="direction",
            missing="not recorded, or not timed"),
     Column("exposed_excess_ns", "Exposed above", "ns", "exposed time per step, largest less median", missing="not recorded, or not timed"),
-    Column("exposed_rank", "By rank", doc="the rank with the most exposed time", rank=2, missing="not recorded, or not timed"),
+    Column("exposed_rank", "Rank", doc="the rank with the most exposed time", rank=2, missing="all alike, or not timed"),
     Column("bytes_imbalance", "Bytes", doc="bytes per step, largest over median", missing="no size known, or the median is 0"),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "all bytes over all time of the copies that carry a size", rank=2,
            missing="no size or time recorded"),
     Column("slowest_bytes_per_s", "Slowest", "B/s", "bandwidth of the rank with the lowest", missing="no size or time recorded"),
-    Column("slowest_rank", "Slowest rank", doc="the rank with the lowest bandwidth", missing="no size or time recorded"),
+    Column("slowest_rank", "Rank", doc="the rank with the lowest bandwidth", missing="all alike, or no size or time recorded"),
     Column("bandwidth_spread", "Median / slowest", doc="bandwidth, median over lowest", rank=2, missing="no size or time recorded"),
 )  # fmt: skip
 FACTS: Final = {
@@ -178,17 +178,22 @@ def _directions(ranks: Ranks) -> pd.DataFrame:
         time, exposed, size, rate = (ranks.spread(direction, what) for what in ("time", "exposed", "bytes", "bandwidth"))
         out.append({
             "direction": direction, "ranks": ranks.holders(direction),
-            "time_median_ns": _whole(time.median), "time_max_ns": _whole(time.most), "longest_rank": ranks.name_at(time.most_at),
+            "time_median_ns": _whole(time.median), "time_max_ns": _whole(time.most), "longest_rank": _named(ranks, time.most_at, time),
             "imbalance": time.imbalance, "excess_ns": _whole(time.excess),
-            "exposed_excess_ns": _whole(exposed.excess), "exposed_rank": ranks.name_at(exposed.most_at) if exposed.most else None,
+            "exposed_excess_ns": _whole(exposed.excess), "exposed_rank": _named(ranks, exposed.most_at, exposed),
             "bytes_imbalance": size.imbalance, "bandwidth_bytes_per_s": ranks.rate(direction),
-            "slowest_bytes_per_s": rate.least, "slowest_rank": ranks.name_at(rate.least_at),
+            "slowest_bytes_per_s": rate.least, "slowest_rank": _named(ranks, rate.least_at, rate),
             "bandwidth_spread": rate.median / rate.least if rate.median is not None and rate.least else None,
         })  # fmt: skip
     if ranks.peers_unknown:
         out.append({"direction": "PtoP"})
     frame = pd.DataFrame(out, columns=[c.name for c in DIRECTIONS], dtype=object)
     return frame
+
+
+def _named(ranks: Ranks, place: int, of: peers.Spread) -> str | None:
+    """The rank at one end; nobody where all are alike."""
+    return ranks.name_at(place) if of.most != of.least else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -124,8 +124,9 @@ def _panel(
     }  # fmt: skip
     marker = F.fill(token)
     edge = marker["line"] if isinstance(marker["line"], dict) else {}
+    width = edge.get("width", 0.8) if bars else 0
     marker["line"] = {
-        "width": [1.8 if far[i] else edge.get("width", 0.8) for i in known.tolist()],
+        "width": [1.8 if far[i] else width for i in known.tolist()],
         "color": [F.light("ink") if far[i] else edge.get("color") for i in known.tolist()],
     }
     points: F.Plain = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -90,61 +91,67 @@ class Ranks:
 
 def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) -> Ranks:
     """The rows of the workers that were read, compared by `what` (a key of MEASURES)."""
-    held = {(w, d.direction): d for w, p in parts.items() for d in p.directions}
-    directions = tuple(d for d in DIRECTIONS if any(d == name for _, name in held))
-    counting = tuple(w for w in found.read if w.worker in found.counting)
-    matrix = {
-        name: np.array([[_value(name, held.get((w.worker, d)), parts[w.worker]) for w in counting] for d in directions], np.float64)
-        for name in (*_COLUMNS, "sized_ns")
-    }  # fmt: skip
+    held = {d.direction for part in parts.values() for d in part.directions}
+    directions = tuple(d for d in DIRECTIONS if d in held)
+    numbers, has = _numbers([parts[w.worker] for w in found.read], directions)
+    counts = np.array([w.worker in found.counting for w in found.read], bool)
+    matrix = {name: values[counts].T for name, values in numbers.items()}
     measure = MEASURES[what]
-    medians = {d: peers.spread(row).median for d, row in zip(directions, matrix[measure.column], strict=True)}
-    is_far = {
-        (w.worker, d)
-        for d, row in zip(directions, matrix[measure.column], strict=True)
-        for w, yes in zip(counting, peers.far(row, measure.least), strict=True)
-        if yes
-    }
-    told = [(w, d) for w in found.read for d in directions if (w.worker, d) in held]
-    numbers = {name: _column([_value(name, held[w.worker, d], parts[w.worker]) for w, d in told], name) for name in _COLUMNS}
-    frame = pd.DataFrame({
-        "rank": pd.Series([w.rank for w, _ in told], dtype=object), "direction": [d for _, d in told],
-        "worker": [w.worker for w, _ in told], "steps": [parts[w.worker].steps for w, _ in told],
-        "id": [f"{w.worker}|{d}" for w, d in told], **numbers,
-    })  # fmt: skip
-    compared = frame[measure.column].to_numpy(np.float64, na_value=NAN) if len(frame) else np.zeros(0)
-    frame["of_median"] = [v / m if (m := medians[d]) else NAN for v, (_, d) in zip(compared.tolist(), told, strict=True)]
+    is_far = np.zeros(has.shape, bool)
+    median = np.full(len(directions), NAN)
+    for at, values in enumerate(matrix[measure.column]):
+        is_far[counts, at] = peers.far(values, measure.least)
+        middle = peers.spread(values).median
+        median[at] = middle if middle else NAN
+    worker, direction = np.nonzero(has)
+    frame = pd.DataFrame({name: _column(values[has], name) for name, values in numbers.items()})
+    frame["of_median"] = (numbers[measure.column] / median)[has]
+    frame["direction"] = [directions[d] for d in direction]
+    frame["worker"] = [found.read[w].worker for w in worker]
+    frame["rank"] = pd.Series([found.read[w].rank for w in worker], dtype=object)
+    frame["steps"] = [parts[found.read[w].worker].steps for w in worker]
+    frame["id"] = [f"{found.read[w].worker}|{directions[d]}" for w, d in zip(worker, direction, strict=True)]
+    counting = [w for w in found.read if w.worker in found.counting]
     several = max((p.devices for p in parts.values()), default=0) > 1 or (found.world or len(found.read)) > 1
     return Ranks(
-        frame, tuple(w.span for w, _ in told), tuple(w.worker in found.counting for w, _ in told),
-        tuple((w.worker, d) in is_far for w, d in told), tuple(w.worker for w in counting), tuple(peers.label(w) for w in counting),
-        matrix, directions, "per step" if any(p.steps for p in parts.values()) else "in the recording",
+        frame, tuple(found.read[w].span for w in worker), tuple(counts[worker].tolist()), tuple(is_far[has].tolist()),
+        tuple(w.worker for w in counting), tuple(peers.label(w) for w in counting), matrix, directions,
+        "per step" if any(p.steps for p in parts.values()) else "in the recording",
         several and any(p.events for p in parts.values()) and "PtoP" not in directions,
     )  # fmt: skip
 
 
-_WHOLE: Final = ("count", "bytes", "without_bytes", "time_ns", "hidden_ns", "exposed_ns", "waits")
+_FIELDS: Final = Direction.__struct_fields__[1:]
 _PER_STEP: Final = {
     "count_per_step": "count", "bytes_per_step": "bytes", "time_per_step_ns": "time_ns", "exposed_per_step_ns": "exposed_ns",
     "host_per_step_ns": "lost_ns",
 }  # fmt: skip
-_COLUMNS: Final = (*_WHOLE, *_PER_STEP, "bandwidth_bytes_per_s")
 
 
-def _value(name: str, of: Direction | None, worker: RankPart) -> float:
-    """A number of a worker's direction; NaN where unknown. Without any copy all but the bandwidth are 0."""
-    if name == "bandwidth_bytes_per_s":
-        return of.bytes / of.sized_ns * 1e9 if of is not None and of.bytes and of.sized_ns else NAN
-    if of is None:
-        return 0.0
-    found = getattr(of, _PER_STEP.get(name, name))
-    if found is None:
-        return NAN
-    return float(found) / max(worker.steps, 1) if name in _PER_STEP else float(found)
+def _numbers(parts: list[RankPart], directions: tuple[str, ...]) -> tuple[dict[str, Floats], npt.NDArray[np.bool_]]:
+    """By column a value per worker and direction, NaN where unknown; and whether the worker copies in that direction at all.
+
+    A worker without copies in a direction has 0 of everything and no bandwidth.
+    """
+    place = {d: i for i, d in enumerate(directions)}
+    raw = np.zeros((len(_FIELDS), len(parts), len(directions)))
+    has = np.zeros((len(parts), len(directions)), bool)
+    for row, part in enumerate(parts):
+        for one in part.directions:
+            at = place[one.direction]
+            raw[:, row, at] = [NAN if v is None else v for v in msgspec.structs.astuple(one)[1:]]
+            has[row, at] = True
+    out: dict[str, Floats] = dict(zip(_FIELDS, raw, strict=True))
+    steps = np.array([max(p.steps, 1) for p in parts], np.float64)[:, None]
+    out |= {name: out[of] / steps for name, of in _PER_STEP.items()}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = (out["bytes"] > 0) & (out["sized_ns"] > 0)
+        out["bandwidth_bytes_per_s"] = np.where(moved, out["bytes"] / out["sized_ns"] * 1e9, NAN)
+    return out, has
 
 
-def _column(values: list[float], name: str) -> pd.Series[float]:
+def _column(values: Floats, name: str) -> pd.Series[float]:
     """Whole numbers where the unit has no parts: counts, bytes and ns; None where unknown."""
     if name in ("count_per_step", "bandwidth_bytes_per_s"):
         return pd.Series(values, dtype=np.float64)
-    return pd.Series([round(v) if v == v else None for v in values], dtype=object)
+    return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object)
