@@ -25,6 +25,7 @@ from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.csv_text import csv_of
 from tests.support.captures import report
+from tests.support.profile_sums import sums_of_profile
 
 KINDS = {"facts", "table", "figure", "findings", "timeline"}
 UNITS = {"", "ns", "B", "FLOP", "B/s", "FLOP/s", "FLOP/B", "count", "ratio", "%", "MHz"}
@@ -38,8 +39,10 @@ def check_capture(path: Path, cache: Path) -> Capture:
     for name in registry():
         answer = c.analyze(name)
         is_contract_shaped(name, answer)
-        if isinstance(answer, Report) and name in SUMS and not (c.facts.source == "sol_capture" and name in OF_EVENTS):
+        if isinstance(answer, Report) and name in SUMS and not _of_events(c, name):
             SUMS[name](c)
+    if c.facts.source == "proton":
+        sums_of_profile(c)
     survives_the_cache(c, cache)
     return c
 
@@ -286,3 +289,7 @@ def survives_the_cache(c: Capture, folder: Path) -> None:
 
 OF_EVENTS = {"steps", "health"}
 """Sums over single events, which a SOL capture does not hold."""
+
+
+def _of_events(c: Capture, name: str) -> bool:
+    return c.facts.source == "proton" or (c.facts.source == "sol_capture" and name in OF_EVENTS)

@@ -25,6 +25,8 @@ LARGEST: Final = 512 << 20
 """Bytes of text that are taken in."""
 NOT_NAMED: Final = "a Proton trace names no device and holds no copies"
 NO_SCOPES: Final = "this Proton trace holds no scopes of the host: kernels stand without the scopes that launched them"
+LAUNCH: Final = "proton_runtime"
+"""Category of the calls that stand for launches; the file itself holds none."""
 _LANE: Final = re.compile(r"GPU Stream (\d+)$")
 Event = dict[str, object]
 
@@ -51,7 +53,8 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
     warnings = (*capture.facts.warnings, NOT_NAMED, *([NO_SCOPES] if len(capture.device) and not owned.scopes else []))
     metadata = {**capture.facts.metadata, "profiler": "proton"}
     facts = msgspec.structs.replace(capture.facts, warnings=warnings, metadata=metadata, total_events=len(events))
-    return Capture(facts, capture.tables)
+    counts = capture.tables["categories"]
+    return Capture(facts, {**capture.tables, "categories": counts[counts["category"] != LAUNCH].reset_index(drop=True)})
 
 
 class _Text(Source):
@@ -191,7 +194,7 @@ def _launches(events: list[Event], owned: Owned) -> list[Event]:
             at, next_one = spans[next_one][1], next_one + 1
         out.append(
             {
-                "ph": "X", "cat": "proton_runtime", "name": "launch", "pid": scope.get("pid"), "tid": scope.get("tid"),
+                "ph": "X", "cat": LAUNCH, "name": "launch", "pid": scope.get("pid"), "tid": scope.get("tid"),
                 "ts": at, "dur": 0, "args": {"correlation": place + 1},
             }
         )  # fmt: skip

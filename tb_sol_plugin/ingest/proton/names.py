@@ -30,6 +30,8 @@ class Copied(NamedTuple):
 @cache
 def copied(name: str, kind: str) -> Copied | None:
     """What a frame copies, by its name and the type of the frame; None where it is no copy. An unknown direction is `Unknown`."""
+    if kind.lower() == "kernel":
+        return None
     text = name.replace("-to-", "To").strip()
     found = _NAME.fullmatch(text)
     is_set = _TYPES.get(kind.lower(), False) or (found is not None and found[1] is not None)
