@@ -241,6 +241,11 @@ class Output:
             share = f"{100 * done.own_ns / step.device_ns:.0f} %"
             text = f"while this iteration was counted, the device may have waited for the recorder, whose work took {share} of that time"
             found = replace(found, notes=(*found.notes, text))
+        if step.copies:
+            from tb_sol_plugin.capture.copies_said import sentence
+
+            said = sentence(step.copies)
+            found = replace(found, notes=(*found.notes, said)) if said else found
         if self.iterations == 1:
             found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
         self._sample, self._alike, self._totals = (step.signature, found), None, None

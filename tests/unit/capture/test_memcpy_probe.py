@@ -14,6 +14,7 @@ from torch._subclasses import FakeTensorMode  # noqa: E402
 
 from tb_sol_plugin.capture import copies  # noqa: E402
 from tb_sol_plugin.capture.copies import MOVERS, CopyCounts, Crossing, crossing, in_one_piece  # noqa: E402
+from tb_sol_plugin.capture.copies_said import sentence  # noqa: E402
 from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe  # noqa: E402
 
 WAITS, RUNS_ON, UNSURE = 1, 0, -1
@@ -413,3 +414,19 @@ def test_a_compiled_model_is_counted_eagerly_and_not_timed():
     with MemcpyProbe(model) as probe:
         model(torch.ones(4))
     assert counted(probe) == {("clone", "HtoH"): (1, 16)} and probe.table()[0].call_ns is None
+
+
+def test_a_report_says_what_crosses():
+    # GIVEN 12 copies to the device, 3 of them from pageable memory, and 2 numbers read off it
+    mb = 10**6
+    rows = [
+        ("aten::_to_copy", "HtoD", "Pageable", "Device", -1, 0, False, -1, -1, -1, 3, 12 * mb, 0, 3, 1),
+        ("aten::_to_copy", "HtoD", "Pinned", "Device", -1, 0, True, -1, -1, -1, 9, 36 * mb, 0, 0, 1),
+        ("aten::_local_scalar_dense", "DtoH", "Device", "", 0, -1, False, -1, -1, -1, 2, 8, 0, 2, 1),
+        ("aten::clone", "DtoD", "Device", "Device", 0, 0, False, -1, -1, -1, 5, 8, 0, 0, 1),
+    ]
+    said = "Copies: 12 to the device (48.0 MB, 3 from pageable memory), 2 to the host (2 numbers read); the host waits for 5."
+    assert sentence(rows) == said
+    # AND copies within one memory are not worth a word
+    assert sentence(rows[-1:]) == "" == sentence([])
+    assert sentence(rows[1:2]) == "Copies: 9 to the device (36.0 MB); the host waits for none."
