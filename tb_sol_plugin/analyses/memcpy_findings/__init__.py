@@ -84,17 +84,19 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
         combined_ns=combined_ns(worth) if worth else None,
         empty=f"No copy here costs {human(limits_of.least_share, 'ratio')} of a step.",
     )
+    evidence = evidence_table(capture, found, held, chosen, query.rule, where)
+    tables = [patterns_table(found, worth, step, keep, where), blocking_table(capture, found, held, keep, where)]
     return Report(
         analysis="memcpy_findings",
         title="Waits and patterns",
-        headline=_headline(worth, where),
+        headline=_headline(worth, chosen, where),
         notices=_notices(capture, where, limits_of),
         sections=[
-            _facts(worth, int(held["reason"].ne("").sum()), int(held["lost_ns"].sum()), int(held["idle_ns"].sum()), step),
+            _facts(worth, int(held["reason"].ne("").sum()), int(held["lost_ns"].sum()), int(held["idle_ns"].sum()), step, where),
+            *([evidence] if query.rule else []),  # what was asked for comes first
             findings,
-            patterns_table(found, worth, step, keep, where),
-            blocking_table(capture, found, held, keep, where),
-            evidence_table(capture, found, held, chosen, query.rule, where),
+            *tables,
+            *([] if query.rule else [evidence]),
         ],
     )
 
@@ -111,10 +113,10 @@ def _chosen(worth: list[CopyFinding], rule: str) -> CopyFinding | None:
     return mine[0] if mine else None
 
 
-def _headline(worth: list[CopyFinding], where: Scope) -> str:
+def _headline(worth: list[CopyFinding], chosen: CopyFinding | None, where: Scope) -> str:
     if not worth:
         return "No copy here costs a thousandth of a step." if where.rows else "No copy here costs a thousandth of the recording."
-    first, per = worth[0], "of each step" if where.rows else "of the recording"
+    first, per = chosen or worth[0], "of each step" if where.rows else "of the recording"
     text = f"**{first.title}**: at most **{human(first.saving_ns, 'ns')}** {per}"
     if first.host and first.host_ns > first.saving_ns:
         text += f", of {human(first.host_ns, 'ns')} that the host is held"
@@ -131,11 +133,13 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     return out
 
 
-def _facts(worth: list[CopyFinding], count: int, held: int, dry: int, step: float) -> FactsSection:
+def _facts(worth: list[CopyFinding], count: int, held: int, dry: int, step: float, where: Scope) -> FactsSection:
     values: dict[str, Scalar] = {
         "findings": len(worth), "combined_ns": combined_ns(worth), "held": count, "held_ns": held, "dry_ns": dry,
         "step_ns": round(step),
     }  # fmt: skip
+    sums = (("held_ns", held), ("dry_ns", dry))
+    notes = {n: f"{human(round(v / where.step_count), 'ns')} per step" for n, v in sums if v}
     return FactsSection(
         id="answer",
         title="Waits and patterns",
@@ -144,9 +148,9 @@ def _facts(worth: list[CopyFinding], count: int, held: int, dry: int, step: floa
         values=values,
         units={n: "ns" if n.endswith("_ns") else "count" for n in values},
         labels={
-            "findings": "Findings", "combined_ns": "Together, at most", "held": "Copies that held the host", "held_ns": "Host held",
-            "dry_ns": "Device dry for it", "step_ns": "Step",
+            "findings": "Findings", "combined_ns": "Together, at most", "held": "Copies that held the host", "held_ns": "Host held, in all",
+            "dry_ns": "Device dry for it", "step_ns": "Step" if where.rows else "Recording",
         },
         docs=dict(FACTS),
-        notes={"held_ns": "in the whole selection", "dry_ns": "what waiting less can save"},
+        notes=notes | {"combined_ns": "per step"} if where.rows else {},
     )  # fmt: skip
