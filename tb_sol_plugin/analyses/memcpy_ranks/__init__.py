@@ -126,7 +126,11 @@ EVEN: Final = 1.1
 def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Report:
     parts = {w.worker: w.part for w in workers if w.state == "read"}
     found = peers.crew(workers, lambda w: parts[w.worker].window_ns)
-    ranks = rows_of(found, parts, query.what)
+    what: str = query.what
+    ranks = rows_of(found, parts, what)
+    if not ranks.known(what):  # copies that were counted have no times
+        what = "bytes"
+        ranks = rows_of(found, parts, what)
     if not len(ranks.rows) and not found.without:
         raise Unavailable("no copy in any of the workers", hint="record a part of the job that moves data")
     directions = _directions(ranks)
@@ -134,7 +138,7 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
     sections: list[AnySection] = [_tiles(facts)]
     if len(ranks.rows):
         sections += [
-            panels(ranks, found, query.what),
+            panels(ranks, found, what),
             make_table(
                 "directions",
                 "Directions",
@@ -153,8 +157,8 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
                 ranks.rows,
                 RANKS,
                 key="id",
-                subtitle=f"compared by {MEASURES[query.what].words}",
-                sort=Sort("of_median"),
+                subtitle=f"compared by {MEASURES[what].words}",
+                sort=Sort("of_median", descending=what != "bandwidth"),
                 filters=["direction"],
                 marks=_marks(ranks),
                 row_links=_links(ranks, query),
@@ -249,7 +253,7 @@ def _headline(found: peers.Crew[RankPart], ranks: Ranks, directions: pd.DataFram
     if len(ranks.counting) == 1:
         return f"One of {human(found.total, 'count')} workers has been read: nothing to compare it with."
     if worst is None:
-        return f"How long copies take is not known; {many} are compared by what they move."
+        return _moved(ranks, many)
     name, times = NAMES[str(worst["direction"])], worst["imbalance"]
     if isinstance(times, int | float) and times <= EVEN:
         return f"{many[0].upper()}{many[1:]} copy alike: in no direction does one take more than {max(times, 1.0):.2f} times the median."
@@ -257,6 +261,20 @@ def _headline(found: peers.Crew[RankPart], ranks: Ranks, directions: pd.DataFram
     ratio = f", {times:.2f} times the median" if isinstance(times, int | float) else ""
     longest = human(number_of(worst["time_max_ns"]), "ns")
     return f"{name}: **{worst['longest_rank']}** copies for {longest} {ranks.per}{ratio} of {many}: {above} more."
+
+
+def _moved(ranks: Ranks, many: str) -> str:
+    """The headline where no time is known: who moves more bytes than the others."""
+    spreads = {d: ranks.spread(d, "bytes") for d in ranks.directions}
+    known = {d: s for d, s in spreads.items() if s.excess is not None and s.median}
+    if not known:
+        return f"Neither the time nor the size of the copies of {many} is known."
+    worst = max(known, key=lambda d: known[d].excess or 0.0)
+    most, times = known[worst], known[worst].imbalance or 1.0
+    if times <= EVEN:
+        return f"{many} move alike many bytes: in no direction does one move more than {times:.2f} times the median."
+    name = ranks.name_at(most.most_at)
+    return f"{NAMES[worst]}: **{name}** moves {human(most.most, 'B')} {ranks.per}, {times:.2f} times the median of {many}."
 
 
 def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPart]) -> list[Notice]:

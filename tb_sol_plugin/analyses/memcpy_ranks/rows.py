@@ -61,6 +61,10 @@ class Ranks:
         """Of every counting worker the value that is compared."""
         return np.asarray(self.matrix[MEASURES[what].column][self.directions.index(direction)], np.float64)
 
+    def known(self, what: str) -> bool:
+        """Whether the compared value is known for any worker."""
+        return bool(np.isfinite(self.matrix[MEASURES[what].column]).any()) or not self.directions
+
     def spread(self, direction: str, what: str) -> peers.Spread:
         """How far the counting workers lie apart."""
         return peers.spread(self.values(direction, what))

@@ -195,3 +195,47 @@ def test_the_columns_stand_in_the_registry(report: Report) -> None:
         if isinstance(section, TableSection):
             assert set(section.data) == known[section.id]
     assert set(report.facts) <= set(sol.analyses()["memcpy_ranks"]["facts"])
+
+
+def counted_ranks(folder: Path) -> Path:
+    """SOL captures of three ranks that counted uploads of 10 MB in each of two steps after the first, rank 2 of 25 MB."""
+    from tests.support.sol_builder import SolBuilder
+
+    for rank in range(3):
+        b = SolBuilder(rank=rank, world_size=4, copies=True)
+        add = b.sig("aten::add", [[4]], [[4]], work="elementwise")
+        for step in range(3):
+            b.iteration(step, step * 1_000_000, 1_000_000, rows=[b.row(add)])
+            size = 25_000_000 if rank == 2 else 10_000_000
+            upload = ["aten::_to_copy", "HtoD", "Pinned", "Device", -1, 0, False, -1, -1, -1, 1, size, 0, 1, 5000]
+            b.records.append({"kind": "copies", "iteration": step, "rows": [upload]})
+        b.close(3)
+        b.write(folder / b.name)
+    return folder
+
+
+def test_copies_that_were_counted(tmp_path: Path) -> None:
+    # GIVEN three of four ranks with SOL captures alone WHEN compared by time, which nobody knows THEN bytes are compared, times are unknown
+    found = sol.open(str(counted_ranks(tmp_path / "job")), cache=False).analyze("memcpy_ranks")
+    assert isinstance(found, Report) and json.loads(encode(found))["available"]
+    t = found.table("ranks").sort_values("rank")
+    assert t["count"].tolist() == [2, 2, 2] and t["bytes_per_step"].tolist() == [10_000_000, 10_000_000, 25_000_000]
+    assert t["of_median"].tolist() == [1.0, 1.0, 2.5] and t["steps"].tolist() == [2, 2, 2] and t["waits"].tolist() == [2, 2, 2]
+    assert t[["time_ns", "exposed_ns", "hidden_ns", "host_per_step_ns"]].isna().all(axis=None)
+    assert found.headline == "Host to device: **rank 2** moves 25.00\u202fMB per step, 2.50 times the median of 3 ranks."
+    text = " ".join(n.text for n in found.notices)
+    assert "counted at the operators" in text and "Rank 3 of 4 has no recording" in text and "Unknown, not zero" not in text
+    assert found.facts["time_per_step_ns"] is None and found.facts["imbalance"] is None
+    assert found.table("directions")["bytes_imbalance"].tolist() == [2.5]
+    figure = found.section("panels")
+    assert isinstance(figure, FigureSection) and "bytes per step" in figure.subtitle
+
+
+def test_traces_beside_their_sol_captures_count_once(tmp_path: Path) -> None:
+    # GIVEN traces of ranks 0 to 2 and the SOL captures of the same ranks in one folder THEN there are three workers, not six
+    folder = counted_ranks(tmp_path / "job")
+    for rank in range(3):
+        rank_trace(rank, world=3).write(folder / f"rank{rank}.1.pt.trace.json")
+    found = sol.open(str(folder), cache=False).analyze("memcpy_ranks")
+    assert isinstance(found, Report) and found.facts["workers"] == 3
+    assert set(found.table("ranks")["worker"]) == {"rank0", "rank1", "rank2"}
