@@ -95,7 +95,8 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
     }  # fmt: skip
     notices = []
     if without:
-        text = f"{human(without, 'count')} of {human(len(found), 'count')} copies carry no size: they are in no bin and in no fit."
+        verb = "carries" if without == 1 else "carry"
+        text = f"{human(without, 'count')} of {human(len(found), 'count')} copies {verb} no size: in no bin and in no fit."
         notices.append(Notice(text, "info", Link("memcpy_copies", {"size": words.SIZES[-1]} | step, "These copies")))
     over = {
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")

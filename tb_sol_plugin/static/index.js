@@ -2711,7 +2711,8 @@ function columnScale(values, unit, beside, single = false) {
 	known.sort((a, b) => a - b);
 	const half = known[known.length >> 1];
 	let own = columnUnit(top, unit);
-	if (unit !== "ns" && half < own.factor * .05 && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
+	const low = unit === "B/s" ? known[known.length >> 2] : half;
+	if (unit !== "ns" && low < own.factor * .05 && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
 	const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * .05;
 	if (vanish) own = scaleOf(own.factor / 1e3, unit);
 	const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
@@ -11642,7 +11643,11 @@ function setField(f, value, how = "push") {
 }
 var SWITCH = 7;
 /** First words that name one thing together with the second. */
-var ONE_NAME = /* @__PURE__ */ new Set(["causal", "above"]);
+var ONE_NAME = /* @__PURE__ */ new Set([
+	"causal",
+	"above",
+	"forward"
+]);
 var NAMES = {
 	op: "operator",
 	flop: "FLOP",

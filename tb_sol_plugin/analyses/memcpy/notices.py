@@ -31,9 +31,8 @@ def notices(
     without = int(directions["without_bytes"].sum())
     at = {"step": step} if step else {}
     if without:
-        text = (
-            f"{human(without, 'count')} of {human(len(found), 'count')} copies carry no size: their time counts, their bytes are unknown."
-        )
+        verb = "carries" if without == 1 else "carry"
+        text = f"{human(without, 'count')} of {human(len(found), 'count')} copies {verb} no size: the time counts, the bytes are unknown."
         out.append(Notice(text, "info", Link("memcpy_copies", {"size": "unknown"} | at, "These copies")))
     if directions["oversize"].any():
         many = int(directions["oversize"].sum())
