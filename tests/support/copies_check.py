@@ -79,9 +79,10 @@ def rows_agree(c: Capture, raw: R.Trace) -> None:
 def row(raw: R.Trace, copy: R.Copy, held: R.Held) -> tuple[object, ...]:
     """One copy as a comparable row. Times are durations: where the recording begins is not compared here."""
     hidden = R.covered(copy.start, copy.end, raw.work.get(copy.device, []))
+    ends = copy.dst if copy.direction == "Memset" else f"{copy.src or '?'} → {copy.dst or '?'}" if copy.src or copy.dst else ""
     call = copy.call
     return (
-        copy.direction, f"{copy.src or '?'} → {copy.dst or '?'}" if copy.src or copy.dst else None, copy.size, copy.time, hidden,
+        copy.direction, ends or None, copy.size, copy.time, hidden,
         copy.time - hidden, copy.device, copy.stream, call.plain if call else None, call.end - call.start if call else None,
         held.reason, held.time if held.reason else None, copy.operators[-1] if copy.operators else None, copy.module or None,
         copy.frame or None, copy.step,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import TypeAlias
 
@@ -62,7 +63,7 @@ def recording(events: list[Event], steps: int, modules: bool) -> TraceBuilder:
         if wait:
             own = t.call("cudaStreamSynchronize", begin + length + 100, wait, correlation=900_000 + number, thread=thread)
             t.sync("Stream Sync", begin + length + 100, wait, stream=stream, correlation=own)
-        category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy" if "opy" in name and "amd" not in name else "kernel"
+        category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy" if re.match("Mem|Copy", name) else "kernel"
         args = {"device": device, "context": 1, "stream": stream, "correlation": correlation} | ({} if size is None else {"bytes": size})
         t.add({"ph": "X", "cat": category, "name": name, "pid": device, "tid": stream, "ts": t.ts(at + delay), "dur": duration / 1000,
                "args": args})  # fmt: skip
