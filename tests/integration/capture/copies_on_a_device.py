@@ -51,7 +51,7 @@ def step(tracker, model, host, pinned):
 def main(folder):
     model, host, pinned = Net(), torch.ones(256), torch.ones(64)
     PINNED.add(id(pinned))
-    with sol.capture(folder, model=model, every_n_steps=1, tensorboard=False, console=False, wandb=False) as tracker:
+    with sol.capture(folder, model=model, every_n_steps=1, tensorboard=False, wandb=False) as tracker:
         values = []
         for _ in range(3):
             values.append(step(tracker, model, host, pinned))

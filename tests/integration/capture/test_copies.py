@@ -31,6 +31,8 @@ def on_a_device(tmp_path_factory):
     command = [sys.executable, "-m", "tests.integration.capture.copies_on_a_device", str(folder)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+    to, back = "5 to the device (3.58 kB, 3 from pageable memory)", "4 to the host (2.05 kB, 2 to pageable memory, 2 numbers read)"
+    assert f"Copies: {to}, {back}; the host waits for 8." in " ".join(done.stdout.split())  # the report on the console
     (path,) = folder.glob("*.sol.jsonl")
     return ingest.read(str(path))
 
