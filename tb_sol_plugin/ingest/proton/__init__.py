@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.proton import msgpack, nested_json
 from tb_sol_plugin.ingest.proton.device import devices_of, limits_of, named, properties
 from tb_sol_plugin.ingest.proton.tables import build
-from tb_sol_plugin.ingest.proton.tree import frames_of
+from tb_sol_plugin.ingest.proton.tree import OPEN, frames_of
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.model.capture import Capture, Facts
 
@@ -35,8 +35,11 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
     if broken:
         health.add("truncated file", 1, broken)
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    value = nested_json.decode(text.decode("utf-8", "replace"), name) if text[:1] in b"[{" else msgpack.decode(data, name)
-    return _capture(value, health, name, size)
+    if text[:1] in b"[{":
+        return _capture(nested_json.decode(text.decode("utf-8", "replace"), name), health, name, size)
+    if data[0] < 0x80:
+        raise NotATrace("this is no profile: neither JSON nor MessagePack", hint=OPEN, file=name)
+    return _capture(msgpack.decode(data, name), health, name, size)
 
 
 def _all_of(source: Source, progress: Report | None) -> bytes:
