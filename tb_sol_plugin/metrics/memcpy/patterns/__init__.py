@@ -26,7 +26,7 @@ from tb_sol_plugin.metrics.memcpy.patterns.small import MOVES, coalescable, tiny
 from tb_sol_plugin.metrics.memcpy.patterns.waiting import waiting
 from tb_sol_plugin.metrics.memcpy.patterns.within import duplicates, gradients, graph_inputs
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.scope import Mask, Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -87,13 +87,19 @@ def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str
     held = blocking(capture, found, thresholds)
     case = Case(capture, where, found, held, limits, thresholds, inside, windows, max(len(rows), 1))
     proven = pageable_loading(case) + managed(case)
-    apart = np.zeros(len(found), bool)
-    for f in proven:
-        apart[f.rows] = True
-    packed = tiny(case)
+    apart = _rows_of(proven, len(found))
+    packed, around = tiny(case), ping_pong(case) + through_host(case)
     out = [
-        *proven, *waiting(case, apart), *redundant(case), *ping_pong(case), *through_host(case), *duplicates(case), *gradients(case),
+        *proven, *waiting(case, apart), *around, *redundant(case, _rows_of(around, len(found))), *duplicates(case), *gradients(case),
         *graph_inputs(case), *packed, *coalescable(case, packed), *exposed(case, apart),
     ]  # fmt: skip
     least = thresholds.least_share * iv.length(windows) / case.steps
     return sorted((f for f in out if f.saving_ns >= least), key=lambda f: -f.saving_ns)
+
+
+def _rows_of(found: list[CopyFinding], size: int) -> Mask:
+    """The copies of some findings."""
+    out = np.zeros(size, np.bool_)
+    for f in found:
+        out[f.rows] = True
+    return out

@@ -24,13 +24,15 @@ def _both(case: Case, rows: Places) -> iv.Spans:
     return iv.merge(case.on_device(rows), case.on_host(rows))
 
 
-def redundant(case: Case) -> list[CopyFinding]:
+def redundant(case: Case, apart: Mask) -> list[CopyFinding]:
     """Copies to the device of one size from one place (module, chain of operators) in each of at least 3 steps in a row.
 
     Outside of data loading and the optimizer. A batch has the same size in every step too: copies outside of every module count only
     where the recording names no modules, and then those that come after the step's first kernel on a stream that computes.
+    apart: copies that come from the device in the same step, which are no constants.
     """
-    rows = np.flatnonzero(case.inside & (case.direction == "HtoD") & (case.bytes > 0) & (case.step >= 0) & ~case.under(annotation=APART))
+    ours = case.inside & ~apart & (case.direction == "HtoD") & (case.bytes > 0) & (case.step >= 0)
+    rows = np.flatnonzero(ours & ~case.under(annotation=APART))
     module = case.found["module"].to_numpy()
     named = bool((case.capture.device["module"].to_numpy() >= 0).any())
     rows = rows[module[rows] >= 0] if named else rows[_after_first_kernel(case)[rows]]

@@ -68,11 +68,15 @@ def gradients(case: Case) -> list[CopyFinding]:
 
 
 def graph_inputs(case: Case) -> list[CopyFinding]:
-    """Copies that a compiled function makes before it launches its graph: inputs go to the place where the graph reads them."""
+    """Copies that a compiled function makes before it launches its graph: inputs go to the place where the graph reads them.
+
+    Its clones are results that must outlive the next launch, and no inputs.
+    """
     if not _has(case, "cudaGraphLaunch") and not _has(case, "hipGraphLaunch"):
         return []
     mask = case.inside & (case.direction == "DtoD") & case.under(operator=r"CompiledFunction(Backward)?$")
-    rows = np.flatnonzero(mask & case.under(operator=r"aten::copy_$") & ~case.found["graph"].to_numpy())
+    mask &= case.under(operator=r"aten::copy_$") & ~case.under(operator=r"aten::clone$")
+    rows = np.flatnonzero(mask & ~case.found["graph"].to_numpy())
     return case.finding(
         "graph_inputs", rows, "Inputs are copied to where a graph reads them",
         "torch._dynamo.mark_static_address(tensor)  # parameters and buffers that stay where they are need no copy",

@@ -79,6 +79,17 @@ def test_where_modules_are_recorded_a_batch_is_no_constant(tmp_path: Path) -> No
     assert "redundant_upload" not in found(t, tmp_path)
 
 
+def test_what_came_from_the_device_before_is_no_constant(tmp_path: Path) -> None:
+    # GIVEN in each step two uploads of one size inside of a module, each 100 us after a copy of that size to the host
+    t = steps(3, STEP)
+    for n in range(3):
+        for at in (1_000, 2_000):
+            upload(t, n * STEP + at * US)
+            t.copy("DtoH", n * STEP + (at - 120) * US, 20 * US, bytes=100 * KIB, dst="Pinned", call=(n * STEP + (at - 700) * US, US))
+    got = found(t, tmp_path)
+    assert "ping_pong" in got and "redundant_upload" not in got
+
+
 def trips(gaps: list[int], *, size: int = 4096, first: str = "DtoH", devices: tuple[int, ...] = (0, 0), other: int = 0) -> TraceBuilder:
     """Copies of 20 us in turns with `gaps` us between them, in one step of 100 ms; other: bytes that every second one is larger."""
     t = steps(1, 100_000 * US, devices=2)

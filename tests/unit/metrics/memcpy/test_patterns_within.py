@@ -90,8 +90,9 @@ def test_gradients_that_are_cloned_and_those_without_data_parallelism(tmp_path: 
 
 
 def test_inputs_that_are_copied_to_where_a_graph_reads_them(tmp_path: Path) -> None:
-    # GIVEN a compiled function that copies for 40 us and then launches its graph, in which a copy is too
+    # GIVEN a compiled function that copies for 40 us and then launches its graph, in which a copy is too; and a clone of a result
     t = steps(1)
+    copied(t, 600 * US, 40 * US, ["CompiledFunction", "aten::clone", "aten::copy_"])
     copied(t, 100 * US, 40 * US, ["CompiledFunction", "aten::copy_"])
     number = t.call("cudaGraphLaunch", 10 * US + 500, 300, flow=True)
     t.copy("DtoD", 200 * US, 30 * US, bytes=4096, correlation=number)
