@@ -28,6 +28,8 @@ FORMAT = 1
 """Raised when the layout of an entry or the meaning of a table changes."""
 _PARTIAL = ".partial-"
 _STALE = 3600.0
+_SIZES: dict[str, int] = {}
+"""Bytes of entries that were measured: an entry does not change. With a thousand of them measuring takes longer than writing one."""
 
 
 def key_of(path: str, size: int, mtime: float) -> str:
@@ -135,8 +137,8 @@ class Cache:
                 if item.name.startswith(_PARTIAL):
                     if time.time() - stamp > _STALE:
                         self._drop(path)
-                elif (path / "facts.json").exists():
-                    entries.append((stamp, _size(path), path))
+                elif item.path in _SIZES or (path / "facts.json").exists():
+                    entries.append((stamp, _measured(item.path), path))
         except OSError:
             return []
         total = sum(size for _, size, _ in entries)
@@ -156,7 +158,14 @@ class Cache:
             self._drop(self.directory / key)
 
     def _drop(self, folder: Path) -> None:
+        _SIZES.pop(str(folder), None)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measured(path: str) -> int:
+    if path not in _SIZES:
+        _SIZES[path] = _size(Path(path))
+    return _SIZES[path]
 
 
 def _size(folder: Path) -> int:
