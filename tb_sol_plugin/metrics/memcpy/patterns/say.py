@@ -76,6 +76,8 @@ def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
     if len(rows) == 1:
         return f" of {human(most, 'B')}{fast}"
     together = f"{human(total // steps, 'B')} per step" if steps else f"{human(total, 'B')} in all"
+    if int(size[known].min()) == most:
+        return f" of {human(most, 'B')}{fast}" if len(rows) == steps else f" of {human(most, 'B')} each, {together}{fast}"
     return f" of up to {human(most, 'B')}, {together}{fast}"
 
 
