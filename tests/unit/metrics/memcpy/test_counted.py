@@ -11,7 +11,8 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.memcpy import counted, counted_findings, groups
 from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import UnavailableReport
 from tb_sol_plugin.model.selection import Query
 from tests.support.sol_builder import SolBuilder
@@ -278,3 +279,40 @@ def test_copies_survive_a_file_that_was_cut_off(tmp_path: Path) -> None:
     path.write_bytes(whole[:-20])  # in the middle of the last record
     capture = ingest.read(str(path))
     assert capture.facts.truncated and capture.tables["copies"]["iteration"].tolist() == [1]
+
+
+# --- Beside a trace --------------------------------------------------------------------------------------------------
+
+
+def trace(directions: list[str]) -> Capture:
+    """A trace of two steps with copies of 4 MB in these directions, all in the first step."""
+    n = len(directions)
+    device = S.DEVICE.frame(
+        {
+            "kind": [S.MEMCPY] * n, "direction": directions, "src_kind": ["Pinned"] * n, "dst_kind": ["Device"] * n, "bytes": [4 * MB] * n,
+            "start_ns": [100 * i for i in range(n)], "duration_ns": [50] * n, "device": [0] * n, "stream": [7] * n, "step": [0] * n,
+        }
+    )  # fmt: skip
+    steps = S.STEPS.frame(
+        {"number": [10, 11], "start_ns": [0, 2000], "end_ns": [2000, 4000], "host_start_ns": [0, 2000], "host_end_ns": [2000, 4000]}
+    )
+    return Capture(Facts("kineto", "t", 0, vendor="nvidia"), {"device": device, "steps": steps})
+
+
+def test_a_trace_with_a_capture_beside_it_shows_its_own_copies_and_how_the_two_differ(capture: Capture) -> None:
+    # GIVEN a trace with 8 copies to the device, 4 to the host and 5 within it, over two steps, beside the capture
+    both = trace(["HtoD"] * 8 + ["DtoH"] * 4 + ["DtoD"] * 5).with_ledger(capture)
+    report = both.analyze("memcpy")
+    # THEN the page is that of the trace
+    assert report.facts["htod_count"] == 8 and report.facts["htod_bytes"] == 32 * MB
+    # AND a table holds both per step: 4 to 4, 3 counted (two of them reads) to 2, 1 to 2.5, and peer copies that the trace leaves out
+    frame = report.table("beside").set_index("direction")
+    assert frame["counted"].tolist() == [4, 3, 1, 1] and frame["recorded"].tolist() == [4, 2, 2.5, 0]
+    assert frame.index.tolist() == ["HtoD", "DtoH", "DtoD", "PtoP"]
+    assert frame["counted_bytes"].tolist() == [20 * MB, 8, 2 * MB, MB] and frame["recorded_bytes"].tolist() == [16 * MB, 8 * MB, 10 * MB, 0]
+    reasons = frame["reason"]
+    assert reasons.isna()["HtoD"] and "inside operators" in reasons["DtoD"]
+    assert reasons["PtoP"] == "the profiler leaves copies between devices out"
+    # AND without the capture there is no such table
+    with pytest.raises(KeyError):
+        both.with_ledger(None).analyze("memcpy").table("beside")
