@@ -135,6 +135,7 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
         raise Unavailable("no copy in any of the workers", hint="record a part of the job that moves data")
     directions = _directions(ranks)
     facts = _values(found, ranks, directions)
+    links = _links(ranks, query)
     sections: list[AnySection] = [_tiles(facts)]
     if len(ranks.rows):
         sections += [
@@ -161,8 +162,9 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
                 sort=Sort("of_median", descending=what != "bandwidth"),
                 filters=["direction"],
                 marks=_marks(ranks),
-                row_links=_links(ranks, query),
-                footer="A row opens the copies of that rank.",
+                row_links=links,
+                cell_links={"rank": links, "worker": links},
+                footer="A rank opens its copies in that direction.",
             ),
         ]
     sections += peers.left_out(found)
