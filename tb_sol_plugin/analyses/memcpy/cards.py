@@ -109,7 +109,8 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
     """Pages of unified memory that move on their own: no PyTorch trace holds them, so they are unknown where unified memory is used."""
     ends = np.zeros(len(found), np.bool_)
     for name in ("src_kind", "dst_kind"):
-        ends |= np.array([str(k).startswith("Managed") for k in found[name]], np.bool_)
+        code, kinds = pd.factorize(found[name])
+        ends |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code]
     asked = hints(capture)
     if not ends.any() and not asked:
         return []

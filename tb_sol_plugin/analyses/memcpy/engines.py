@@ -62,7 +62,7 @@ def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | No
             | {"type": "category", "categoryorder": "array", "categoryarray": labels},
             barmode="overlay",
             bargap=0.35,
-            margin={"l": 150, "r": 14, "t": 6, "b": 44},
+            margin={"l": 176, "r": 14, "t": 6, "b": 44},
         ),
         summary=f"Copies of {what} run for {human(exposed + hidden, 'ns')}, {human(exposed, 'ns')} of it behind no computation, in "
         f"{human(window[1] - window[0], 'ns')}.",
@@ -89,7 +89,7 @@ def _hms(at: int) -> str:
 
 def _label(name: str, total: pd.Series[int]) -> str:
     exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
-    said = f"{human(union, 'ns')}" if exposed < 0 else f"{human(exposed, 'ns')} exposed" if exposed else f"{human(union, 'ns')}, hidden"
+    said = f"{human(union, 'ns')}" if exposed < 0 else f"{human(exposed, 'ns')} of {human(union, 'ns')} exposed" if exposed else f"{human(union, 'ns')}, hidden"
     return f"{TITLES.get(name, name)}<br><span style='font-size:10.5px'>{said}</span>"
 
 

@@ -40,6 +40,7 @@ GROUPS: Final = {
     "phase": Column("phase", "Phase", doc="innermost phase around the call"),
     "operator": Column("operator", "Operator", doc="operator that copies", show="code"),
 }
+NO_TIME: Final = "no time on the device"
 _HEAD: Final = (
     Column("direction", "Direction", show="symbol",
            doc="HtoD, DtoH, DtoD, PtoP, HtoH; copy kernel: a kernel copies within a device, since the layouts differ"),
@@ -56,10 +57,10 @@ _VALUES: Final = (
     Column("blocking", "Host waits", "count", "copies that the host waited for, by what is known of the memory and the call",
            missing="not known"),
     Column("call_ns", "Host in calls", "ns", "time of the host inside the calls, while copies were counted", missing="not timed"),
-    Column("time_ns", "Time", "ns", "time on the device, sum", missing="not recorded as an event: no time on the device"),
-    Column("mean_ns", "Mean", "ns", "time over copies", rank=3, missing="no time on the device"),
-    Column("share", "Share", "ratio", "time over the time of all rows", show="share", rank=3, missing="no time on the device"),
-    Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", rank=2, missing="no time on the device"),
+    Column("time_ns", "Time", "ns", "time on the device, sum", show="bar", color_by="direction", missing=NO_TIME),
+    Column("mean_ns", "Mean", "ns", "time over copies", rank=3, missing=NO_TIME),
+    Column("share", "Share", "ratio", "time over the time of all rows", show="share", rank=3, missing=NO_TIME),
+    Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", rank=2, missing=NO_TIME),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
 COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
@@ -107,7 +108,8 @@ FIXES: Final = {
     "blocking_DtoH": "pinned.copy_(tensor, non_blocking=True); event.synchronize() when needed",
     "layout": "keep one layout: no contiguous(), one memory_format for model and input",
 }
-RECORD: Final = "run the loop in sol.capture(logdir, model=model) of this version"
+CALLED: Final = "Counted as they were called: copies inside of operators, graphs and collectives and those of other threads are not here."
+PROFILED: Final = "Sums of a profile: how long a single copy took, and what hid it, is in a trace."
 
 
 def opens(capture: Capture) -> bool:
@@ -130,11 +132,17 @@ def report(capture: Capture, query: Query, by: str) -> Report:
         title="Memory copies",
         headline=_headline(directions, steps),
         notices=_notices(capture, directions),
-        sections=[*_cards(directions), _findings(capture, where, each), _table(capture, where, by, each)],
+        sections=[*_cards(directions), *_findings(capture, where, each), _table(capture, where, by, each)],
     )
 
 
 def _headline(directions: pd.DataFrame, steps: int) -> str:
+    time = directions["time_ns"].to_numpy(np.float64)
+    if np.isfinite(time).all():
+        first = directions.iloc[int(time.argmax())]
+        rate = float(first["bandwidth_bytes_per_s"])
+        fast = f" at {human(rate, 'B/s')}" if np.isfinite(rate) else ""
+        return f"All copies together take **{human(round(time.sum()), 'ns')}**. Most is {NAMES[str(first['direction'])].lower()}{fast}."
     each, per = max(steps, 1), " per step" if steps else ""
     moves = [
         f"{_moved(directions, direction, each)} {words}"
@@ -219,25 +227,31 @@ def _spans(count: int) -> list[int]:
     return [12 // n for n in each for _ in range(n)]
 
 
-def _findings(capture: Capture, where: Scope, steps: int) -> FindingsSection:
+def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
+    """What counted copies tell; nothing at all where nobody knows of waiting and nothing else is to be told."""
     found = counted_findings.findings(capture, where)
-    return FindingsSection(
+    if not found and (counted.counted(capture, where)["blocking"].to_numpy() < 0).all():
+        return []
+    section = FindingsSection(
         id="findings",
         title="What to fix first",
-        subtitle="what it would save is not known without times of the device",
+        subtitle="what it would save cannot be told from counts",
         findings=[_finding(f, steps, where) for f in found],
         empty="The host waits for no counted copy.",
     )
+    return [section]
 
 
 def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Finding:
     key = f.rule if f.rule in TITLES else f"{f.rule}_{f.direction}"
     per = " per step" if where.steps else ""
     size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes and f.rule != "reads" else ""
-    often = f"{human(round(f.copies / steps, 1), 'count')}{per}{size}"
+    often = f"{human(round(f.copies / steps, 1), 'count')}{per or ' copies'}{size}"
     held = ""
     if np.isfinite(f.call_ns) and f.waits:
         held = f"; the calls held the host for {human(f.call_ns / steps, 'ns')}{per} while they were counted"
+    elif np.isfinite(f.time_ns):
+        held = f", {human(round(f.time_ns / steps), 'ns')}{per} on the device"
     places = []
     if f.operators:
         places.append(" and ".join(f"`{o}`" for o in f.operators))
@@ -280,10 +294,8 @@ def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
     for name in ("src_kind", "dst_kind"):
         frame[name] = pd.Series([t or None for t in frame[name].tolist()], dtype=object)
     group = GROUPS.get(by)
-    head = _HEAD if group is None else (_HEAD[0], group, *(msgspec.structs.replace(c, rank=3) for c in _HEAD[1:]))
-    timed = frame["time_ns"].notna().any()
-    hidden = ("call_ns", "blocking") if timed and frame["call_ns"].isna().all() else () if timed else ("time_ns", "bandwidth_bytes_per_s")
-    columns = tuple(msgspec.structs.replace(c, rank=3) if c.name in hidden else c for c in (*head, *_VALUES))
+    timed = bool(frame["time_ns"].notna().any())
+    columns = _columns(by, timed=timed, called=bool(frame["call_ns"].notna().any()))
     words = "direction and kind of memory" if by == "kind" else by
     return make_table(
         "counted",
@@ -293,12 +305,24 @@ def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
         key="id",
         subtitle=f"{where.label}, {human(steps, 'count')} steps counted" if steps > 1 and where.whole else where.label,
         total={c.name: total.get(c.name) for c in columns},
-        sort=Sort("bytes"),
+        sort=Sort("time_ns" if timed else "bytes"),
         marks={n: m for n, m in marks.items() if m},
         filters=["direction", *([by] if group is not None else []), *(["src_kind", "dst_kind"] if by == "kind" else [])],
-        footer="Counted as they were called: copies inside of operators, graphs and collectives and those of other threads are not here.",
+        footer=PROFILED if timed else CALLED,
         empty="No copy was counted.",
     )
+
+
+def _columns(by: str, *, timed: bool, called: bool) -> tuple[Column, ...]:
+    """timed: there are times on the device; called: of the host inside the calls. What is not there moves to the column chooser."""
+    group = GROUPS.get(by)
+    head = _HEAD if group is None else (_HEAD[0], group, *(msgspec.structs.replace(c, rank=3) for c in _HEAD[1:]))
+    rank = {} if called else {"call_ns": 3, "blocking": 3}
+    if timed:
+        rank |= {"time_ns": 1, "bandwidth_bytes_per_s": 1, "share": 2, "bytes_per_step": 3}
+    else:
+        rank |= {"time_ns": 3, "bandwidth_bytes_per_s": 3}
+    return tuple(msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in (*head, *_VALUES))
 
 
 # -- beside a trace -----------------------------------------------------------------------------------------------------

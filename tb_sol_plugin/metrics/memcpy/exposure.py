@@ -24,6 +24,7 @@ ALL: Final = "all"
 """Stands for every direction at once: copies of several directions that run side by side count once."""
 COMPUTE_LANE: Final = "compute"
 COMMUNICATION_LANE: Final = "communication"
+_NEEDED: Final = ["device", "start_ns", "duration_ns"]
 SLOTS: Final = 600
 """Shapes of a lane closer than a 600th of the window are one: they would share a pixel."""
 
@@ -37,14 +38,15 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
     """
     found = copies(capture, where.device)
     step = capture.device["step"].to_numpy()[found["row"].to_numpy()].astype(np.int64)
-    place = {d: i for i, d in enumerate((ALL, *DIRECTIONS))}
-    direction = np.array([place.get(d, place["Unknown"]) for d in found["direction"]], np.int64)
-    names = list(place)
-    both = pd.concat([found, found], ignore_index=True)
-    keys = pd.DataFrame({"step": np.concatenate((step, step)), "direction": np.concatenate((np.zeros_like(direction), direction))})
-    grouped = keys.groupby(["step", "direction"], sort=True)
-    code = grouped.ngroup().to_numpy().astype(np.int64)
-    out = pd.DataFrame(list(grouped.groups), columns=["step", "direction"], dtype=np.int64)
+    names = [ALL, *DIRECTIONS]
+    used, texts = pd.factorize(found["direction"])
+    place = np.array([names.index(d) if d in names else names.index("Unknown") for d in texts.tolist()] or [0], np.int64)
+    direction = place[used] if len(used) else np.zeros(0, np.int64)
+    both = pd.concat([found[_NEEDED], found[_NEEDED]], ignore_index=True)
+    pair = np.concatenate((step, step)) * len(names) + np.concatenate((np.zeros_like(direction), direction))
+    distinct, code = np.unique(pair, return_inverse=True)
+    code = code.reshape(-1).astype(np.int64)
+    out = pd.DataFrame({"step": distinct // len(names), "direction": distinct % len(names)})
     rows, devices = len(out), max(int(found["device"].nunique()), 1)
     out["count"] = np.bincount(code, minlength=rows).astype(np.int64)
     out["time_ns"] = _sum(code, both["duration_ns"].to_numpy(), rows)
