@@ -74,19 +74,21 @@ class Gather:
         with self._news:
             unknown = [w for w in wanted if not self._known(w.key) and w.key not in self._queue]
         on_disk = {w.key: body for w in unknown if (body := self._files.load(w.key)) is not None}
+        absent = [w for w in unknown if w.key not in on_disk]
+        absent.sort(key=lambda w: self._state(w.recording)[0] != "ready")  # what was opened before takes no time
         with self._news:
-            for one in wanted:
+            for one in unknown:
                 if one.key in on_disk:
                     self._keep(one, on_disk[one.key])
-                elif not self._known(one.key) and not self._older(one):
+            for one in absent:
+                if not self._known(one.key) and not self._older(one):
                     self._queue.setdefault(one.key, one)
             while True:
                 self._asked |= dict.fromkeys((w.recording.run for w in wanted), time.monotonic())
                 self._pump()
-                out = [self._answer(w) for w in wanted]
                 left = until - time.monotonic()
-                if left <= 0 or all(a.there or a.error is not None for a in out):
-                    return out
+                if left <= 0 or all(self._there(w.key) or w.key in self._errors or self._older(w) for w in wanted):
+                    return [self._answer(w) for w in wanted]
                 self._news.wait(min(left, 1.0))
 
     def body(self, key: str) -> bytes | None:

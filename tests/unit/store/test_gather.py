@@ -292,6 +292,17 @@ def test_a_capture_comes_before_parts_that_are_to_be_made(tmp_path: Path, option
     executor.pool.shutdown()
 
 
+def test_what_was_opened_before_is_made_first(tmp_path: Path, options: StoreOptions) -> None:
+    # GIVEN the last of five workers on screen WHEN all are asked for THEN its part is made first, the others in their order
+    executor = Counting(1)
+    store = Store(single(str(runs(tmp_path, 5))), options, executor)
+    store.capture(store.recording("job", "rank3"), wait=20.0)
+    executor.asked.clear()
+    ask(store)
+    assert [name[len("job/") :].partition(".")[0] for name in executor.asked] == ["rank3", "rank0", "rank1", "rank2", "rank4"]
+    executor.pool.shutdown()
+
+
 def test_a_file_is_not_read_twice_at_a_time(tmp_path: Path, options: StoreOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a worker whose file is being read for its part WHEN its page is opened THEN that waits for the read, and uses its capture
     executor = Counting(2)
@@ -374,3 +385,31 @@ def test_errors_are_those_of_reading(tmp_path: Path, options: StoreOptions) -> N
     wanted = worker_parts.wanted_of([gone], Maker())[0]
     with pytest.raises(BadInput, match="not there any more"):
         worker_parts.make_part(wanted, options)
+
+
+def test_a_growing_sol_capture_is_not_read_at_every_look(
+    tmp_path: Path, options: StoreOptions, executor: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN SOL captures whose recorder goes on writing WHEN they have grown THEN for a minute what was read stands, then it is read anew
+    from tests.support.sol_builder import SolBuilder
+
+    def write(iterations: int) -> None:
+        for rank in range(2):
+            b = SolBuilder(rank=rank, world_size=2)
+            add = b.sig("aten::add", [[4]], [[4]], work="elementwise")
+            for step in range(iterations):
+                b.iteration(step, step * 1_000_000, 1_000_000, rows=[b.row(add)])
+            (tmp_path / "logs" / "job").mkdir(parents=True, exist_ok=True)
+            b.write(tmp_path / "logs" / "job" / b.name)
+
+    write(2)
+    store = Store(single(str(tmp_path / "logs")), options, executor)
+    before = [p.part.events for p in ask(store)]
+    write(4)
+    store.rescan()
+    executor.asked.clear()
+    again = ask(store, wait=0.0)
+    assert [p.state for p in again] == ["read", "read"] and [p.part.events for p in again] == before and not executor.asked
+    monkeypatch.setattr(gather, "SETTLE_SECONDS", 0.0)
+    grown = ask(store)
+    assert all(p.part.events > n for p, n in zip(grown, before, strict=True)) and len(executor.asked) == 2
