@@ -57,6 +57,8 @@ def above_limit(case: Case) -> list[Lever]:
 
 def _fix(case: Case, kind: str, name: str, dtype: str) -> str:
     """One line for the operator and type that waste most of a kind."""
+    if name.startswith("fsdp::"):
+        return "fully_shard(block, reshard_after_forward=False)  # gathered once per step, for more memory"
     if case.vendor == "cpu":
         return "# more (batch, head) pairs per core: larger batches" if kind == "attention" and "flash" in name else _CPU[kind]
     if kind in ("gemm", "conv", "attention") and dtype == "fp32" and case.spec is not None and "tf32" in case.spec.matrix:

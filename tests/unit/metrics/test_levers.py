@@ -162,6 +162,15 @@ def test_what_is_left_above_the_limit_per_kind(tmp_path: Path, kind: str, slow: 
     assert (lever.saving_ns if lever else None) == (pytest.approx(50_000, abs=2) if slow else None)
 
 
+def test_the_copies_of_a_sharded_model_are_not_for_a_compiler(tmp_path: Path) -> None:
+    # GIVEN the copy that FSDP makes before it gathers, far above its limit
+    t = step(600_000)
+    call(t, "fsdp::split_with_sizes_copy", 10_000, 500_000, [[1 << 20], [], [], [[1 << 20]]], types="float", concrete=["", "", "", ""])
+    got = [lever for rule, lever in found(t, tmp_path).items() if rule.endswith("_above_limit")]
+    # THEN the advice is about sharding
+    assert [lever.fix.partition("(")[0] for lever in got] == ["fully_shard"]
+
+
 def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> None:
     # GIVEN a copy of 100 us that nothing runs beside (too short to be a large one), and another that a kernel hides
     t = step()
