@@ -5,6 +5,7 @@
     run = sol.open("logs/")                                   # logdir, run directory, file, or fsspec URL
     report = run.captures[0].analyze("kernels", group_by="name")
     report.table("kernels"), report.facts["busy_ns"], report.figure("kernels")
+    run.analyze("memcpy_ranks").table("directions")           # over all workers of the run, one open at a time
 
 Needs neither TensorBoard nor a server. Files are read in this process and kept in the cache for the next time.
 """
