@@ -22,6 +22,8 @@ from tb_sol_plugin.model.capture import Capture
 LAYOUT_BYTES: Final = 1 << 20
 """Bytes per step from which copies into another layout are worth a word."""
 PLACES: Final = 2
+NO_PLACE: Final = ("(", "Memcpy ")
+"""Beginnings of what names no place: `(no module)`, and copies that another profiler names by their direction."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class CountedFinding:
     """Copies of one sort in the selected steps.
 
     rule: reads, pageable, blocking, layout. direction: of the copies. copies, sized_bytes, unsized: sums (unsized: copies without a size).
-    waits: copies that the host waited for. call_ns: of the host inside the calls, NaN unknown. operators, modules, phases: where most of
+    waits: copies that the host waited for, 0 also where that is not known. call_ns: of the host inside the calls, time_ns: on the device;
+    NaN unknown. operators, modules, phases: where most of
     them are made, the most first. candidate: may be meant.
     """
 
@@ -40,6 +43,7 @@ class CountedFinding:
     unsized: int
     waits: int
     call_ns: float
+    time_ns: float
     operators: tuple[str, ...]
     modules: tuple[str, ...]
     phases: tuple[str, ...]
@@ -47,13 +51,17 @@ class CountedFinding:
 
 
 def findings(capture: Capture, where: Scope | None = None) -> list[CountedFinding]:
-    """What to look at, by the host's time inside the calls; where that is unknown, by number."""
+    """What to look at, by the host's time inside the calls; where that is unknown, by the time on the device, then by number.
+
+    From pageable memory every copy makes the host wait, so those count also where nobody knows of the waiting (a profile of Proton).
+    """
     rows = counted.counted(capture, where)
     if not len(rows):
         return []
     at = np.arange(len(rows))
     direction, src, dst = (texts.pick(rows[c], at) for c in ("direction", "src_kind", "dst_kind"))
-    waits = rows["blocking"].to_numpy() > 0
+    waits, unknown = rows["blocking"].to_numpy() > 0, rows["blocking"].to_numpy() < 0
+    timed = np.isfinite(rows["time_ns"].to_numpy(np.float64))
     crosses = (direction == "HtoD") | (direction == "DtoH")
     host_kind = np.where(direction == "HtoD", src, dst)
     reads = waits & (direction == "DtoH") & (host_kind == "")
@@ -61,26 +69,26 @@ def findings(capture: Capture, where: Scope | None = None) -> list[CountedFindin
     if reads.any():
         out.append(_finding(capture, rows, reads, "reads", "DtoH"))
     for one in ("HtoD", "DtoH"):
-        mine = waits & crosses & (direction == one)
-        for rule, kind in (("pageable", "Pageable"), ("blocking", "Pinned")):
-            chosen = mine & (host_kind == kind)
+        mine = crosses & (direction == one)
+        for rule, kind, held in (("pageable", "Pageable", waits | (unknown & timed)), ("blocking", "Pinned", waits)):
+            chosen = mine & held & (host_kind == kind)
             if chosen.any():
                 out.append(_finding(capture, rows, chosen, rule, one))
     layout = direction == COPY_KERNEL
     moved = int(rows["bytes"].to_numpy()[layout].sum())
     if moved >= LAYOUT_BYTES * counted.iterations(capture, where):
         out.append(_finding(capture, rows, layout, "layout", COPY_KERNEL))
-    return sorted(out, key=lambda f: (f.candidate, -np.nan_to_num(f.call_ns), -f.copies))
+    return sorted(out, key=lambda f: (f.candidate, -np.nan_to_num(f.call_ns), -np.nan_to_num(f.time_ns), -f.copies))
 
 
 def _finding(capture: Capture, rows: pd.DataFrame, chosen: npt.NDArray[np.bool_], rule: str, direction: str) -> CountedFinding:
     mine = rows[chosen].reset_index(drop=True)
     count = mine["count"].to_numpy()
 
-    def most(by: str, none: str) -> tuple[str, ...]:
+    def most(by: str) -> tuple[str, ...]:
         label = counted.labels(capture, mine, by)
         sums = pd.Series(count).groupby(label, sort=False).sum().sort_values(ascending=False, kind="stable")
-        return tuple(str(name) for name in sums.index if name != none)[:PLACES]
+        return tuple(str(name) for name in sums.index if not str(name).startswith(NO_PLACE))[:PLACES]
 
     return CountedFinding(
         rule,
@@ -90,8 +98,9 @@ def _finding(capture: Capture, rows: pd.DataFrame, chosen: npt.NDArray[np.bool_]
         int(mine["without_bytes"].sum()),
         int(np.maximum(mine["blocking"].to_numpy(), 0).sum()),
         float(mine["call_ns"].to_numpy(np.float64).sum()),
-        most("operator", counted.NO_OPERATOR),
-        most("module", counted.NO_MODULE),
-        most("phase", counted.NO_PHASE),
+        float(mine["time_ns"].to_numpy(np.float64).sum()),
+        most("operator"),
+        most("module"),
+        most("phase"),
         rule == "layout",
     )

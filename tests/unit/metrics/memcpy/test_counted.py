@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.memcpy import counted, counted_findings, groups
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.report import UnavailableReport
+from tb_sol_plugin.model.report import TableSection, UnavailableReport
 from tb_sol_plugin.model.selection import Query
 from tests.support.sol_builder import SolBuilder
 
@@ -169,6 +169,17 @@ def test_pinned_memory_that_the_host_waits_for_is_another_finding(capture: Captu
     assert (first.rule, first.direction, first.copies, first.waits) == ("blocking", "HtoD", 2, 2)
 
 
+def test_a_profile_of_the_device_tells_pageable_copies_by_their_time(capture: Capture) -> None:
+    # GIVEN times of the device, and nothing of waiting: pageable memory makes the host wait, whoever knows of it
+    found = counted_findings.findings(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1))
+    assert [(f.rule, f.direction, f.copies, f.waits, f.time_ns) for f in found] == [
+        ("pageable", "HtoD", 6, 0, 2e6), ("layout", "copy kernel", 2, 0, 2e6),
+    ]  # fmt: skip
+    names = capture.tables["copies"]["name"].cat.rename_categories({TO: "Memcpy HtoD (Pageable -> Device)"})
+    (first, _) = counted_findings.findings(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1, name=names))
+    assert first.operators == () and first.phases == ("load",)
+
+
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +206,26 @@ def test_the_page_of_a_capture(capture: Capture) -> None:
             assert section.span in (3, 4, 6, 12)
     spans = [s.span for s in report.sections if s.id.endswith("_card")]
     assert len(spans) == 5 and sum(spans) == 24
+
+
+def test_the_page_of_a_profile_with_times(capture: Capture) -> None:
+    # GIVEN 1 ms per row: 4 ms of 14 to the device, at 40 MB / 4 ms
+    report = with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1).analyze("memcpy")
+    assert plain(report.headline) == "All copies together take **14.00 ms**. Most is host to device at 10.00 GB/s."
+    assert (report.facts["htod_time_ns"], report.facts["htod_bandwidth_bytes_per_s"]) == (4_000_000, pytest.approx(10e9))
+    assert "htod_blocking" not in report.facts
+    section = report.section("counted")
+    assert isinstance(section, TableSection) and section.sort is not None and section.sort.column == "time_ns"
+    assert {"time_ns", "bandwidth_bytes_per_s"} <= {c.name for c in section.columns if c.rank == 1}
+    assert "while they were counted" not in report.findings[0].evidence and "1.00 ms per step on the device" in plain(report.findings[0].evidence)
+    # AND without a copy from pageable memory there is nothing to say of waiting, and no claim that nothing waits
+    calm = with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1, bytes=8, src_kind="Device", dst_kind="Device")
+    assert "findings" not in [s.id for s in with_texts(calm).analyze("memcpy").sections]
+
+
+def with_texts(capture: Capture) -> Capture:
+    copies = capture.tables["copies"]
+    return with_copies(capture, **{name: copies[name].astype("category") for name in ("src_kind", "dst_kind")})
 
 
 def test_nothing_crosses(tmp_path: Path) -> None:
