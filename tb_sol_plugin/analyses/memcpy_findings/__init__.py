@@ -75,6 +75,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     step = step_ns(capture, where)
     keep = {k: v for k, v in (("step", query.step), ("device_limits", query.device_limits), ("thresholds", query.thresholds)) if v}
     chosen = _chosen(worth, query.rule)
+    least = f"{human(limits_of.least_share, 'ratio')} of {'a step' if where.rows else 'the recording'}"
     per = "per step, at most" if where.rows else "at most"
     findings = FindingsSection(
         id="findings",
@@ -82,14 +83,14 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
         subtitle=f"saving {per}; together counts no time twice",
         findings=[as_finding(f, step, query=keep) for f in worth],
         combined_ns=combined_ns(worth) if worth else None,
-        empty=f"No copy here costs {human(limits_of.least_share, 'ratio')} of a step.",
+        empty=f"No copy here costs {least}.",
     )
     evidence = evidence_table(capture, found, held, chosen, query.rule, where)
     tables = [patterns_table(found, worth, step, keep, where), blocking_table(capture, found, held, keep, where)]
     return Report(
         analysis="memcpy_findings",
         title="Waits and patterns",
-        headline=_headline(worth, chosen, where),
+        headline=_headline(worth, chosen, where) or f"No copy here costs {least}.",
         notices=_notices(capture, where, limits_of),
         sections=[
             _facts(worth, int(held["reason"].ne("").sum()), int(held["lost_ns"].sum()), int(held["idle_ns"].sum()), step, where),
@@ -115,7 +116,7 @@ def _chosen(worth: list[CopyFinding], rule: str) -> CopyFinding | None:
 
 def _headline(worth: list[CopyFinding], chosen: CopyFinding | None, where: Scope) -> str:
     if not worth:
-        return "No copy here costs a thousandth of a step." if where.rows else "No copy here costs a thousandth of the recording."
+        return ""
     first, per = chosen or worth[0], "of each step" if where.rows else "of the recording"
     text = f"**{first.title}**: at most **{human(first.saving_ns, 'ns')}** {per}"
     if first.host and first.host_ns > first.saving_ns:

@@ -74,6 +74,8 @@ def test_evidence_is_of_the_largest_finding_or_of_the_one_that_is_asked_for(tmp_
     assert largest["direction"].tolist() == ["HtoD", "HtoD"] and largest["host_ns"].isna().all()
     asked = report(c, "memcpy_findings", rule="scalar_reads").table("evidence")
     assert asked["direction"].tolist() == ["DtoH", "DtoH"] and asked["step"].tolist() == ["1", "2"]
+    first = [s.id for s in report(c, "memcpy_findings", rule="scalar_reads").sections]
+    assert first == ["answer", "evidence", "findings", "patterns", "blocking"]
     assert asked["host_ns"].tolist() == [360 * US] * 2 and asked["start_ns"].tolist() == [410 * US, 1_410 * US]
     # AND the row of each finding links to its copies
     section = report(c, "memcpy_findings", step="1").section("patterns")
@@ -107,7 +109,7 @@ def test_nothing_to_fix_says_so(tmp_path: Path) -> None:
     t.launch("k", at=0, start=0, duration=1_000 * US)
     t.copy("DtoD", 10 * US, 5 * US, bytes=4096, call=(1_000, 100), stream=9)
     got = report(read_back(t, tmp_path), "memcpy_findings")
-    assert got.findings == [] and got.headline == "No copy here costs a thousandth of a step."
+    assert got.findings == [] and got.headline == "No copy here costs 0.1\u202f% of a step."
     assert got.table("blocking").empty and got.table("evidence").empty
 
 

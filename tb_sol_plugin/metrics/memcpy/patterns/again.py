@@ -92,7 +92,7 @@ def ping_pong(case: Case) -> list[CopyFinding]:
         return []
     rows = np.array(sorted(chosen), np.intp)
     note = f"{trips} round trips in all; contents are not recorded"
-    fix = "keep it on the device: do this part with torch operators instead of .cpu() … .to(device)"
+    fix = "# compute this part on the device: torch operators instead of .cpu() … .to(device)"
     return case.finding(
         "ping_pong", rows, "Data goes to the host and comes back", fix, spans=_both(case, rows), candidate=True, note=note, direction="DtoH"
     )

@@ -26,9 +26,11 @@ def pageable_loading(case: Case) -> list[CopyFinding]:
     faster = faster_ns(case, moved, int(case.duration[rows].sum()))
     if faster > 0:
         note += f"; at {human(case.at.pinned_share, 'ratio')} of the link they would take {human(round(faster / case.steps), 'ns')} less"
+    title, fix = "Data is loaded from pageable memory", "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)"
+    if int(case.bytes[rows].max()) < case.at.tiny_bytes:  # values, no batches
+        title, fix = "Small copies to the device come from pageable memory", "torch.full((), value, device=device)  # made on the device"
     return case.finding(
-        "pageable_loading", rows, "Data is loaded from pageable memory",
-        "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)",
+        "pageable_loading", rows, title, fix,
         spans=iv.merge(case.on_device(rows), case.on_host(rows)), note=note,
     )  # fmt: skip
 
@@ -44,6 +46,6 @@ def managed(case: Case) -> list[CopyFinding]:
     rows = np.flatnonzero(case.inside & case.managed & (case.direction != "Memset"))
     return case.finding(
         "managed_copies", rows, "Copies from or to unified memory",
-        "cudaMemPrefetchAsync(pointer, bytes, device, stream)  // before the first use; or a plain device tensor",
+        "tensor = tensor.to(device)  # a plain device tensor; or cudaMemPrefetchAsync before the first use",
         spans=iv.merge(case.on_device(rows), case.on_host(rows)), note="copies of unified memory wait for the host",
     )  # fmt: skip

@@ -51,7 +51,8 @@ def evidence(
         parts.append(note)
     weight = held["host_ns"].to_numpy()[rows] if idle_ns >= 0 else found["duration_ns"].to_numpy()[rows]
     place = place_text(capture, found, rows, weight)
-    return "; ".join(parts) + (f". Most {place}." if place else ".")
+    text = "; ".join(parts) + (f". Most {place}." if place else ".")
+    return text[0].upper() + text[1:]
 
 
 def often(count: int, steps: int) -> str:

@@ -45,6 +45,11 @@ def test_the_host_that_waits_for_loading_counts_too(tmp_path: Path) -> None:
     assert found(t, tmp_path)["pageable_loading"].saving_ns == 150 * US
 
 
+def test_values_from_pageable_memory_are_no_data(tmp_path: Path) -> None:
+    got = found(loads(4_000, 500), tmp_path)["pageable_loading"]
+    assert got.title == "Small copies to the device come from pageable memory" and "device=device" in got.fix
+
+
 def test_less_than_four_fifths_is_no_pageable_loading(tmp_path: Path) -> None:
     got = found(loads(7_999_999, 2_000_000), tmp_path)
     assert "pageable_loading" not in got and got["exposed_HtoD"].saving_ns == 400 * US

@@ -42,7 +42,7 @@ def test_a_loop_of_item(tmp_path: Path) -> None:
     )
     # AND its module and its line are named
     assert "`aten::item` of `Net_0` at `train.py:12 step`" in lever.evidence and ".item()" in lever.fix
-    assert "one copy per step" in lever.evidence and "Device → Pageable" in lever.evidence
+    assert "One copy per step" in lever.evidence and "Device → Pageable" in lever.evidence
 
 
 def test_one_byte_more_is_no_value(tmp_path: Path) -> None:
