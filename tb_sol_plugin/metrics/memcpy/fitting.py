@@ -1,10 +1,10 @@
 """How long a copy takes by its size: t = latency + bytes / bandwidth, fitted through the fastest copies of each size.
 
 Sizes are taken by octaves (powers of two); of each octave the fastest tenth stands for it, so that copies which waited for others
-do not count. The line through these points is a least-squares fit, each point weighted by its time and by what the clock tells apart,
-and points far off are weighed down (Huber, 1.5 deviations; Huber 1964, "Robust estimation of a location parameter"). Three filled bins
-of the histogram are needed. What the points do not determine is not given: there is no latency where it comes out negative, within
-its own error, or below what a clock of whole microseconds shows.
+do not count. The line is the one through two of these points that all lie closest to, far ones counting alike; then least squares
+through the points near it, each weighted by its time and by what the clock tells apart. So one slow size moves nothing.
+Three filled bins of the histogram are needed. What the points do not determine is not given: there is no line where copies run clearly
+faster than its rate, and no latency where it comes out negative, within its own error, or below what a clock of whole microseconds shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ NEEDED: Final = 3
 """Filled bins of the histogram that a fit takes."""
 SCATTER: Final = 0.05
 """Relative error of a point beside the clock's: the fastest copies of one size differ by about that much."""
-HUBER: Final = 1.5
+FAR: Final = 0.3
+"""Points further off contradict the line and are left out: more of them than points that show its rate, and there is none."""
+AT_MOST: Final = 0.5
 GROWTH: Final = 0.25
 """Part of the time of the largest copies that their size must explain, or the bandwidth is not determined."""
 
@@ -93,11 +95,15 @@ def _fit(known: pd.DataFrame, direction: str, src: str, dst: str, resolution: in
     if bins < NEEDED:
         return said(why=f"copies of {bins} size bin{'' if bins == 1 else 's'} only; three are needed")
     x, t = _points(size, time)
-    error = np.sqrt((SCATTER * t) ** 2 + resolution**2)
-    (start, slope), (start_error, slope_error) = _line(x, t, error)
+    (start, slope), (start_error, slope_error) = _line(x, t, resolution)
     model = start + slope * x
     if slope <= 2 * slope_error or slope * x[-1] < GROWTH * t[-1]:
         return said(why="their times do not grow with their size as a link's do")
+    far = _off(t, model, resolution) > FAR
+    if far.sum() > (~far & (slope * x >= GROWTH * t)).sum():
+        return said(why="too many of their times lie on no line")
+    if (slope * x > (1 + FAR) * (t + (resolution if resolution > 1 else 0))).any():
+        return said(why="some are faster than the line through the others")
     residual = float(np.sqrt(np.mean((t / model - 1) ** 2))) if (model > 0).all() else np.nan
     rate = 1e9 / slope
     if start <= 0:
@@ -118,22 +124,37 @@ def _points(size: Floats, time: Floats) -> tuple[Floats, Floats]:
     return np.array([np.median(size[p]) for p in picked]), np.array([np.median(time[p]) for p in picked])
 
 
-def _line(x: Floats, t: Floats, error: Floats) -> tuple[tuple[float, float], tuple[float, float]]:
-    """((start, slope), their standard errors) of t = start + slope x, with points far off weighed down."""
+def _line(x: Floats, t: Floats, resolution: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """((start, slope), their standard errors) of t = start + slope x through most of the points."""
     unit = float(x.max())
     design = np.stack((np.ones(len(x)), x / unit), axis=1)
-    trust = np.ones(len(x))
-    answer: Floats = np.zeros(2)
-    for _ in range(20):
-        weight = np.sqrt(trust) / error
-        before, answer = answer, np.asarray(np.linalg.lstsq(design * weight[:, None], t * weight, rcond=None)[0], np.float64)
-        off = np.abs(t - design @ answer) / error
-        spread = max(1.0, 1.4826 * float(np.median(off)))
-        trust = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
+    answer = _through_most(x / unit, t, resolution)
+    covariance: Floats = np.full((2, 2), np.inf)
+    for _ in range(10):
+        model = design @ answer
+        on_line = _off(t, model, resolution) <= FAR
+        weight = on_line / np.sqrt((SCATTER * np.maximum(model, SCATTER * t)) ** 2 + resolution**2)
+        before = answer
+        answer = np.asarray(np.linalg.lstsq(design * weight[:, None], t * weight, rcond=None)[0], np.float64)
+        spread = max(1.0, float(np.sum((weight * (t - design @ answer)) ** 2)) / max(int(on_line.sum()) - 2, 1))
+        covariance = np.asarray(np.linalg.pinv((design * weight[:, None]).T @ (design * weight[:, None])) * spread, np.float64)
         if np.allclose(before, answer, rtol=1e-9, atol=0):
             break
-    weight = np.sqrt(trust) / error
-    spread = max(1.0, float(np.sum((weight * (t - design @ answer)) ** 2)) / max(len(x) - 2, 1))
-    covariance = np.linalg.pinv((design * weight[:, None]).T @ (design * weight[:, None])) * spread
     start_error, slope_error = np.sqrt(np.maximum(np.diag(covariance), 0)).tolist()
     return (float(answer[0]), float(answer[1]) / unit), (float(start_error), float(slope_error) / unit)
+
+
+def _through_most(x: Floats, t: Floats, resolution: int) -> Floats:
+    """Of the lines through two points the one that all points lie closest to, where no point counts for more than `AT_MOST`."""
+    i, j = np.triu_indices(len(x), 1)
+    slope = (t[j] - t[i]) / (x[j] - x[i])
+    start = t[i] - slope * x[i]
+    off = _off(t[None, :], start[:, None] + slope[:, None] * x[None, :], resolution)
+    best = int(np.argmin(np.minimum(off, AT_MOST).sum(axis=1)))
+    return np.array([start[best], slope[best]])
+
+
+def _off(t: Floats, model: Floats, resolution: int) -> Floats:
+    """Distance of points from a line as a part of the larger of both times; nothing within the clock's resolution."""
+    distance = np.maximum(np.abs(t - model) - (resolution if resolution > 1 else 0), 0)
+    return np.asarray(distance / np.maximum(t, model), np.float64)
