@@ -124,7 +124,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         "copies",
         "Single copies",
         frame,
-        _columns(query),
+        _columns(query, frame),
         key="id",
         subtitle=", ".join(t for t in (what, where.label) if t),
         sort=Sort("start_ns", descending=False) if query.first == "time" else Sort(_ORDER[query.first]),
@@ -148,10 +148,12 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
     )
 
 
-def _columns(query: MemcpyCopiesQuery) -> tuple[Column, ...]:
-    """What is the same in every row by the choice itself hides."""
+def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...]:
+    """What is the same in every row by the choice itself hides; python lines, where recorded, stand before operators."""
+    ranks = {"frame": 1, "operator": 2} if frame["frame"].notna().any() else {}
     same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
-    return tuple(msgspec.structs.replace(c, rank=3) if c.name in same else c for c in COLUMNS)
+    ranks |= dict.fromkeys(same, 3)
+    return tuple(msgspec.structs.replace(c, rank=ranks[c.name]) if c.name in ranks else c for c in COLUMNS)
 
 
 _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}
@@ -196,6 +198,10 @@ def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
     marks = {}
     if facts["without_bytes"] and facts["bytes"] is not None:
         marks["bytes"] = Mark("lower_bound", f"{facts['without_bytes']} copies carry no size")
+    notes = {
+        "bytes": f"{human(int(facts['without_bytes']), 'count')} without a size" if facts["without_bytes"] else "",
+        "lost_ns": f"by {human(int(facts['held'] or 0), 'count')} of them" if facts["held"] else "by none of them",
+    }
     return FactsSection(
         id="facts",
         title="",
@@ -206,8 +212,8 @@ def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
         labels=labels,
         docs=dict(FACTS),
         marks=marks,
-        notes={"lost_ns": f"by {human(int(facts['held'] or 0), 'count')} copies" if facts["held"] else "by none of them"},
-        hidden=["union_ns", "call_ns", "held", *([] if facts["without_bytes"] else ["without_bytes"])],
+        notes={n: s for n, s in notes.items() if s},
+        hidden=["union_ns", "call_ns", "held", "without_bytes"],
     )
 
 

@@ -2948,6 +2948,25 @@ function Popover({ button, class: cls, label, tip, align = "left", disabled, wid
 		})]
 	});
 }
+// src/sections/cards.ts
+var isCard = (s) => s.kind === "facts" && s.style === "card";
+/** Sections one by one; small cards that follow each other together, so that they share their widths. */
+function rowsOf(sections) {
+	const rows = [];
+	for (const s of sections) {
+		const last = rows.at(-1);
+		if (isCard(s) && last && isCard(last[0])) last.push(s);
+		else rows.push([s]);
+	}
+	return rows;
+}
+/** Names of the facts that are shown. */
+var namesOf = (s) => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
+/** The first count of a small card, which stands beside its title where the card has more to tell. */
+function cardCount(s) {
+	const list = namesOf(s);
+	return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : void 0;
+}
 // src/sections/value.tsx
 var SIGN = {
 	estimated: "≈",
@@ -3039,7 +3058,6 @@ function Value({ value, unit = "", mark, doc }) {
 /** A number without a unit is an id, a version or a count of something: whole ones stay whole. */
 var plainNumber = (value) => Number.isInteger(value) ? humanParts(value, "count") : humanParts(value, "");
 // src/sections/facts.tsx
-var names = (s) => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
 var labelOf$1 = (s, name) => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
 function Fact({ s, name }) {
 	const value = /* @__PURE__ */ a(Value, {
@@ -3064,7 +3082,7 @@ function Facts({ s: given, lead, said }) {
 	switch (s.style) {
 		case "tiles": return /* @__PURE__ */ a(Tiles, {
 			s,
-			list: names(s)
+			list: namesOf(s)
 		});
 		case "equation": return /* @__PURE__ */ a(Equation, {
 			s,
@@ -3074,7 +3092,7 @@ function Facts({ s: given, lead, said }) {
 		case "card": return /* @__PURE__ */ a(Small, { s });
 		default: return /* @__PURE__ */ a(FactList, {
 			s,
-			list: names(s)
+			list: namesOf(s)
 		});
 	}
 }
@@ -3143,7 +3161,7 @@ function factorCount(values) {
 }
 var BESIDE = 130;
 function Equation({ s, lead }) {
-	const all = names(s);
+	const all = namesOf(s);
 	const values = all.map((n) => typeof s.values[n] === "number" ? s.values[n] : null);
 	const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
 	const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
@@ -3234,7 +3252,7 @@ function Equation({ s, lead }) {
 	});
 }
 function Split({ s }) {
-	const parts = names(s).map((name) => ({
+	const parts = namesOf(s).map((name) => ({
 		name,
 		value: s.values[name],
 		unit: s.units?.[name] ?? ""
@@ -3290,11 +3308,6 @@ var Swatch = ({ name }) => /* @__PURE__ */ a("span", {
 	class: `swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`,
 	style: name === "idle" ? void 0 : { background: paint(name) }
 });
-/** The first count of a small card, which stands beside its title where the card has more to tell. */
-function cardCount(s) {
-	const list = names(s);
-	return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : void 0;
-}
 /** That count, as a link where it has one. */
 function CardCount({ s }) {
 	const name = cardCount(s);
@@ -3310,7 +3323,7 @@ function CardCount({ s }) {
 }
 /** Two large values, then the rest as short lines; ratios with a bar. */
 function Small({ s }) {
-	const list = names(s).filter((n) => n !== cardCount(s));
+	const list = namesOf(s).filter((n) => n !== cardCount(s));
 	const member = Object.values(s.colors ?? {})[0];
 	const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
 	const rest = list.filter((n) => !large.includes(n));
@@ -11451,6 +11464,12 @@ function stepBy(by) {
 	const next = steps[Math.max(0, Math.min(steps.length - 1, at + by))];
 	if (next) change({ step: String(next.number) }, "push");
 }
+// src/state/fields.ts
+/** What a field opens with; one that may be left out says "None" as its default, which reads as empty. */
+function opensWith(f) {
+	const value = f.page ?? f.default ?? "";
+	return value === "None" ? "" : value;
+}
 // src/pages/tabs.tsx
 /** What the first tab, the page that gives the family its name, is called. */
 var FIRST = "Summary";
@@ -11561,17 +11580,6 @@ function ReportPage({ r, waiting }) {
 		]
 	});
 }
-var isCard = (s) => s.kind === "facts" && s.style === "card";
-/** Sections one by one; small cards that follow each other together, so that they share their widths. */
-function rowsOf(sections) {
-	const rows = [];
-	for (const s of sections) {
-		const last = rows.at(-1);
-		if (isCard(s) && last && isCard(last[0])) last.push(s);
-		else rows.push([s]);
-	}
-	return rows;
-}
 var StaleNotice = () => /* @__PURE__ */ a(Notice, {
 	notice: {
 		level: "warn",
@@ -11631,7 +11639,6 @@ function Fields({ fields }) {
 		]
 	});
 }
-var opensWith = (f) => f.page ?? f.default ?? "";
 var labelOf = (f) => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 function setField(f, value, how = "push") {
 	const query = {
@@ -11757,7 +11764,7 @@ function Typed({ f, label, now, set }) {
 			type: "text",
 			inputMode: f.type === "number" ? "decimal" : "text",
 			value: text ?? now,
-			placeholder: f.default || "any",
+			placeholder: opensWith(f) || "any",
 			size: f.type === "number" ? 7 : 14,
 			onInput: (e) => setText(e.currentTarget.value),
 			onBlur: done,

@@ -1,9 +1,11 @@
 // One page: title, the answer in one sentence, the switches of its analysis, notices, and the sections in their grid.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { QueryField, Report, Section } from "../api/types";
+import type { QueryField, Report } from "../api/types";
 import { info, stale, stamp, readAgain } from "../state/data";
 import { change, view } from "../state/view";
+import { opensWith } from "../state/fields";
+import { isCard, rowsOf } from "../sections/cards";
 import { PageFilters, SectionCard } from "../sections/section";
 import { Chip, Notice, Switch } from "../ui/controls";
 import { Icon } from "../ui/icons";
@@ -41,19 +43,6 @@ export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX
   );
 }
 
-const isCard = (s: Section): boolean => s.kind === "facts" && s.style === "card";
-
-/** Sections one by one; small cards that follow each other together, so that they share their widths. */
-export function rowsOf(sections: readonly Section[]): Section[][] {
-  const rows: Section[][] = [];
-  for (const s of sections) {
-    const last = rows.at(-1);
-    if (isCard(s) && last && isCard(last[0]!)) last.push(s);
-    else rows.push([s]);
-  }
-  return rows;
-}
-
 const StaleNotice = (): JSX.Element => (
   <Notice notice={{ level: "warn", text: "The file changed since this page was read. It still shows the recording as it was." }}>
     <button type="button" class="link" onClick={() => { stamp.value = ""; readAgain(); }}>Read again</button>
@@ -81,7 +70,6 @@ function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
   );
 }
 
-const opensWith = (f: QueryField): string => f.page ?? f.default ?? "";
 const labelOf = (f: QueryField): string => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 
 function setField(f: QueryField, value: string, how: "push" | "replace" = "push"): void {
@@ -148,7 +136,7 @@ function Typed({ f, label, now, set }: { f: QueryField; label: string; now: stri
     <label class="field" data-tip={f.doc}>
       <span class="field-label">{label}</span>
       <input
-        class="typed" type="text" inputMode={f.type === "number" ? "decimal" : "text"} value={text ?? now} placeholder={f.default || "any"} size={f.type === "number" ? 7 : 14}
+        class="typed" type="text" inputMode={f.type === "number" ? "decimal" : "text"} value={text ?? now} placeholder={opensWith(f) || "any"} size={f.type === "number" ? 7 : 14}
         onInput={(e) => setText(e.currentTarget.value)} onBlur={done} onKeyDown={(e) => { if (e.key === "Enter") done(); if (e.key === "Escape") setText(null); }}
       />
     </label>

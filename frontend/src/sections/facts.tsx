@@ -7,9 +7,9 @@ import { To } from "../ui/link";
 import { Mark as Shape } from "../ui/icons";
 import { Text } from "../ui/text";
 import { MARKS, paint, PALE } from "../ui/theme";
+import { cardCount, namesOf } from "./cards";
 import { Value } from "./value";
 
-const names = (s: FactsSection): string[] => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
 const labelOf = (s: FactsSection, name: string): string => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
 
 function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
@@ -22,11 +22,11 @@ function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
 export function Facts({ s: given, lead, said }: { s: FactsSection; lead?: string; said?: string }): JSX.Element {
   const s = given.text && given.text === said && given.style !== "equation" ? { ...given, text: "" } : given;
   switch (s.style) {
-    case "tiles": return <Tiles s={s} list={names(s)} />;
+    case "tiles": return <Tiles s={s} list={namesOf(s)} />;
     case "equation": return <Equation s={s} lead={lead ?? ""} />;
     case "split": return <Split s={s} />;
     case "card": return <Small s={s} />;
-    default: return <FactList s={s} list={names(s)} />;
+    default: return <FactList s={s} list={namesOf(s)} />;
   }
 }
 
@@ -80,7 +80,7 @@ export function factorCount(values: (number | null)[]): number {
 const BESIDE = 130;
 
 function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
-  const all = names(s);
+  const all = namesOf(s);
   const values = all.map((n) => (typeof s.values[n] === "number" ? (s.values[n] as number) : null));
   const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
   const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
@@ -120,7 +120,7 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
 }
 
 function Split({ s }: { s: FactsSection }): JSX.Element {
-  const parts = names(s).map((name) => ({ name, value: s.values[name], unit: s.units?.[name] ?? "" }));
+  const parts = namesOf(s).map((name) => ({ name, value: s.values[name], unit: s.units?.[name] ?? "" }));
   const whole = parts.reduce((sum, p) => sum + (typeof p.value === "number" ? Math.max(0, p.value) : 0), 0);
   const share = (v: unknown): number => (typeof v === "number" && whole > 0 ? Math.max(0, v) / whole : 0);
   const label = parts.map((p) => `${labelOf(s, p.name)} ${human(p.value as number | null, p.unit)}`).join(", ");
@@ -151,12 +151,6 @@ function Split({ s }: { s: FactsSection }): JSX.Element {
 
 export const Swatch = ({ name }: { name: string }): JSX.Element => <span class={`swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`} style={name === "idle" ? undefined : { background: paint(name) }} />;
 
-/** The first count of a small card, which stands beside its title where the card has more to tell. */
-export function cardCount(s: FactsSection): string | undefined {
-  const list = names(s);
-  return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : undefined;
-}
-
 /** That count, as a link where it has one. */
 export function CardCount({ s }: { s: FactsSection }): JSX.Element | null {
   const name = cardCount(s);
@@ -165,7 +159,7 @@ export function CardCount({ s }: { s: FactsSection }): JSX.Element | null {
 
 /** Two large values, then the rest as short lines; ratios with a bar. */
 function Small({ s }: { s: FactsSection }): JSX.Element {
-  const list = names(s).filter((n) => n !== cardCount(s));
+  const list = namesOf(s).filter((n) => n !== cardCount(s));
   const member = Object.values(s.colors ?? {})[0];
   const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
   const rest = list.filter((n) => !large.includes(n));

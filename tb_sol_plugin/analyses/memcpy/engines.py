@@ -89,7 +89,8 @@ def _hms(at: int) -> str:
 
 def _label(name: str, total: pd.Series[int]) -> str:
     exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
-    said = f"{human(union, 'ns')}" if exposed < 0 else f"{human(exposed, 'ns')} of {human(union, 'ns')} exposed" if exposed else f"{human(union, 'ns')}, hidden"
+    told = "hidden" if not exposed else "all exposed" if exposed == union else f"{human(exposed, 'ns')} exposed"
+    said = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {told}"
     return f"{TITLES.get(name, name)}<br><span style='font-size:10.5px'>{said}</span>"
 
 

@@ -284,6 +284,7 @@ def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
     for name in ("blocking", "call_ns", "time_ns"):
         value = float(frame[name].sum(skipna=False)) if len(frame) else np.nan
         total[name] = round(value) if np.isfinite(value) else None
+    total["share"] = 1.0 if total["time_ns"] else None
     frame["bytes_per_step"] = frame["bytes"] / steps
     marks: dict[str, dict[str, Mark]] = {"bytes": {}}
     for i, (size, without) in enumerate(zip(frame["bytes"], frame["without_bytes"], strict=True)):

@@ -1,0 +1,24 @@
+// Small cards: which sections they are, how they share a row, and the count that stands beside a title. Pure.
+import type { FactsSection, Section } from "../api/types";
+
+export const isCard = (s: Section): boolean => s.kind === "facts" && s.style === "card";
+
+/** Sections one by one; small cards that follow each other together, so that they share their widths. */
+export function rowsOf(sections: readonly Section[]): Section[][] {
+  const rows: Section[][] = [];
+  for (const s of sections) {
+    const last = rows.at(-1);
+    if (isCard(s) && last && isCard(last[0]!)) last.push(s);
+    else rows.push([s]);
+  }
+  return rows;
+}
+
+/** Names of the facts that are shown. */
+export const namesOf = (s: FactsSection): string[] => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
+
+/** The first count of a small card, which stands beside its title where the card has more to tell. */
+export function cardCount(s: FactsSection): string | undefined {
+  const list = namesOf(s);
+  return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : undefined;
+}
