@@ -10,7 +10,7 @@ import pytest
 from tb_sol_plugin.model.capture import Capture
 from tests.support import copies_reference as R
 from tests.support.captures import capture
-from tests.support.copies_check import KEYS, bins_agree, rates_agree, rows_agree, says_why_not, sums_agree
+from tests.support.copies_check import KEYS, bins_agree, patterns_agree, rates_agree, rows_agree, says_why_not, sums_agree
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
@@ -41,7 +41,8 @@ def test_sums_of_every_group(name: str) -> None:
 
 @each
 def test_every_single_copy(name: str) -> None:
-    # GIVEN a recording, read twice THEN every copy has the same call, owners, overlap, and reason to hold the host
+    # GIVEN a recording, read twice THEN every copy has the same call, owners, overlap, reason to hold the host, and pattern
     c, raw = both(name)
     if raw.copies:
         rows_agree(c, raw)
+        patterns_agree(c, raw)

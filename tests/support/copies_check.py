@@ -119,6 +119,24 @@ def bins_agree(c: Capture, raw: R.Trace) -> None:
     assert answer.facts["without_bytes"] == sum(copy.size is None for copy in raw.copies)
 
 
+def patterns_agree(c: Capture, raw: R.Trace) -> None:
+    """Tiny copies, copies in a row, and round trips of `memcpy_findings`: as many of them, with as many bytes.
+
+    A finding that would save nothing is not shown.
+    """
+    table = report(c, "memcpy_findings", thresholds="least_share=0").table("patterns")
+    shown = {r["rule"]: (r["count"], 0 if pd.isna(r["bytes"]) else r["bytes"]) for r in table.to_dict("records")}
+    size = {copy.number: copy.size or 0 for copy in raw.copies}
+    tiny, wanted = R.tiny(raw), {"ping_pong": R.round_trips(raw)}
+    packed = {n for d, own in tiny.items() if f"tiny_{d}" in shown for n in own}
+    for direction in R.MOVES:
+        fresh = [r for r in R.runs(raw) if r[0].direction == direction and any(copy.number not in packed for copy in r)]
+        wanted |= {f"tiny_{direction}": tiny.get(direction, set()), f"coalescable_{direction}": {copy.number for r in fresh for copy in r}}
+    for rule, own in wanted.items():
+        if rule in shown or not own:
+            assert shown.get(rule, (0, 0)) == (len(own), sum(size[n] for n in own)), rule
+
+
 def rates_agree(c: Capture, raw: R.Trace) -> None:
     """Bandwidth is bytes over time of the copies that carry a size."""
     table = report(c, "memcpy").table("copies").set_index("direction")
@@ -144,7 +162,7 @@ def _key(row: pd.Series, by: str, only_device: int | None) -> tuple[object, ...]
         return direction, _text(row["src_kind"]), _text(row["dst_kind"])
     if by == "stream":
         numbers = [int(n) for n in re.findall(r"-?\d+", row["stream"])]
-        return direction, numbers[0] if only_device is None else only_device, numbers[-1]
+        return direction, numbers[0] if only_device is None else only_device, numbers[-1] if numbers else -1
     if by == "step":
         return direction, int(row["step"]) if row["step"].isdigit() else None
     if by == "module":

@@ -78,6 +78,7 @@ class Trace(NamedTuple):
     """copies in order of the file; calls: every copy, set, prefetch and advise call; work: computation per device; busy: and communication.
 
     acts: per thread the calls that start work of a device or wait for it, in order. waited: stream that a waiting call waits for.
+    lanes: per device and stream the numbers of all its events, in order of start.
     """
 
     copies: tuple[Copy, ...]
@@ -87,6 +88,7 @@ class Trace(NamedTuple):
     steps: tuple[int, ...]
     acts: dict[tuple[object, object], list[Api]]
     waited: dict[int, int]
+    lanes: dict[tuple[int, int], list[int]]
 
 
 # -- reading --------------------------------------------------------------------------------------------------
@@ -238,6 +240,7 @@ def _joined(
         bounds.append((low, max(reach[mark], low), mark))
         last = bounds[-1][1]
     copies, work, busy = [], defaultdict(list), defaultdict(list)
+    lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for at, e, category, args, start, end, call, step in rows:
         name = str(e.get("name", ""))
         where = number(args.get("device")) if "device" in args else number(e.get("pid"))
@@ -245,6 +248,8 @@ def _joined(
         if call is None:
             step = next((m for low, high, m in bounds if low <= start < high), None)
         copy = _copy(name, category, args)
+        stream = number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
+        lanes[where, stream].append((start, at))
         if copy is None:
             peers = any(p in name.lower() for p in PEER_NAMES)
             for own in (around["operator"], around["range"]):
@@ -254,12 +259,11 @@ def _joined(
                 work[where].append((start, end))
             continue
         direction, src, dst, size = copy
-        stream = number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
         module = around["module"][-1] if around["module"] else ""
         copies.append(Copy(at, direction, src, dst, where, stream, start, end, size, call, step, tuple(around["operator"]), module,
                            around["frame"][-1] if around["frame"] else "", tuple(around["range"])))  # fmt: skip
     return Trace(tuple(copies), tuple(calls), {d: union(s) for d, s in work.items()}, {d: union(s) for d, s in busy.items()},
-                 tuple(m for _, _, m in steps), {}, {})  # fmt: skip
+                 tuple(m for _, _, m in steps), {}, {}, {k: [n for _, n in sorted(v)] for k, v in lanes.items()})  # fmt: skip
 
 
 def _copy(name: str, category: str, args: dict[str, Any]) -> tuple[str, str, str, int | None] | None:
@@ -467,60 +471,62 @@ def host_lost(trace: Trace, found: dict[int, Held]) -> int:
 
 # -- patterns -------------------------------------------------------------------------------------------------
 
+MOVES = ("HtoD", "DtoH", "DtoD", "PtoP")
 
-def tiny_per_step(trace: Trace, below: int = 65536) -> dict[tuple[str, int | None], int]:
-    """(direction, step) -> copies below a size."""
-    out: dict[tuple[str, int | None], int] = defaultdict(int)
-    for c in trace.copies:
-        if c.size is not None and c.size < below:
-            out[c.direction, c.step] += 1
+
+def inside(trace: Trace) -> list[Copy]:
+    """Copies that steps launched; all of them where no step was recorded."""
+    return [c for c in trace.copies if c.step is not None or not trace.steps]
+
+
+def tiny(trace: Trace, below: int = 65536, least: int = 32) -> dict[str, set[int]]:
+    """Direction -> numbers of its copies below a size, of steps that have at least so many of them."""
+    groups: dict[tuple[str, int | None], set[int]] = defaultdict(set)
+    for c in inside(trace):
+        if c.size is not None and c.size < below and c.direction in MOVES:
+            groups[c.direction, c.step].add(c.number)
+    out: dict[str, set[int]] = defaultdict(set)
+    for (direction, _), own in groups.items():
+        if len(own) >= least:
+            out[direction] |= own
     return dict(out)
 
 
 def runs(trace: Trace, below: int = 1 << 20, gap: int = 1_000_000, least: int = 3) -> list[list[Copy]]:
-    """Copies one after another on a stream, one direction, each small, with little time between them."""
-    lanes: dict[tuple[int, int], list[Copy]] = defaultdict(list)
-    for c in trace.copies:
-        lanes[c.device, c.stream].append(c)
+    """Copies one after another on a stream with nothing between: one direction, one step, each small, with little time between."""
+    by_number = {c.number: c for c in inside(trace) if c.direction in MOVES and c.size is not None and c.size < below}
     out: list[list[Copy]] = []
-    for lane in lanes.values():
+    for lane in trace.lanes.values():
         own: list[Copy] = []
-        for c in sorted(lane, key=lambda c: (c.start, c.number)):
-            small = c.size is not None and c.size < below
-            goes_on = bool(own) and small and c.direction == own[-1].direction and c.start - own[-1].end < gap
-            if not goes_on:
+        for at in lane:
+            c = by_number.get(at)
+            if c is None or (own and ((c.direction, c.step) != (own[-1].direction, own[-1].step) or c.start - own[-1].end >= gap)):
                 out.append(own)
                 own = []
-            if small:
+            if c is not None:
                 own.append(c)
         out.append(own)
     return [r for r in out if len(r) >= least]
 
 
-def round_trips(trace: Trace, within: int = 10_000_000) -> dict[tuple[int | None, int], int]:
-    """(step, bytes) -> how often a copy to the host is followed by one of equal size to the device within a time, in turns."""
-    groups: dict[tuple[int | None, int], list[Copy]] = defaultdict(list)
-    for c in trace.copies:
-        if c.direction in ("HtoD", "DtoH") and c.size:
-            groups[c.step, c.size].append(c)
-    out = {}
-    for key, own in groups.items():
-        turns, waiting = 0, None
-        for c in sorted(own, key=lambda c: (c.start, c.number)):
-            if c.direction == "DtoH":
-                waiting = c
-            elif waiting is not None and c.start - waiting.end <= within:
-                turns, waiting = turns + 1, None
-        if turns:
-            out[key] = turns
+def round_trips(trace: Trace, within: int = 10_000_000, least: int = 2, read: int = 64) -> set[int]:
+    """Numbers of copies to the host and back, in turns: one step, one device, one size, each soon after the one before."""
+    groups: dict[object, list[Copy]] = defaultdict(list)
+    for c in inside(trace):
+        if c.direction in ("HtoD", "DtoH") and c.size is not None and c.size > read:
+            groups[c.step, c.device, c.size].append(c)
+    out: set[int] = set()
+    for own in groups.values():
+        own.sort(key=lambda c: (c.start, c.number))
+        chains: list[list[Copy]] = [[]]
+        for c in own:
+            last = chains[-1][-1] if chains[-1] else None
+            if last is None or last.direction == c.direction or c.start - last.end > within:
+                chains.append([])
+            if chains[-1] or c.direction == "DtoH":
+                chains[-1].append(c)
+        for chain in chains:
+            trips = len(chain) // 2
+            if trips >= least:
+                out |= {c.number for c in chain[: 2 * trips]}
     return out
-
-
-def uploads_again(trace: Trace, least: int = 3) -> dict[tuple[str, tuple[str, ...], int], int]:
-    """(module, operators, bytes) of copies to the device that every step has -> steps; outside data loading and the optimizer."""
-    seen: dict[tuple[str, tuple[str, ...], int], set[int]] = defaultdict(set)
-    for c in trace.copies:
-        apart = any(r.startswith(("enumerate(Data", "Optimizer.")) for r in c.ranges)
-        if c.direction == "HtoD" and c.size and c.step is not None and not apart:
-            seen[c.module, c.operators, c.size].add(c.step)
-    return {k: len(v) for k, v in seen.items() if len(v) >= least and len(v) == len(trace.steps)}

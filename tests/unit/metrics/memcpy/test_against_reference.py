@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tests.support import copies_reference as R
-from tests.support.copies_check import KEYS, bins_agree, rates_agree, rows_agree, sums_agree
+from tests.support.copies_check import KEYS, bins_agree, patterns_agree, rates_agree, rows_agree, sums_agree
 from tests.support.trace_builder import TraceBuilder
 
 NAMES = (
@@ -89,3 +89,4 @@ def test_every_number_agrees_with_a_slow_reader(seed: int, tmp_path: Path) -> No
     rates_agree(c, raw)
     bins_agree(c, raw)
     rows_agree(c, raw)
+    patterns_agree(c, raw)
