@@ -96,5 +96,6 @@ class Run:
         assert over is not None
         traces = [r for r in self.recordings if r.kind == "kineto"] or self.recordings
         latest = [r for r in traces if r.worker == traces[0].worker][-1]
-        parts = self._parts(shown or latest, part_maker(name, raw), over.decode, beside=over.beside, told=told)
-        return run_over(name, parts, raw, {"run": self.name} | ({"span": shown.span} if shown is not None else {}))
+        one = shown or latest
+        parts = self._parts(one, part_maker(name, raw), over.decode, beside=over.beside, told=told)
+        return run_over(name, parts, raw, {"run": self.name, "worker": one.worker, "span": one.span})

@@ -133,7 +133,7 @@ def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], ask
         done = sum(sizes.get(file, 0) for file in wanted if file not in waiting)
         stage = f"{len(workers) - len(waiting):,} of {len(workers):,} workers"
         raise Gathering(wire.LoadProgress(done, sum(sizes.get(file, 0) for file in wanted), 0, stage, 0.0, 0))
-    selection = {name: request.args.get(name, "") for name in ("worker", "span")} | {"run": recording.run}
+    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
     stands = repr([(w.worker, w.file, w.state, w.problem, w.key) for w in workers])
     key = (recording.run, hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
     response = _answer(asked, recording, key, lambda: run_over(item.name, workers, raw, selection), keep=not waiting)
