@@ -45,8 +45,8 @@ KEYS: Final = tuple(
     key for rule in RULES for key in ([f"{rule}_{d}" for d in (MOVES if rule != "exposed" else tuple(HIDE))] if rule in SEVERAL else [rule])
 )
 """Every `CopyFinding.key` that there can be."""
-OF_KINDS: Final = ("pageable_loading", "managed_copies", "blocking_sets")
-"""Rules that need the kinds of memory."""
+TOLD: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
+"""Kinds of memory that only a recorder which knows them writes."""
 
 
 def copy_findings(
@@ -72,7 +72,7 @@ def rules_off(capture: Capture, where: Scope) -> str:
     if not found["direction"].isin(["HtoD", "DtoH", "HtoH"]).any():
         return ""
     told = found.loc[found["direction"].isin(["HtoD", "DtoH", "HtoH"]), ["src_kind", "dst_kind"]]
-    if told.isin(["Pageable", "Pinned", "Managed", "Managed Static"]).any(axis=None):
+    if told.isin(TOLD).any(axis=None):
         return ""
     who = {"amd": "AMD's tracer does", "xpu": "Intel's tracer does"}.get(capture.facts.vendor, "This recorder did")
     return f"{who} not tell pinned from pageable or unified memory: rules that rest on the kind of memory are off."

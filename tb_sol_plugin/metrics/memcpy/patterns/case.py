@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,6 @@ from tb_sol_plugin.tables import intervals as iv
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
-TOLD: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
-"""Kinds of memory that only a recorder which knows them writes."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +82,6 @@ class Case:
     def managed(self) -> Mask:
         ends = [self.found[c].astype(str).str.startswith("Managed").to_numpy() for c in ("src_kind", "dst_kind")]
         return np.asarray(ends[0] | ends[1], np.bool_)
-
-    @property
-    def kinds_told(self) -> bool:
-        """Whether the recorder tells pageable from pinned memory."""
-        return bool(self.found["src_kind"].isin(TOLD).any() or self.found["dst_kind"].isin(TOLD).any())
 
     @cached_property
     def path(self) -> npt.NDArray[np.int64]:
