@@ -6,7 +6,8 @@
     - DeviceToDevice: 1 operations, total 4.0 MB
 
 `MB` is 1,048,576 bytes there; `--unit mb` makes it 1,000,000. Sets of memory are no copies. Copies that ran as a kernel (ROCm) are copies
-whose direction is not recorded. A direction without a copy is left out. Copies without a size are told behind the sum.
+whose direction is not recorded; those that a SOL capture counted stay within their device. A direction without a copy is left out. Copies
+without a size are told behind the sum.
 """
 
 from __future__ import annotations
@@ -51,16 +52,18 @@ def totals(capture: Capture, query: Query) -> dict[str, tuple[int, int, int]]:
     """(copies, bytes, copies without a size) by direction in full words, sets left out."""
     where = scope(capture, query)
     out: dict[str, tuple[int, int, int]] = {}
+    words = WORDS
     if len(capture.device):
         found = records.copies(capture, where.device)
         size = found["bytes"].to_numpy()
         rows = zip(found["direction"].tolist(), [1] * len(found), size.clip(min=0).tolist(), (size < 0).astype(int).tolist(), strict=True)
     else:
+        words = WORDS | {records.COPY_KERNEL: WORDS["DtoD"]}
         table = counted.counted(capture, where)
         rows = zip(*(table[c].tolist() for c in ("direction", "count", "bytes", "without_bytes")), strict=True)
     for direction, count, data, bare in rows:
         if direction != "Memset":
-            word = WORDS.get(str(direction), UNKNOWN)
+            word = words.get(str(direction), UNKNOWN)
             before = out.get(word, (0, 0, 0))
             out[word] = before[0] + int(count), before[1] + int(data), before[2] + int(bare)
     return out

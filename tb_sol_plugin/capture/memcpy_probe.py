@@ -11,6 +11,7 @@ iterations count copies by themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.watch import Watch
 
 LINES: Final = {
-    "HtoD": "HostToDevice", "DtoH": "DeviceToHost", "DtoD": "DeviceToDevice", "HtoH": "HostToHost", "PtoP": "PeerToPeer",
-    "Unknown": "Unknown", "copy kernel": "CopyKernel",
+    "HtoD": "HostToDevice", "DtoH": "DeviceToHost", "DtoD": "DeviceToDevice", "copy kernel": "DeviceToDevice", "HtoH": "HostToHost",
+    "PtoP": "PeerToPeer",
 }  # fmt: skip
 """Names of directions in the summary, in its order."""
-UNITS: Final = {"mib": (1 << 20, "MB"), "mb": (10**6, "MB"), "b": (1, "B")}
+UNITS: Final = {"mib": float(1 << 20), "mb": 1e6}
+"""Bytes of what is written `MB`."""
 
 
 @dataclass(frozen=True)
@@ -162,27 +164,29 @@ class MemcpyProbe:
             return ""
         return "/".join(self._labels.path(label)) if whole else self._labels.known[label].name
 
-    def summary(self, unit: Literal["mib", "mb", "b"] = "mib") -> str:
+    def summary(self, unit: Literal["mib", "mb"] = "mib") -> str:
         """One line per direction, as Proton words it. unit: `mib` counts 1 048 576 bytes as one MB, `mb` 1 000 000.
 
         Memory copy operations detected: 2
         - HostToDevice: 1 operations, total 4.0 MB
         - DeviceToHost: 1 operations, total 4.0 MB
-
-        Copies that a kernel does within a device are no copy operations: they stand in a line of their own.
         """
-        sums: dict[str, tuple[int, int, int]] = {}
+        sums = dict.fromkeys(LINES.values(), (0, 0, 0))
         for row in self.table():
-            count, size, unsized = sums.get(row.direction, (0, 0, 0))
-            sums[row.direction] = count + row.count, size + row.bytes, unsized + row.without_bytes
-        factor, name = UNITS[unit]
-        out = [f"Memory copy operations detected: {sum(s[0] for d, s in sums.items() if d != 'copy kernel')}"]
-        for direction, said in LINES.items():
-            if direction in sums:
-                count, size, unsized = sums[direction]
-                amount = f"{size / factor:.1f} {name}" if factor > 1 else f"{size} {name}"
-                out.append(f"- {said}: {count} operations, total {amount}{f', {unsized} without a size' if unsized else ''}")
-        return "\n".join(out)
+            said = LINES[row.direction]
+            count, size, unsized = sums[said]
+            sums[said] = count + row.count, size + row.bytes, unsized + row.without_bytes
+        lines = [f"Memory copy operations detected: {sum(count for count, _, _ in sums.values())}"]
+        for said, (count, size, unsized) in sums.items():
+            if count:
+                rest = f", {unsized} carry no size" if unsized else ""
+                lines.append(f"- {said}: {count} operations, total {_amount(size / UNITS[unit])} MB{rest}")
+        return "\n".join(lines)
+
+
+def _amount(value: float) -> str:
+    """One decimal; of small amounts two digits that count."""
+    return f"{value:.1f}" if value == 0 or value >= 0.05 else f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 
 def _largest_first(row: CountedCopies) -> tuple[object, ...]:

@@ -311,15 +311,17 @@ def test_the_summary_says_directions_in_their_order(monkeypatch):
         ("aten::clone", "copy kernel", "Device", "Device", 0, 0, False, -1, -1, -1, 1, mb, 0, 0, 10),
     ]
     probe._add(rows)
+    # THEN those within the device are one, whatever does them
     assert probe.summary().splitlines() == [
-        "Memory copy operations detected: 7",
+        "Memory copy operations detected: 8",
         "- HostToDevice: 2 operations, total 8.0 MB",
-        "- DeviceToHost: 4 operations, total 4.0 MB, 3 without a size",
-        "- DeviceToDevice: 1 operations, total 4.0 MB",
-        "- CopyKernel: 1 operations, total 1.0 MB",
+        "- DeviceToHost: 4 operations, total 4.0 MB, 3 carry no size",
+        "- DeviceToDevice: 2 operations, total 5.0 MB",
     ]
     assert "- HostToDevice: 2 operations, total 8.4 MB" in probe.summary("mb")  # 2^23 / 10^6 = 8.39
-    assert "- HostToDevice: 2 operations, total 8388608 B" in probe.summary("b")
+    probe.clear()
+    probe._add([("aten::_local_scalar_dense", "DtoH", "Device", "", 0, -1, False, -1, -1, -1, 1, 8, 0, 1, 10)])
+    assert probe.summary("mb").endswith("- DeviceToHost: 1 operations, total 0.0000080 MB")
     assert MemcpyProbe().summary() == "Memory copy operations detected: 0"
 
 
