@@ -42,7 +42,9 @@ def run(op: Any, *args: Any, **kwargs: Any) -> Any:
     out = op(*on_host[0], **on_host[1])
     arguments = op._schema.arguments
     written = [
-        args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write
+        args[i] if i < len(args) else kwargs.get(a.name)
+        for i, a in enumerate(arguments)
+        if a.alias_info is not None and a.alias_info.is_write
     ]
     if written:
         return {0: None, 1: written[0]}.get(len(op._schema.returns), tuple(written))

@@ -217,7 +217,9 @@ def test_the_page_of_a_profile_with_times(capture: Capture) -> None:
     section = report.section("counted")
     assert isinstance(section, TableSection) and section.sort is not None and section.sort.column == "time_ns"
     assert {"time_ns", "bandwidth_bytes_per_s"} <= {c.name for c in section.columns if c.rank == 1}
-    assert "while they were counted" not in report.findings[0].evidence and "1.00 ms per step on the device" in plain(report.findings[0].evidence)
+    assert "while they were counted" not in report.findings[0].evidence and "1.00 ms per step on the device" in plain(
+        report.findings[0].evidence
+    )
     # AND without a copy from pageable memory there is nothing to say of waiting, and no claim that nothing waits
     calm = with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1, bytes=8, src_kind="Device", dst_kind="Device")
     assert "findings" not in [s.id for s in with_texts(calm).analyze("memcpy").sections]
