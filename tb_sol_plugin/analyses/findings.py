@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers import LEAST, NEEDS_TIMES, Lever, combined_ns, finding, levers
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.source import is_profile
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.capture import Capture
@@ -73,6 +74,9 @@ class FindingsQuery(Query, kw_only=True, frozen=True):
 )
 def findings(capture: Capture, query: FindingsQuery) -> Report:
     """Every finding, and a table of the modules and phases in which its time is spent."""
+    if is_profile(capture):
+        because = "a Proton profile holds sums, no single calls that a rule could look at"
+        raise Unavailable(because, hint="the roofline ranks its kernels by their time above the limit")
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
     if not fall.work.timed:

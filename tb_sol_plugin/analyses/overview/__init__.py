@@ -307,12 +307,14 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
     kind_of_time = "host" if fall.work.by_host_time else "device"
     quiet = () if by_limit else ("sol_ns", "wasted_ns", "efficiency", "bound")
     quiet = quiet if fall.work.timed else (*quiet, "measured_ns", "wasted_ns", "efficiency")
+    profile = "launches" in ops
+    quiet = (*quiet, "shapes") if profile else quiet
     table = make_table(
         "operators",
         _operators_title(fall, kind_of_time),
         frame,
-        [_quiet(c) if c.name in quiet else c for c in OPERATOR_COLUMNS],
-        subtitle=f"by operator and shape, first {len(frame)} of {every}",
+        [_quiet(c) if c.name in quiet else c for c in (of_profiles.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)],
+        subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
         sort=Sort(("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "calls"),
         links=[where] if where.analysis in registry() else [],
         empty="No operator was recorded.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -21,6 +22,16 @@ from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Sort, T
 from tb_sol_plugin.units import human
 
 MOST_SCOPES: Final = 12
+WORDED: Final = {
+    "name": ("Kernel", "Name of the kernel."),
+    "calls": ("Launches", "Launches in the whole profile."),
+    "phase": ("Scope", "Path of the scope."),
+    "device_ns": ("Device", "Plain sum of the device time of kernels and copies inside."),
+    "flop": ("FLOP", "Matrix operations that launch hooks stated for the kernels inside."),
+    "sol_ns": ("Limit", "Least time of the stated work on this device."),
+    "measured_ns": ("Time", "Device time of all its launches."),
+}
+"""Labels and definitions that differ from those of a trace."""
 NOT_STATED: Final = "no launch hook stated any work"
 
 
@@ -92,7 +103,7 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
         "phases",
         "Scopes",
         rows.head(MOST_SCOPES),
-        [c for c in columns if c.name != "host_ns"],
+        worded(tuple(c for c in columns if c.name != "host_ns")),
         subtitle="whole profile" + (f", first {MOST_SCOPES} of {human(every, 'count')}" if every > MOST_SCOPES else ""),
         key="phase",
         sort=Sort("device_ns"),
@@ -100,6 +111,11 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
         empty="No scope was named: proton.scope(name) names parts of the program.",
         footer="A scope contains the scopes inside it. Device is the plain sum of its kernels and copies.",
     )
+
+
+def worded(columns: tuple[Column, ...]) -> list[Column]:
+    """Columns in the words of a profile."""
+    return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
 
 
 def _whole(values: np.ndarray) -> pd.Series:

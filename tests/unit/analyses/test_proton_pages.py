@@ -105,7 +105,7 @@ def test_without_stated_work_there_is_time_and_no_limit(tmp_path: Path) -> None:
     assert facts["efficiency_while_busy"] is None and facts["matrix_flop"] is None and facts["kernel_sum_ns"] == 1_000
 
 
-@pytest.mark.parametrize("name", ["gpu_breakdown", "operators", "modules", "steps", "iterations", "links", "memcpy_copies"])
+@pytest.mark.parametrize("name", ["findings", "gpu_breakdown", "operators", "modules", "steps", "iterations", "links", "memcpy_copies"])
 def test_pages_of_events_say_that_a_profile_has_none(capture: Capture, name: str) -> None:
     answer = capture.analyze(name)
     assert isinstance(answer, UnavailableReport) and "Proton profile" in answer.because and answer.record_it_with
