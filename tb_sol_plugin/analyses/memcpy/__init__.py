@@ -41,7 +41,13 @@ class MemcpyQuery(Query, kw_only=True, frozen=True):
     order=20,
     needs=("moves",),
     query=MemcpyQuery,
-    tables={"copies": breakdown.ALL_COLUMNS, "per_step": steps.COLUMNS, "calls": calls.COLUMNS, **of_captures.TABLES},
+    tables={
+        "copies": breakdown.ALL_COLUMNS,
+        "per_step": steps.COLUMNS,
+        "lanes": engines.COLUMNS,
+        "calls": calls.COLUMNS,
+        **of_captures.TABLES,
+    },
     facts=cards.FACTS | of_captures.FACTS,
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
@@ -59,14 +65,13 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     totals = cards.totals(directions, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
-    lanes = engines.section(capture, found, where, worst)
     beside = of_captures.beside(capture, where)
     sections: list[AnySection] = [
         *cards.cards(capture, found, directions, limits, query.step),
         curves.section(found, limits, link.fits(found), keyed=query.by == "direction"),
         _findings(capture, where, limits, query.step),
         *steps.sections(capture, per_step, where, worst),
-        *([lanes] if lanes is not None else []),
+        *engines.sections(capture, found, where, worst),
         breakdown.section(capture, found, table, query.by, totals, where, unsure, query.step),
         *calls.section(capture, where),
         *([beside] if beside is not None else []),

@@ -12,25 +12,32 @@ from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import FigureSection, Link
+from tb_sol_plugin.model.report import AnySection, Column, FigureSection, Link, make_table
 from tb_sol_plugin.units import human
 
 TITLES: Final = {exposure.COMPUTE_LANE: "Computation", exposure.COMMUNICATION_LANE: "Communication", **NAMES}
 PAINT: Final = {exposure.COMPUTE_LANE: "compute", exposure.COMMUNICATION_LANE: "communication", **COLORS}
+COLUMNS: Final = (
+    Column("lane", "Engine", doc="computation, communication, or a direction of copies", show="symbol", color_by="member"),
+    Column("union_ns", "Runs", "ns", "time in which at least one event of the lane runs in the window"),
+    Column("hidden_ns", "Hidden", "ns", "the part of it behind computation", missing="neither hidden nor exposed"),
+    Column("exposed_ns", "Exposed", "ns", "the rest of it", missing="neither hidden nor exposed"),
+    Column("member", "Colour", doc="colour of the lane", rank=3),
+)
 LANE_PX: Final = 40
 LEAST: Final = 1 / 1200
 """Shapes are drawn at least this part of the window wide, so that a short copy can be seen."""
 
 
-def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> FigureSection | None:
-    """The lanes of the worst step, or of the whole selection where no step is the worst; None without copies there.
+def sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> list[AnySection]:
+    """The lanes of the worst step, or of the whole selection where no step is the worst, drawn and as sums; nothing without copies there.
 
     found: the copies of the selection. worst: row of `steps`.
     """
     window, number = _window(capture, found, where, worst)
     lanes = exposure.lanes(capture, window)
     if lanes is None:
-        return None
+        return []
     totals = lanes.totals.set_index("lane")
     order = totals.index.tolist()
     factor, unit = F.time_scale(float(window[1] - window[0]))
@@ -48,10 +55,12 @@ def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | No
     copies_only = totals[totals["exposed_ns"] >= 0]
     exposed, hidden = int(copies_only["exposed_ns"].sum()), int(copies_only["hidden_ns"].sum())
     what = f"step {number}" if number is not None else f"the {where.label}" if where.whole else where.label
-    which = f"device {lanes.device} of {lanes.devices}; " if lanes.devices > 1 else ""
-    return FigureSection(
+    which = f"device {lanes.device}, one of {lanes.devices} with copies; " if lanes.devices > 1 else ""
+    drawn = FigureSection(
         id="engines",
         title=f"Engines in {what}",
+        span=8,
+        table="lanes",
         subtitle=f"{which}{'the step with the most exposed copies; ' if number is not None and len(where.rows) > 1 else ''}"
         "strong: exposed, pale: behind computation; whoever launched it",
         height=70 + LANE_PX * len(order),
@@ -68,6 +77,18 @@ def section(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | No
         f"{human(window[1] - window[0], 'ns')}.",
         links=[Link("memcpy_copies", {"step": str(number)}, "Its copies")] if number is not None else [],
     )
+    return [drawn, _table(lanes.totals, what, window[1] - window[0])]
+
+
+def _table(totals: pd.DataFrame, what: str, length: int) -> AnySection:
+    """The sums of the lanes, clipped to the window; computation and communication are neither hidden nor exposed."""
+    frame = totals.assign(lane=[TITLES.get(n, n) for n in totals["lane"]], member=[PAINT.get(n, "other") for n in totals["lane"]])
+    for name in ("hidden_ns", "exposed_ns"):
+        frame[name] = pd.Series([t if t >= 0 else None for t in totals[name].tolist()], dtype=object)
+    return make_table(
+        "lanes", "Lanes", frame, COLUMNS, key="lane", subtitle=f"of {human(length, 'ns')}", span=4,
+        footer="A lane is a union: what runs side by side in it counts once.",
+    )  # fmt: skip
 
 
 def _window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> tuple[tuple[int, int], int | None]:

@@ -174,6 +174,9 @@ def test_engines_are_drawn_to_scale_with_exposed_parts_on_top():
     pale, strong = copies
     assert (pale.base[0], pale.x[0], pale.marker.opacity) == (0, 1.0, 0.32) and (strong.base[0], strong.x[0]) == (0, 0.5)
     assert next(t for t in figure.data if t.name == "Computation").base[0] == 0.5
+    sums = recording().analyze("memcpy").table("lanes").set_index("lane")
+    assert sums.loc["Host to device", ["union_ns", "hidden_ns", "exposed_ns"]].tolist() == [1_002_000, 500_000, 502_000]
+    assert sums.loc["Computation", "union_ns"] == 500_000 and sums.isna().loc["Computation", "exposed_ns"]
     assert "8.39" in strong.hovertext[0] and figure.layout.xaxis.range == (0, 1.15)
 
 
