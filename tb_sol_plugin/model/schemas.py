@@ -398,6 +398,82 @@ COPIES = Schema(
     },
 )
 
+MEMORY_RECORDS = Schema(
+    "memory_records",
+    "memory of one device as a recorder in the program read it at one moment",
+    {
+        "tag": F("category", "", "name that the caller gave"),
+        "iteration": F("int64", "", "-1 before the first"),
+        "time_ns": F("int64", "ns"),
+        "device": F("int64", "", "index of the device; -1 the host"),
+        "total": F("int64", "B", "of the device; -1 unknown, as in all columns"),
+        "device_used": F("int64", "B", "used on the device, by whatever process"),
+        "process_used": F("int64", "B", "by this process, as the driver says"),
+        "allocated": F("int64", "B"),
+        "reserved": F("int64", "B"),
+        "max_allocated": F("int64", "B", "since the record before"),
+        "max_reserved": F("int64", "B"),
+        "phase": F("int32", "", "row of `labels` in which the peak fell; -1"),
+    },
+)
+
+MEMORY_PARTS = Schema(
+    "memory_parts",
+    "what a record found among parameters, gradients and the state of optimizers: one category, type and module",
+    {
+        "record": F("int32", "", "row of `memory_records`"),
+        "category": F("category", "", "params, buffers, grads, main_grads, master_weights, exp_avg, exp_avg_sq, other_optimizer"),
+        "dtype": F("category"),
+        "module": F("int32", "", "row of `labels`; -1"),
+        "tensors": F("int64"),
+        "bytes": F("int64", "B", "of storages that no row before counted"),
+        "view_bytes": F("int64", "B", "of the tensors themselves"),
+    },
+)
+
+MEMORY_EVENTS = Schema(
+    "memory_events",
+    "one entry of an allocator's history",
+    {
+        "device": F("int64"),
+        "action": F("category", "", "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom …"),
+        "address": F("int64"),
+        "bytes": F("int64", "B"),
+        "stream": F("int64"),
+        "time_ns": F("int64", "ns"),
+        "frames": F("category", "", "call stack as compact JSON, innermost first"),
+    },
+)
+
+MEMORY_BLOCKS = Schema(
+    "memory_blocks",
+    "one block of an allocator's segments at the moment of the snapshot",
+    {
+        "device": F("int64"),
+        "segment": F("int64", "", "address of its segment"),
+        "segment_bytes": F("int64", "B"),
+        "segment_type": F("category"),
+        "pool": F("category"),
+        "stream": F("int64"),
+        "address": F("int64"),
+        "bytes": F("int64", "B"),
+        "requested": F("int64", "B", "-1 unknown"),
+        "state": F("category", "", "active_allocated, active_awaiting_free, inactive"),
+        "frames": F("category", "", "as in `memory_events`"),
+    },
+)
+
+MEMORY_TIMELINE = Schema(
+    "memory_timeline",
+    "bytes of one category from one moment on, as a memory timeline says",
+    {
+        "time_ns": F("int64", "ns"),
+        "device": F("category", "", "as the file names it"),
+        "category": F("category", "", "parameter, optimizer_state, input, temporary, activation, gradient, autograd_detail, unknown"),
+        "bytes": F("int64", "B"),
+    },
+)
+
 ALL: Final = {
     s.name: s
     for s in (
@@ -423,5 +499,10 @@ ALL: Final = {
         ITERATIONS,
         LABEL_TIMES,
         COPIES,
+        MEMORY_RECORDS,
+        MEMORY_PARTS,
+        MEMORY_EVENTS,
+        MEMORY_BLOCKS,
+        MEMORY_TIMELINE,
     )
 }
