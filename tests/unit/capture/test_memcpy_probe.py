@@ -432,3 +432,18 @@ def test_a_report_says_what_crosses():
     # AND copies within one memory are not worth a word
     assert sentence(rows[-1:]) == "" == sentence([])
     assert sentence(rows[1:2]) == "Copies: 9 to the device (36.0 MB); the host waits for none."
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_copies_without_gradients_are_the_same(mode):
+    # GIVEN a mode in which whole operators arrive that are made of others
+    with mode(), MemcpyProbe() as probe:
+        x = torch.ones(4, 8)
+        x.clone()
+        x.t().contiguous()
+        torch.empty(4, 8).copy_(x)
+        x.reshape(8, 4)
+        x.t().reshape(-1)
+        x.to(torch.float32, copy=True)
+    # THEN 128 bytes each: two clones that were asked for, one that `reshape` needs, a copy, and one that `to` was told to make
+    assert counted(probe) == {("clone", "HtoH"): (3, 384), ("copy_", "HtoH"): (1, 128), ("_to_copy", "HtoH"): (1, 128)}
