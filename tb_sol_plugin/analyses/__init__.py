@@ -28,6 +28,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.model.selection import Field, Query, fields, parse
 from tb_sol_plugin.model.workers import Lack, Made, WorkerPart, facts_of
+from tb_sol_plugin.units import human
 
 Q = TypeVar("Q", bound=Query)
 P = TypeVar("P", bound=msgspec.Struct)
@@ -322,7 +323,8 @@ def run_over(
             if waiting:
                 done = len(parts) - waiting
                 report.reading = Reading(done, len(parts))
-                text = f"{done:,} of {len(parts):,} workers are read. Every number here is of those; the others are being read."
+                so_far, every = human(done, "count"), human(len(parts), "count")
+                text = f"{so_far} of {every} workers are read. Every number here is of those; the others are being read."
                 report.notices = [Notice(text, "info"), *report.notices]
             return report
     if lack.error:
@@ -338,7 +340,7 @@ def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
     lacking = next((p.lack for p in parts if p.lack is not None), None)
     if lacking is not None:
         return lacking
-    return Lack(f"none of the {len(parts):,} workers can be read; {parts[0].file}: {parts[0].problem}", parts[0].hint)
+    return Lack(f"none of the {human(len(parts), 'count')} workers can be read; {parts[0].file}: {parts[0].problem}", parts[0].hint)
 
 
 def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:

@@ -94,16 +94,16 @@ def notices(found: Crew[P]) -> list[Notice]:
     failed = [p for p in found.without if p.state in ("failed", "lacking")]
     if failed:
         few = f"`{failed[0].worker}`: {failed[0].problem}" if len(failed) == 1 else _some([f"`{p.worker}`" for p in failed])
-        out.append(Notice(f"{_workers(len(failed))} of {found.total:,} left out of every number here: {few}. The table below says why."))
+        out.append(Notice(f"{_workers(len(failed))} of {human(found.total, 'count')} left out of every number here: {few}. The table below says why."))
     if found.missing:
-        text = f"{_ranks(found.missing)} of {found.world:,} {'has' if len(found.missing) == 1 else 'have'} no recording in this run."
+        text = f"{_ranks(found.missing)} of {human(found.world, 'count')} {'has' if len(found.missing) == 1 else 'have'} no recording in this run."
         out.append(Notice(text, "info"))
     for rank, workers in sorted(found.twice.items())[:NAMED]:
         counted = next((w for w in workers if w in found.counting), "")
         which = f"; `{counted}`, which recorded for longer, stands for it" if counted else ""
         out.append(Notice(f"Rank {rank} is there {_times(len(workers))}: {_some([f'`{w}`' for w in workers])}{which}."))
     if len(found.worlds) > 1:
-        sizes = " and ".join(f"{w:,}" for w in found.worlds)
+        sizes = " and ".join(human(w, "count") for w in found.worlds)
         out.append(Notice(f"The recordings speak of jobs of {sizes} ranks: this folder may hold more than one job."))
     return out
 
@@ -168,7 +168,7 @@ def far(values: Floats, least: float = 0.0) -> Mask:
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMED])
-    return f"{shown} and {len(names) - NAMED:,} more" if len(names) > NAMED else shown
+    return f"{shown} and {human(len(names) - NAMED, 'count')} more" if len(names) > NAMED else shown
 
 
 def _workers(count: int) -> str:

@@ -50,7 +50,7 @@ class MemcpyRanksQuery(Query, kw_only=True, frozen=True):
 RANKS: Final = (
     Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
-    Column("of_median", "Of median", doc="the compared value per step over the median of all ranks in this direction",
+    Column("of_median", "× median", doc="the compared value per step over the median of all ranks in this direction",
            missing="the median is 0, or the value is not known"),
     Column("count_per_step", "Copies per step", doc="copies over steps"),
     Column("bytes_per_step", "Bytes per step", "B", "bytes of the copies that carry a size, over steps", missing="no copy carries a size"),

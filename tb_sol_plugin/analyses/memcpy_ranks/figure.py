@@ -50,15 +50,14 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
         factor, unit = F.time_scale(np.nanmax(values)) if measure.unit == "ns" else scale_of(float(np.nanmax(values)), measure.unit)
         top = 1 - at * (high + gap)
         last = at == len(shown) - 1
-        layout[f"xaxis{n}"] = _across(ranks, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
+        layout[f"xaxis{n}"] = _across(ranks, found, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
         peak = float(np.nanmax(values)) / factor
         layout[f"yaxis{n}"] = F.axis(
             unit, domain=[max(top - high, 0.0), top], anchor=f"x{n}", range=[0 if bars else -0.06 * peak, 1.25 * peak or 1], nticks=4
         )
         axes: F.Plain = {"xaxis": f"x{n}", "yaxis": f"y{n}"} if n else {}
         data += _panel(ranks, direction, what, place, values / factor, ends, axes, factor, bars=bars)
-        if found.missing:
-            data.append(_missing(found, axes, 0.06 * peak))
+        data += _absent(found, axes, 0.06 * peak)
         notes.append({
             "xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left", "yanchor": "bottom", "showarrow": False,
             "text": f"<b>{NAMES[direction]}</b>{_said(ranks, direction, what)}", "font": {"size": 12, "color": F.light("ink-2")},
@@ -82,19 +81,19 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
 def _places(ranks: Ranks, found: peers.Crew[RankPart]) -> np.ndarray:
     """Where the counting workers stand on the axis: at their ranks, or in their order where one has none."""
     own = [w.rank for w in found.read if w.worker in found.counting]
-    return np.array(own if None not in own else range(len(own)), np.float64)
+    return np.array(own if _by_rank(found) else range(len(own)), np.float64)
 
 
 def _ends(place: np.ndarray, found: peers.Crew[RankPart]) -> tuple[float, float]:
     """The ends of the axis: of all ranks of the job where that is known, so that it stays while they are being read."""
-    known = found.world is not None and all(w.rank is not None for w in found.read)
+    known = found.world is not None and _by_rank(found)
     low, high = (0.0, float(found.world or 1) - 1.0) if known else (float(place.min()), float(place.max()))
     pad = max((high - low) * 0.015, 0.5)
     return low - pad, high + pad
 
 
-def _across(ranks: Ranks, place: np.ndarray, ends: tuple[float, float], *, last: bool) -> F.Plain:
-    by_rank = all(name.startswith("rank ") for name in ranks.labels)
+def _across(ranks: Ranks, found: peers.Crew[RankPart], place: np.ndarray, ends: tuple[float, float], *, last: bool) -> F.Plain:
+    by_rank = _by_rank(found)
     axis = F.axis("rank" if by_rank and last else "", range=list(ends), showticklabels=last, tickformat="d")
     if ends[1] - ends[0] < 20:
         axis["dtick"] = 1
@@ -142,13 +141,26 @@ def _panel(
     return [line, points]
 
 
-def _missing(found: peers.Crew[RankPart], axes: F.Plain, height: float) -> F.Plain:
-    at = list(found.missing)
-    return {
-        "type": "scatter", "mode": "markers", "name": "no recording", "x": at, "y": [height] * len(at),
-        "hovertext": [f"<b>rank {r}</b><br>no recording in this run" for r in at], "hoverinfo": "text",
+def _absent(found: peers.Crew[RankPart], axes: F.Plain, height: float) -> list[F.Plain]:
+    """Crosses where a rank has no recording, or one that cannot be compared; nothing where workers stand by name."""
+    if not _by_rank(found):
+        return []
+    why = {r: "no recording in this run" for r in found.missing}
+    why |= {p.rank: p.problem for p in found.without if p.rank is not None and p.state != "waiting" and p.rank not in why}
+    shown = {w.rank for w in found.read}
+    at = [r for r in sorted(why) if r not in shown]
+    if not at:
+        return []
+    return [{
+        "type": "scatter", "mode": "markers", "name": "left out", "x": at, "y": [height] * len(at),
+        "hovertext": [f"<b>rank {r}</b><br>{_escaped(why[r])}" for r in at], "hoverinfo": "text",
         "marker": {"symbol": "x-thin", "size": 7, "color": F.light("ink-3"), "line": {"width": 1.4, "color": F.light("ink-3")}}, **axes,
-    }  # fmt: skip
+    }]  # fmt: skip
+
+
+def _by_rank(found: peers.Crew[RankPart]) -> bool:
+    """Whether ranks stand on the axis, and not the names of workers."""
+    return all(w.rank is not None for w in found.read)
 
 
 def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, n: str) -> list[F.Plain]:

@@ -107,8 +107,8 @@ def test_the_figure_holds_a_point_per_rank(report: Report) -> None:
     assert isinstance(figure, FigureSection) and figure.table == "ranks"
     points = next(t for t in figure.figure["data"] if t["name"] == "Host to device")  # type: ignore[attr-defined]
     assert points["x"] == [float(r) for r in READ] and points["y"] == [400.0 if r == 7 else 40.0 for r in READ]
-    absent = next(t for t in figure.figure["data"] if t["name"] == "no recording")  # type: ignore[attr-defined]
-    assert absent["x"] == [5, 12]
+    absent = next(t for t in figure.figure["data"] if t["name"] == "left out")  # type: ignore[attr-defined]
+    assert absent["x"] == [5, 8, 9, 12] and "no recording" in absent["hovertext"][0] and "empty" in absent["hovertext"][2]
 
 
 @pytest.mark.parametrize(
