@@ -145,7 +145,7 @@ def _absent(found: peers.Crew[RankPart], axes: F.Plain, height: float) -> list[F
     """Crosses where a rank has no recording, or one that cannot be compared; nothing where workers stand by name."""
     if not _by_rank(found):
         return []
-    why = {r: "no recording in this run" for r in found.missing}
+    why = dict.fromkeys(found.missing, "no recording in this run")
     why |= {p.rank: p.problem for p in found.without if p.rank is not None and p.state != "waiting" and p.rank not in why}
     shown = {w.rank for w in found.read}
     at = [r for r in sorted(why) if r not in shown]
