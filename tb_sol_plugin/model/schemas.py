@@ -436,7 +436,7 @@ MEMORY_EVENTS = Schema(
     "one entry of an allocator's history",
     {
         "device": F("int64"),
-        "action": F("category", "", "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom …"),
+        "action": F("category", "", "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, oom …"),
         "address": F("int64"),
         "bytes": F("int64", "B"),
         "stream": F("int64"),
