@@ -27,6 +27,8 @@ EXTRA = (
     "num_warps",
     "num_stages",
 )
+LARGEST = 2**46
+"""Bytes (64 TiB) past which the size of a copy is no size: sums of them stay within int64."""
 
 
 class Group(NamedTuple):
@@ -178,15 +180,15 @@ def _device(group: Group, columns: Columns) -> None:
     category = (group.category or "").lower()
     kind = S.MEMCPY if "memcpy" in category else S.MEMSET if "memset" in category else S.KERNEL
     kinds = np.full(count, kind, np.int8)
-    size, said = group.ints("bytes"), group.codes("kind", columns.texts)
+    said = group.codes("kind", columns.texts)
     mtia = category == "mtia_ccp_events"
     if mtia:  # MTIA writes copies as compute events named dma_request
         dma = batch.where("direction", rows)
         kinds[dma] = S.MEMCPY
-        size = np.where(dma, group.ints("size"), size)
         said = group.codes("direction", columns.texts)
-    if kind != S.KERNEL:
-        size = _possible(size, group, columns)
+    size = _sizes(group, columns, "bytes")
+    if mtia:
+        size = np.where(dma, _sizes(group, columns, "size"), size)
     stream, device = group.ints("stream"), group.ints("device", "inDevice")
     for column, which in ((stream, K.TID), (device, K.PID)):
         bare = np.flatnonzero(column < 0)
@@ -255,12 +257,13 @@ def _peers(group: Group, columns: Columns) -> None:
         )
 
 
-def _possible(size: Ints, group: Group, columns: Columns) -> Ints:
-    """Sizes of copies; a negative one is unknown, and counted."""
-    bad = size < -1
+def _sizes(group: Group, columns: Columns, key: str) -> Ints:
+    """Sizes of copies in bytes; -1 where none is recorded, and where it is negative or larger than any memory, which is counted."""
+    size = group.floats(key)  # as integers, numbers of more than 62 bits would wrap
+    bad = ((size < 0) & (size != -1)) | (size > LARGEST)
     if bad.any():
         columns.health.add("copy with an impossible size", int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
-    return np.maximum(size, -1)
+    return np.where(bad | np.isnan(size), -1, size).astype(np.int64)
 
 
 def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:

@@ -129,6 +129,17 @@ def test_odd_values_are_counted_and_marked(capture: Capture, found: pd.DataFrame
     assert found["stream"].tolist().count(-1) == 1 and found["stream"].tolist().count(0) == 1
 
 
+def test_sizes_beyond_any_memory_are_unknown(tmp_path: Path) -> None:
+    # GIVEN sizes of 64 TiB, a byte more, and far more than 64 bits hold; sums of such would run over
+    t = TraceBuilder()
+    for i, size in enumerate((2**46, 2**46 + 1, 2**62 + 5, 2**70, 10**40)):
+        t.copy("HtoD", 100 * i, 50, bytes=size, src="Pinned")
+    c = read(str(t.write(tmp_path / "w.1.pt.trace.json")))
+    found = records.copies(c, np.ones(5, bool))
+    assert found["bytes"].tolist()[:3] == [2**46, -1, -1] and found["bytes"].max() == 2**46
+    assert found["oversize"].tolist()[0] and c.tables["issues"]["reason"].astype(str).isin(["copy with an impossible size"]).any()
+
+
 def test_fills_filed_under_copies_are_sets(capture: Capture) -> None:
     names = capture.device["name"].astype(str)
     assert capture.device["kind"][names == "FillBuffer"].tolist() == [S.MEMSET]
