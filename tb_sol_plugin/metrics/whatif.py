@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics.phase_work import nodes_of
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
+from tb_sol_plugin.metrics.work.calls import launches_of
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import DeviceSpec
@@ -178,7 +179,7 @@ def rows(
     frame = pd.DataFrame(
         {
             "name": np.asarray(names, object),
-            "calls": np.bincount(codes, minlength=size) / steps,
+            "calls": np.bincount(codes, launches_of(ops), minlength=size) / steps,
             "measured_ns": np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan),
         }
     )
