@@ -69,7 +69,7 @@ def _names(capture: Capture, owner: Ints, by: By) -> list[str]:
     if by == "phase":
         path = phase_tree(capture).path
         return [path[n] for n in owner.tolist()]
-    names = [str(capture.host["name"].cat.categories[c]) for c in owner.tolist()]
+    names = [str(n) for n in np.asarray(capture.host["name"].cat.categories, object)[owner]]
     return [module_instance(n) if by == "module" else frame_name(n) if by == "frame" else n for n in names]
 
 

@@ -117,7 +117,8 @@ def _launch(capture: Capture, row: npt.NDArray[np.intp]) -> dict[str, npt.NDArra
     safe = np.maximum(call, 0)
     codes = capture.host["name"].cat.codes.to_numpy()[safe] if len(capture.host) else np.zeros(len(row), np.int64)
     used, place = np.unique(np.where(has, codes, -1), return_inverse=True)
-    names = ["" if c < 0 else str(capture.host["name"].cat.categories[c]) for c in used.tolist()]
+    known = capture.host["name"].cat.categories
+    names = ["" if c < 0 else str(known[c]) for c in used.tolist()]
     for column, say in (("call_name", str), ("api", api_name), ("family", family_of)):
         out[column] = np.array([say(n) for n in names], object)[place] if len(row) else np.zeros(0, object)
     waits = np.array([0 if waits_by_name(n) else 1 for n in names], np.int8)
@@ -184,7 +185,8 @@ def _per_name(
 ) -> npt.NDArray[np.generic]:
     """What `say` answers for the name of each row, asked once per distinct name."""
     used, place = np.unique(column.cat.codes.to_numpy()[row], return_inverse=True)
-    values = [say(str(column.cat.categories[c])) for c in used.tolist()]
+    names = column.cat.categories
+    values = [say(str(names[c])) for c in used.tolist()]
     return np.array(values, dtype)[place] if len(row) else np.zeros(0, dtype)
 
 
