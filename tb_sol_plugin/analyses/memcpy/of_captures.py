@@ -12,6 +12,7 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import counted, counted_findings
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
+from tb_sol_plugin.metrics.profile_notes import profile_notices
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
@@ -131,7 +132,7 @@ def report(capture: Capture, query: Query, by: str) -> Report:
         analysis="memcpy",
         title="Memory copies",
         headline=_headline(directions, steps),
-        notices=_notices(capture, directions),
+        notices=[*profile_notices(capture), *_notices(capture, directions)],
         sections=[*_cards(directions), *_findings(capture, where, each), _table(capture, where, by, each)],
     )
 
