@@ -58,6 +58,8 @@ def device_type(vendor: str) -> str:
 
 def chunks(tree: Tree, info: object, kind: str) -> Iterator[bytes]:
     """The profile `[root, device information]` as JSON, piece by piece. kind: type of the devices."""
+    for name in {n for metrics in tree.metrics for n in metrics}:
+        tree.metrics[0].setdefault(name, 0)  # Hatchet sums up the metrics that the root has
     yield b"["
     stack: list[tuple[int, int]] = [(0, 0)]
     while stack:
