@@ -54,18 +54,8 @@ def _tree(capture: Capture) -> PhaseTree:
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
     name = capture.host["name"].cat.codes.to_numpy()[rows]
     texts = capture.host["name"].cat.categories
-    paths: dict[tuple[str, ...], int] = {}
-    first: list[int] = []
-
-    def node_of(path: tuple[str, ...], start: int) -> int:
-        for length in range(1, len(path) + 1):
-            if path[:length] not in paths:
-                paths[path[:length]] = len(first)
-                first.append(start)
-        return paths[path]
-
+    nodes = _Nodes()
     node = np.full(len(rows), -1, np.int64)
-    known: list[tuple[str, ...]] = []
     level = np.flatnonzero(parent < 0)
     while len(level):
         up = np.where(parent[level] >= 0, node[np.maximum(parent[level], 0)], -1)
@@ -74,13 +64,11 @@ def _tree(capture: Capture) -> PhaseTree:
         np.minimum.at(earliest, code, h.start[rows[level]])
         target = np.zeros(len(unique), np.int64)
         for i, (above_node, text) in enumerate(unique.tolist()):
-            base = known[above_node] if above_node >= 0 else ()
-            target[i] = node_of(below(base, phase_parts(str(texts[text]))), int(earliest[i]))
-        known = list(paths)
+            target[i] = nodes.below(above_node, phase_parts(str(texts[text])), int(earliest[i]))
         node[level] = target[code]
         placed = node >= 0
         level = np.flatnonzero(~placed & (parent >= 0) & placed[np.maximum(parent, 0)])
-    return _ordered(capture, rows, node, list(paths), first)
+    return _ordered(capture, rows, node, nodes)
 
 
 def below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
@@ -92,28 +80,66 @@ def below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
     return base + tuple(parts)
 
 
-def _ordered(
-    capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], paths: list[tuple[str, ...]], first: list[int]
-) -> PhaseTree:
+class _Nodes:
+    """Nodes in the order in which they were met: parent (-1 at a root), name, and the start of the first range."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.name: list[str] = []
+        self.start: list[int] = []
+        self._of: dict[tuple[int, str], int] = {}
+
+    def below(self, base: int, parts: list[str], start: int) -> int:
+        """The node of `parts` below `base` (-1: at the root), made with its levels where it is not there."""
+        if len(parts) > 1 and base >= 0:
+            path = self._path(base)
+            parts = list(below(path, parts)[len(path) :])
+        for part in parts:
+            node = self._of.setdefault((base, part), len(self.name))
+            if node == len(self.name):
+                self.parent.append(base)
+                self.name.append(part)
+                self.start.append(start)
+            base = node
+        return base
+
+    def _path(self, node: int) -> tuple[str, ...]:
+        out = []
+        while node >= 0:
+            out.append(self.name[node])
+            node = self.parent[node]
+        return tuple(reversed(out))
+
+
+def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], nodes: _Nodes) -> PhaseTree:
     """Nodes in preorder, siblings by first start."""
-    start = {path: first[i] for i, path in enumerate(paths)}
-    keys = [tuple((start[path[: k + 1]], path[k]) for k in range(len(path))) for path in paths]
-    order = sorted(range(len(paths)), key=keys.__getitem__)
-    rank = np.zeros(len(paths), np.int32)
-    rank[order] = np.arange(len(paths), dtype=np.int32)
-    where = {paths[i]: int(rank[i]) for i in range(len(paths))}
-    ordered = [paths[i] for i in order]
-    depth = np.array([len(p) - 1 for p in ordered], np.int32)
-    end = np.zeros(len(ordered), np.int32)
-    for i in range(len(ordered)):
-        below = i + 1
-        while below < len(ordered) and depth[below] > depth[i]:
-            below += 1
-        end[i] = below
+    count = len(nodes.name)
+    children: dict[int, list[int]] = {}
+    for i in sorted(range(count), key=lambda i: (nodes.start[i], nodes.name[i]), reverse=True):
+        children.setdefault(nodes.parent[i], []).append(i)
+    rank, end = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    order: list[int] = []
+    waiting = list(children.get(-1, ()))
+    while waiting:
+        i = waiting.pop()
+        if i < 0:
+            end[rank[~i]] = len(order)
+            continue
+        rank[i] = len(order)
+        order.append(i)
+        waiting.append(~i)
+        waiting += children.get(i, ())
     of_host = np.full(len(capture.host), -1, np.int32)
-    of_host[rows] = rank[node] if len(rank) else -1
-    parent = np.array([where.get(p[:-1], -1) for p in ordered], np.int32)
-    return PhaseTree(of_host, ["/".join(p) for p in ordered], [p[-1] for p in ordered], parent, depth, end)
+    of_host[rows] = rank[node] if count else -1
+    parent = np.full(count, -1, np.int32)
+    depth = np.zeros(count, np.int32)
+    path: list[str] = []
+    for at_rank, i in enumerate(order):
+        up = nodes.parent[i]
+        if up >= 0:
+            parent[at_rank], depth[at_rank] = rank[up], depth[rank[up]] + 1
+        path.append(f"{path[rank[up]]}/{nodes.name[i]}" if up >= 0 else nodes.name[i])
+    return PhaseTree(of_host, path, [nodes.name[i] for i in order], parent, depth, end)
 
 
 @dataclass(frozen=True)

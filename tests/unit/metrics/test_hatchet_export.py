@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.hatchet.tree import Tree, chunks
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tests.conftest import ROOT
+from tests.support.hatchet_library import hatchet_library
 from tests.support.proton_profile import serving, write
 from tests.support.trace_builder import TraceBuilder
 
@@ -129,7 +130,7 @@ def test_a_round_trip_keeps_copies_and_times(sample: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("sample", SAMPLES[:3], ids=lambda p: p.name[:24])
 def test_hatchet_reads_the_same_totals(sample: Path) -> None:
     # GIVEN an export WHEN Hatchet sums it up THEN the root has the time and the launches of all device events, and all bytes
-    ht = pytest.importorskip("hatchet", reason="llnl-hatchet is not installed")
+    ht = hatchet_library()
     capture = ingest.read(str(sample))
     root, _ = parsed(capture)
     frame = ht.GraphFrame.from_literal([root])

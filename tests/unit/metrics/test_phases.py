@@ -105,3 +105,14 @@ def test_shares_of_an_average_step(tmp_path: Path) -> None:
     c = read_back(training(), tmp_path)
     shares = host_shares(phase_times(c, scope(c, Query())), 2)
     assert [(s.name, s.host_ns) for s in shares] == [("forward", 300_000), ("backward", 400_000), ("optimizer", 100_000)]
+
+
+def test_ranges_as_deep_as_a_recursion(tmp_path: Path) -> None:
+    # GIVEN 4,000 ranges, each inside the one before, the same two names by turns
+    t = TraceBuilder()
+    for i in range(4_000):
+        t.annotation("even" if i % 2 == 0 else "odd", i, 10_000 - 2 * i)
+    tree = phase_tree(read_back(t, tmp_path))
+    # THEN each has a node of its own, one below the other, and each subtree goes on to the end
+    assert tree.depth.tolist() == list(range(4_000)) and tree.parent.tolist() == list(range(-1, 3_999))
+    assert set(tree.end.tolist()) == {4_000} and tree.path[-1].count("/") == 3_999
