@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import over_workers
 from tb_sol_plugin.analyses.memcpy_ranks.figure import panels
 from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart, part
-from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks, rows_of
+from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, PEERS, Ranks, rows_of
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy import counted
@@ -149,7 +149,8 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
                 subtitle="over the ranks, per step",
                 sort=Sort("excess_ns"),
                 marks=_peer_marks(directions),
-                footer="Imbalance is the largest value over the median of the ranks. A rank without copies in a direction counts as 0. "
+                footer="Imbalance is the largest value over the median of the ranks. A rank without copies in a direction counts as 0; "
+                "between devices it is unknown. "
                 "Bandwidth is bytes over time, never a mean of rates.",
             ),
             make_table(
@@ -293,6 +294,11 @@ def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPar
         ))  # fmt: skip
     if ranks.peers_unknown and all(w.state != "waiting" for w in found.without):
         out.append(Notice("No worker recorded a copy between devices; the profiler may leave them out. Unknown, not zero.", "info"))
+    if PEERS in ranks.directions:
+        silent = int(np.isnan(ranks.matrix["count"][ranks.directions.index(PEERS)]).sum())
+        if silent:
+            text = f"{human(silent, 'count')} of {human(len(ranks.counting), 'count')} ranks recorded no copy between devices"
+            out.append(Notice(f"{text}; the profiler may leave them out. Theirs are unknown, not zero.", "info"))
     return out
 
 

@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
 
 Floats = npt.NDArray[np.float64]
 NAN: Final = float("nan")
+PEERS: Final = "PtoP"
 
 
 class Measure(NamedTuple):
@@ -86,11 +87,12 @@ class Ranks:
         return moved / total * 1e9 if total > 0 and moved > 0 else None
 
     def mean(self, column: str) -> float | None:
-        """Mean over the counting workers of the sum over directions; None where one is unknown for all."""
-        values = self.matrix[column]
-        if not values.size or not np.isfinite(values).any():
+        """Mean of the sum over directions, over the counting workers that know it for any of theirs; None where nobody does."""
+        values, held = self.matrix[column], self.matrix["count"] > 0
+        knows = ~held.any(axis=0) | (held & np.isfinite(values)).any(axis=0)
+        if not values.size or not knows.any():
             return None
-        return float(np.nansum(values) / values.shape[1])
+        return float(np.nansum(values[:, knows]) / int(knows.sum()))
 
 
 def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) -> Ranks:
@@ -121,7 +123,7 @@ def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) 
         frame, tuple(found.read[w].span for w in worker), tuple(counts[worker].tolist()), tuple(is_far[has].tolist()),
         tuple(w.worker for w in counting), tuple(peers.label(w) for w in counting), matrix, directions,
         "per step" if any(p.steps for p in parts.values()) else "in the recording",
-        several and any(p.events for p in parts.values()) and "PtoP" not in directions,
+        several and any(p.events for p in parts.values()) and PEERS not in directions,
     )  # fmt: skip
 
 
@@ -135,7 +137,8 @@ _PER_STEP: Final = {
 def _numbers(parts: list[RankPart], directions: tuple[str, ...]) -> tuple[dict[str, Floats], npt.NDArray[np.bool_]]:
     """By column a value per worker and direction, NaN where unknown; and whether the worker copies in that direction at all.
 
-    A worker without copies in a direction has 0 of everything and no bandwidth.
+    A worker without copies in a direction has 0 of everything and no bandwidth. Copies between devices are unknown where none was
+    recorded: profilers may leave them out.
     """
     place = {d: i for i, d in enumerate(directions)}
     raw = np.zeros((len(_FIELDS), len(parts), len(directions)))
@@ -145,6 +148,8 @@ def _numbers(parts: list[RankPart], directions: tuple[str, ...]) -> tuple[dict[s
             at = place[one.direction]
             raw[:, row, at] = [NAN if v is None else v for v in msgspec.structs.astuple(one)[1:]]
             has[row, at] = True
+        if part.events and PEERS in place and not has[row, place[PEERS]]:
+            raw[:, row, place[PEERS]] = NAN
     out: dict[str, Floats] = dict(zip(_FIELDS, raw, strict=True))
     steps = np.array([max(p.steps, 1) for p in parts], np.float64)[:, None]
     out |= {name: out[of] / steps for name, of in _PER_STEP.items()}

@@ -239,3 +239,33 @@ def test_traces_beside_their_sol_captures_count_once(tmp_path: Path) -> None:
     found = sol.open(str(folder), cache=False).analyze("memcpy_ranks")
     assert isinstance(found, Report) and found.facts["workers"] == 3
     assert set(found.table("ranks")["worker"]) == {"rank0", "rank1", "rank2"}
+
+
+def test_peer_copies_of_one_rank_say_nothing_of_the_others(tmp_path: Path) -> None:
+    # GIVEN three ranks of which only the first recorded a copy between devices, of 50 us in its only step
+    for rank in range(3):
+        t = rank_trace(rank, steps=1, world=3)
+        if rank == 0:
+            t.copy("PtoP", 900_000, 50_000, src="Device", dst="Device", bytes=1 << 20, call=(890_000, 5_000), stream=9)
+        t.write(tmp_path / "job" / f"rank{rank}.1.pt.trace.json")
+    found = sol.open(str(tmp_path / "job"), cache=False).analyze("memcpy_ranks")
+    # THEN the others are unknown, no zero: of one known value the median is itself, nobody lies above it, and the page says so
+    assert isinstance(found, Report)
+    row = found.table("directions").set_index("direction").loc["PtoP"]
+    assert (row["ranks"], row["time_median_ns"], row["time_max_ns"], row["imbalance"], row["excess_ns"]) == (1, 50_000, 50_000, 1.0, 0)
+    assert found.table("ranks").set_index("id").loc["rank0|PtoP", "of_median"] == 1.0
+    assert "2 of 3 ranks recorded no copy between devices" in " ".join(n.text for n in found.notices)
+    figure = found.section("panels")
+    assert isinstance(figure, FigureSection) and "peer to peer: median 50.0" in figure.summary.lower()
+
+
+def test_means_over_ranks_leave_out_those_whose_copies_were_only_counted(tmp_path: Path) -> None:
+    # GIVEN rank 2 as a SOL capture, which times nothing, ranks 0 and 1 as traces: 40 us up and 10 us back in each step
+    folder = counted_ranks(tmp_path / "job")
+    for rank in range(2):
+        rank_trace(rank, world=3).write(folder / f"rank{rank}.1.pt.trace.json")
+    found = sol.open(str(folder), cache=False).analyze("memcpy_ranks")
+    # THEN the mean time is that of the two that know it, the mean of bytes that of all three
+    assert isinstance(found, Report) and set(found.table("ranks")["rank"]) == {0, 1, 2}
+    assert found.facts["time_per_step_ns"] == 50_000
+    assert found.facts["bytes_per_step"] == round((2 * (UPLOAD_BYTES + BACK_BYTES) + 25_000_000) / 3)
