@@ -29,7 +29,10 @@ PACKAGES = (
 OPTIONAL = ("tb-sol-plugin", "torch")
 MOST = 50
 MOST_NOTES = 3
-KINDS = {"kineto": "trace", "sol_capture": "SOL capture", "proton": "Proton profile"}
+KINDS = {
+    "kineto": "trace", "sol_capture": "SOL capture", "proton": "Proton profile",
+    "memory_timeline": "memory timeline", "memory_snapshot": "memory snapshot",
+}  # fmt: skip
 
 
 def examine(out: Console, logdir: str, *, read: bool = True, device: str = "") -> int:

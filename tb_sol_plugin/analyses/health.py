@@ -10,7 +10,7 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics.iterations import iterations, own_work
 from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
-from tb_sol_plugin.metrics.source import is_capture, is_profile
+from tb_sol_plugin.metrics.source import is_capture, is_memory, is_profile
 from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
@@ -157,13 +157,15 @@ def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
 
 
 def _word(capture: Capture) -> str:
+    if is_memory(capture):
+        return "rows"
     return "records" if is_capture(capture) else "frames" if is_profile(capture) else "events"
 
 
 def _notices(capture: Capture, query: Query) -> list[Notice]:
     out = []
     if capture.facts.truncated:
-        of = "a record" if is_capture(capture) else "an event"
+        of = "a record" if is_capture(capture) else "a row" if is_memory(capture) else "an event"
         out.append(Notice(f"The file ends in the middle of {of}. Copy it again if the job has finished.", "warn"))
     if capture.facts.errors:
         count = len(capture.facts.errors)
@@ -197,6 +199,9 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
     if is_capture(capture):
         labels |= {"total_events": "Records", "host_events": "Ranges on the host"}
         hidden = [n for n in facts if "device_" in n or n == "threads" or (n == "clipped_host_events" and not facts[n])]
+    if is_memory(capture):
+        labels |= {"total_events": "Rows"}
+        hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events")]
     if is_profile(capture):
         labels |= {"total_events": "Frames"}
         hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events", "extent_ns")]
@@ -272,7 +277,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
 def _recorded(capture: Capture) -> TableSection:
     rows = []
     for need in NEEDS:
-        if is_capture(capture) and need in IN_ITS_WORK:
+        if (is_capture(capture) and need in IN_ITS_WORK) or need == "program":
             continue
         if need in SUMMED and (len(capture.device) or capture.missing(need) is not None):
             continue

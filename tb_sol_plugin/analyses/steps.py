@@ -106,6 +106,7 @@ FACTS: Final = {
     question="How long is a step, and where does it go?",
     group="Time",
     order=10,
+    needs=("program",),
     query=StepsQuery,
     tables={"steps": COLUMNS},
     facts=FACTS,

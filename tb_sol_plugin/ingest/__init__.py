@@ -23,7 +23,11 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         from tb_sol_plugin.ingest.proton import chrome
 
         return chrome.read(path, fs_options=fs_options, progress=progress)
-    if found.kind == "proton_cycles":
+    if found.kind == "memory_timeline":
+        from tb_sol_plugin.ingest import memory_timeline
+
+        return memory_timeline.read(path, fs_options=fs_options, progress=progress)
+    if found.kind in ("proton_cycles", "memory_picture", "other_pickle", "memory_snapshot"):
         raise NotATrace(f"this is a {found.what}", hint=found.note, file=base_name(path))
     if found.kind == "sol_capture":
         from tb_sol_plugin.ingest import sol_capture

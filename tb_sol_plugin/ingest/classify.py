@@ -20,17 +20,26 @@ _KINETO = re.compile(rb'"(?:deviceProperties|schemaVersion|baseTimeNanoseconds|c
 PROTON: Final = "Proton profile"
 PROTON_TRACE: Final = "Proton trace"
 CYCLES: Final = "its times are cycles of single warps, which no page here shows: open it in Perfetto"
+TIMELINE: Final = "memory timeline"
+SNAPSHOT: Final = "memory snapshot"
+PICTURE: Final = 'its numbers are in the picture only: export them with prof.export_memory_timeline("memory.json", device="cuda:0")'
+_TIMELINE: Final = re.compile(rb"\[\s*\[[\s\d,.+\-eE]*(?:\]|$)")
+"""The first inner list holds numbers only."""
+_PICKLED: Final = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE_NAME: Final = re.compile(r"\.(?:pickle|pkl)(?:\.gz)?$", re.IGNORECASE)
+_PICTURE: Final = re.compile(rb"<title>\s*GPU Memory Timeline")
 
 
 class Classification(msgspec.Struct, frozen=True):
-    """kind: kineto, sol_capture and proton are recordings; the others are recognised and not opened.
+    """kind: kineto, sol_capture, proton, memory_timeline and memory_snapshot are recordings; the others are recognised and not opened.
 
     what: for a person. note: what to do with it.
     """
 
     kind: Literal[
-        "kineto", "sol_capture", "proton", "proton_cycles", "memory_timeline", "execution_trace", "other_json", "not_json", "empty"
-    ]
+        "kineto", "sol_capture", "proton", "memory_timeline", "memory_snapshot",
+        "proton_cycles", "memory_picture", "other_pickle", "execution_trace", "other_json", "not_json", "empty",
+    ]  # fmt: skip
     what: str
     note: str = ""
 
@@ -43,6 +52,12 @@ def classify(head: bytes, name: str) -> Classification:
         return Classification("sol_capture", "SOL capture" if text else "a SOL capture without content yet")
     if _PROTON_NAME.search(name) or head.startswith(_PROTON_PACKED):
         return Classification("proton", PROTON if text else f"{PROTON} without content yet")
+    if _PICKLED.match(head) or (_PICKLE_NAME.search(name) and text):
+        if b"segments" in head or b"device_traces" in head:
+            return Classification("memory_snapshot", SNAPSHOT)
+        return Classification("other_pickle", "a pickle that is no memory snapshot", "never opened: a pickle can run code")
+    if text[:1] == b"<" and _PICTURE.search(text):
+        return Classification("memory_picture", "picture of a memory timeline", PICTURE)
     if not text:
         return Classification("kineto", "a trace without content yet") if certain else Classification("empty", "an empty file", "skipped")
     if text[:1] == b"{":
@@ -64,7 +79,9 @@ def classify(head: bytes, name: str) -> Classification:
         if inner == b"{" and b'"children"' in text and not certain:
             return Classification("proton", PROTON)
         if inner == b"[":
-            return Classification("memory_timeline", "memory timeline, not a trace", "rows of time, action, bytes, category")
+            if _TIMELINE.match(text):
+                return Classification("memory_timeline", TIMELINE)
+            return Classification("other_json", "JSON list of lists", "skipped")
         return (
             Classification("kineto", "a trace without events")
             if certain

@@ -142,8 +142,8 @@ class Splitter:
         first = self._buffer.lstrip()[:1]
         if first == b"[":
             raise NotATrace(
-                "a memory timeline (rows of time, action, bytes, category), not a trace",
-                hint="open the .pt.trace.json recorded beside it",
+                "a JSON list of lists, not of events",
+                hint="a trace holds events with ph, ts and name",
                 file=self.source.name,
             )
         if first not in (b"{", b"]", b""):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.needs import OF_MEMORY
 
 Rows = npt.NDArray[np.int64]
 
@@ -44,6 +45,11 @@ def is_capture(capture: Capture) -> bool:
 def is_profile(capture: Capture) -> bool:
     """Whether this is a profile without events: device time and stated work by kernel and scope."""
     return capture.facts.source == PROTON
+
+
+def is_memory(capture: Capture) -> bool:
+    """Whether this is a recording of memory alone: a timeline of a profiler or a snapshot of an allocator."""
+    return capture.facts.source in OF_MEMORY
 
 
 def has_ledger(capture: Capture) -> bool:

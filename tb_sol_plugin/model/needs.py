@@ -88,6 +88,7 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
         "ProfilerActivity.CUDA",
     ),
     "events": (lambda c: c.facts.source not in WORDS_OF, "", "", ""),
+    "program": (lambda c: c.facts.source not in OF_MEMORY, "", "", ""),
     "kernels": (
         lambda c: len(c.device) > 0 or (c.facts.source == "proton" and len(c.tables["ledger"]) > 0),
         "no device activity in this recording",
@@ -173,5 +174,27 @@ OF_A_PROFILE: dict[str, Lack] = {
     "iterations": ("a Proton profile holds sums, no iterations", "run the training loop inside sol.capture(logdir, model=model)", ""),
 }
 """Words for Proton profiles."""
-WORDS_OF: dict[str, dict[str, Lack]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE}
+
+
+def _of_memory(what: str) -> dict[str, Lack]:
+    """Words for recordings of memory alone. what: such a one."""
+    holds = {
+        "device_events": "no kernels and no copies", "kernels": "no kernels", "collectives": "no kernels",
+        "copies": "no copies", "moves": "no copies", "host_events": "nothing of the host", "events": "no events of a profiler",
+        "operators": "no operators", "shapes": "no operators", "backward": "no operators", "work": "no operators",
+        "modules": "no modules", "annotations": "no user annotations", "steps": "no steps", "iterations": "no iterations",
+        "program": "not what ran and how long",
+    }  # fmt: skip
+    hint = f"open a trace beside it, recorded with {_CUDA}"
+    out = {need: (f"{what} holds memory over time, {lacks}", hint, "") for need, lacks in holds.items()}
+    said = f"{what} holds no events of single operators' memory"
+    return out | {"memory": (said, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
+
+
+OF_MEMORY: dict[str, dict[str, Lack]] = {
+    "memory_timeline": _of_memory("a memory timeline"),
+    "memory_snapshot": _of_memory("a memory snapshot"),
+}
+"""Recordings of memory alone, by `Facts.source`."""
+WORDS_OF: dict[str, dict[str, Lack]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE, **OF_MEMORY}
 """Recordings without events, by `Facts.source`."""

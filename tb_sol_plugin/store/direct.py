@@ -18,7 +18,7 @@ from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.places import basename, is_url, single
-from tb_sol_plugin.store.scan import Heads, Listing, scan
+from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
 from tb_sol_plugin.store.worker_parts import PartFiles, make_part, no_part, spans_like, wanted_of, worker_part
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -77,7 +77,7 @@ def _kind_inside(path: str, name: str, options: StoreOptions) -> str:
         found = classify(files.head(path, options.fs_options), name).kind
     except OSError:
         return "kineto"  # told when it is read
-    return found if found in ("sol_capture", "proton") else "kineto"
+    return found if found in RECORDINGS else "kineto"
 
 
 def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:

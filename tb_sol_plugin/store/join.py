@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
 SOL_CAPTURE: Final = "sol_capture"
-WITHOUT_STEPS: Final = (SOL_CAPTURE, "proton")
-"""Kinds of recordings that no SOL capture is told with: it itself, and profiles, which hold sums and no steps."""
+WITHOUT_STEPS: Final = (SOL_CAPTURE, "proton", "memory_timeline", "memory_snapshot")
+"""Kinds of recordings that no SOL capture is told with: it itself, profiles, which hold sums and no steps, and what an allocator wrote."""
 MOST_TRIED: Final = 4
 """SOL captures opened in search of the one that holds the steps of a trace."""
 _EPOCH_NS: Final = 10**17

@@ -12,11 +12,11 @@ TRACE = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """A recording by its name alone: what `torch.profiler.tensorboard_trace_handler` writes."""
 PROTON = re.compile(r"^(.*?)(?:\.(part_\d+))?\.hatchet(?:_msgpack)?(?:\.gz)?$", re.IGNORECASE)
 """A profile of Proton by its name alone; `part_3` is its fourth part."""
-MAYBE = re.compile(r"\.(?:jsonl?|trace|chrome_trace|raw|pickle)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
+MAYBE = re.compile(r"\.(?:jsonl?|trace|chrome_trace|raw|pickle|pkl)(?:\.gz)?$|\.pt\.trace(?:\.gz)?$|\.html$", re.IGNORECASE)
 """Worth a look inside."""
 LINES = re.compile(r"\.jsonl(?:\.gz)?$", re.IGNORECASE)
 """Lines of JSON: often metrics of other programs, which are no matter of ours."""
-_STEM = re.compile(r"\.(?:jsonl?|trace|chrome_trace|pt\.trace)(?:\.gz)?$", re.IGNORECASE)
+_STEM = re.compile(r"\.(?:(?:raw\.)?jsonl?|trace|chrome_trace|pt\.trace|raw|pickle|pkl)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE)
 
 DEFAULT_SPAN = "default"

@@ -30,7 +30,7 @@ EXCUSED = {
     "gpu_kernels_under_annotation": "counted through the GPU copies of annotations after another tool's step filter; see 1367 and 1368",
     "op_category_device_time": "classes of operators are another tool's own list; the operators in them are covered by op_device_time",
     "kernel_breakdown": "the reference rounds each of 3,450 kernels inwards to whole microseconds; its shares (1356) are covered",
-    "memory_timeline": "a memory timeline is recognised and listed with its reason; the memory view comes later",
+    "memory_timeline": "its moment is a row of the plain file, which no table holds: compared in test_memory_sources.py",
 }
 """Quantities that no analysis of this version gives."""
 

@@ -292,4 +292,4 @@ OF_EVENTS = {"steps", "health"}
 
 
 def _of_events(c: Capture, name: str) -> bool:
-    return c.facts.source == "proton" or (c.facts.source == "sol_capture" and name in OF_EVENTS)
+    return c.facts.source in ("proton", "memory_timeline", "memory_snapshot") or (c.facts.source == "sol_capture" and name in OF_EVENTS)

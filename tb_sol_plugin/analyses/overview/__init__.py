@@ -94,6 +94,7 @@ FACTS = {
     question="How far from the limit, and what first?",
     group="",
     order=0,
+    needs=("program",),
     query=Query,
     tables={"operators": OPERATOR_COLUMNS, "parts": PART_COLUMNS, "phases": PHASE_COLUMNS},
     facts=FACTS,

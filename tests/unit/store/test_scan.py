@@ -102,18 +102,24 @@ def test_other_files_are_told_apart_by_content(tmp_path: Path) -> None:
     trace(tmp_path / "yes.json")
     (tmp_path / "list.json").write_text(json.dumps(EVENTS))
     (tmp_path / "timeline.raw.json").write_text("[[1, 2, 3, 4]]")
+    (tmp_path / "rows.json").write_text('[["a", 1]]')
+    (tmp_path / "memory.html").write_text("<html>\n<head><title>GPU Memory Timeline HTML</title></head>")
+    (tmp_path / "other.pickle").write_bytes(b"\x80\x04N.")
     (tmp_path / "config.json").write_text('{"lr": 0.1}')
     (tmp_path / "empty.json").write_text("")
     (tmp_path / "page.html").write_text("<html>")
     (tmp_path / "events.out.tfevents.1").write_text("x")
     (tmp_path / "folder.pt.trace.json").mkdir()
     listing = look(*single(str(tmp_path)))
-    # THEN both recordings are there, each other JSON has its reason, a directory named like a trace is a directory
+    # THEN the recordings are there, each other JSON has its reason, a directory named like a trace is a directory
     (found,) = seen(listing).values()
-    assert found == [("list", "default"), ("yes", "default")]
-    assert {r.file for r in listing.rejected} == {"timeline.raw.json", "config.json", "empty.json", "page.html"}
+    assert found == [("list", "default"), ("timeline", "default"), ("yes", "default")]
+    assert [r.kind for r in listing.runs[next(iter(listing.runs))]] == ["kineto", "memory_timeline", "kineto"]
+    notes = {r.file: r.note for r in listing.rejected}
+    assert set(notes) == {"rows.json", "config.json", "empty.json", "page.html", "memory.html", "other.pickle"}
+    assert "export_memory_timeline" in notes["memory.html"] and "can run code" in notes["other.pickle"]
     assert all(r.what for r in listing.rejected)
-    assert (listing.files, listing.unrelated, listing.directories) == (7, 1, 2)
+    assert (listing.files, listing.unrelated, listing.directories) == (10, 1, 2)
 
 
 def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
