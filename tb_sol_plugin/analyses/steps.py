@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics import step_split as P
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.metrics.source import is_capture, is_profile
 from tb_sol_plugin.metrics.utilisation import utilisation
+from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model import figure as F
@@ -252,24 +253,25 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
     """Per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
     calls = calls_of(capture, where, limits)
     rows = list(where.rows) or [-1]
-    found = [_of_calls(calls, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    fall = waterfall(capture, scope(capture, Query()), limits)
+    found = [_of_calls(calls, fall, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
     return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
         "_row": pd.Series(rows, index=frame.index)
     }
 
 
-def _of_calls(calls: Calls, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
+def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
     """The columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
 
-    rows: of `steps`, None for all calls.
+    rows: of `steps`, None for all calls. fall: of the whole recording; of several devices the limit is that of the one with most to do.
     """
     of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
     sol = calls.values["sol_ns"][of]
     own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
     modelled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
     known = bool(np.isfinite(sol).any())
-    limit = float(np.nansum(sol))
-    used = utilisation(calls.ops[of], calls.done.spec, time_ns)
+    limit = float(np.nansum(sol)) / fall.parallel
+    used = utilisation(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
     return {
         "sol_ns": round(limit / steps) if known else None,
         "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
@@ -284,7 +286,8 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
     """LIMITS over some steps: sums before ratios; the limit is per step."""
     rows = [int(r) for r in over["_row"]]
     calls = calls_of(capture, scope(capture, Query()), limits)
-    return _of_calls(calls, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
+    fall = waterfall(capture, scope(capture, Query()), limits)
+    return _of_calls(calls, fall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:

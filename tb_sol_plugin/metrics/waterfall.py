@@ -6,7 +6,7 @@
 
 Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
 counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work.calls`. With several devices
-the time is that in which any of them runs, and the limit is the mean over them. A recording without device work is split by the
+the time is that in which any of them runs, and the limit that of the one with most to do. A recording without device work is split by the
 host's operators instead (`metrics.waterfall_host`), a SOL capture by the times in its ledger (`metrics.waterfall_ledger`).
 """
 
@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.cost.roofline import BOUNDS
 from tb_sol_plugin.metrics import memo
@@ -67,7 +68,8 @@ class Waterfall:
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
-    devices: how many the modelled work ran on.
+    devices: how many the modelled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
+    to divide the limit of a call by, so that the limits of all calls sum up to that device's.
     """
 
     windows: iv.Spans
@@ -95,6 +97,7 @@ class Waterfall:
     inside: Mask
     counted: Mask
     devices: int
+    parallel: float
     work: Work
     unsplit_ns: int = 0
 
@@ -202,6 +205,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     known = done.spec is not None and done.spec.memory_bandwidth is not None
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
     devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
+    parallel = _parallel(ops, counted, owner, device["device"].to_numpy(), kind != NO_KIND)
     by_kind: dict[str, int] = {k: int(op_own[modelled & (code == i)].sum()) for i, k in enumerate(KINDS)}
     again = ops["recompute"].to_numpy() & modelled
     return Waterfall(
@@ -221,7 +225,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         outside_ns=host.outside_ns if host else 0,
         kind_ns=by_kind,
         again_ns={k: int(op_own[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
-        limits=_limits(done, counted, devices),
+        limits=_limits(done, counted, parallel),
         own=own,
         op_own=op_own,
         kind=kind,
@@ -230,6 +234,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         inside=inside,
         counted=counted,
         devices=devices,
+        parallel=parallel,
         work=done,
         unsplit_ns=0 if done.timed else total,
     )
@@ -252,11 +257,27 @@ def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mas
     return np.asarray(inside & ops["modelled"].to_numpy(), np.bool_)
 
 
-def _limits(done: Work, counted: Mask, devices: int) -> Limits:
+def _parallel(ops: pd.DataFrame, counted: Mask, owner: npt.NDArray[np.int32], device: Ints, ran: Mask) -> float:
+    """Limits of all counted calls over those of the device with most of them; a call belongs to the device of its last event.
+
+    owner, device, ran: per device row its call, its device, and whether it is modelled work. Calls without an event are on that device.
+    """
+    ids, code = np.unique(device[ran], return_inverse=True)
+    if len(ids) < 2:
+        return 1.0
+    place = np.full(len(ops), -1, np.int64)
+    place[owner[ran]] = code
+    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0)
+    each = np.bincount(place[place >= 0], sol[place >= 0], minlength=len(ids))
+    most = float(each.max()) + float(sol[place < 0].sum())
+    return float(sol.sum()) / most if most > 0 else 1.0
+
+
+def _limits(done: Work, counted: Mask, parallel: float) -> Limits:
     ops = done.ops
     code, bound = ops["kind"].cat.codes.to_numpy(), ops["bound"].cat.codes.to_numpy()
     again = ops["recompute"].to_numpy()
-    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0) / devices
+    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0) / parallel
     best = achievable_limits(ops, done.spec) if done.spec is not None else None
     return Limits(
         by_kind={k: float(sol[code == i].sum()) for i, k in enumerate(KINDS)},
@@ -264,7 +285,7 @@ def _limits(done: Work, counted: Mask, devices: int) -> Limits:
         compute=float(sol[~again & (bound == BOUNDS.index("compute"))].sum()),
         memory=float(sol[~again & (bound != BOUNDS.index("compute"))].sum()),
         again=float(sol[again].sum()),
-        achievable=None if best is None else float(np.where(counted, best, 0.0).sum()) / devices,
+        achievable=None if best is None else float(np.where(counted, best, 0.0).sum()) / parallel,
     )
 
 

@@ -131,7 +131,7 @@ def _chains(
     traffic = np.array([0.0 if f is None else f[0] for f in fused])[which]
     peak = np.array([spec.matrix_peak(d) or np.nan for d in types])[which]
     flop = sum(case.flop[chain[middle + o]] for o in around.tolist()) * (1.0 if forward else 1.25)
-    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / case.fall.devices
+    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / case.fall.parallel
     rows, group = _members(case, chain, middle, reach, np.array([0 if f is None else f[2] for f in fused], np.int64)[which])
     spent = np.bincount(group, case.left[rows], minlength=len(middle))
     good = spent > limit

@@ -39,7 +39,7 @@ class Case:
     """One recording (or a selection of its steps) before the rules.
 
     time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host, of the host's
-    time. limit: its limit in ns, NaN unknown (a mean over the devices, as in the waterfall). left: what no rule has claimed of
+    time. limit: its limit in ns, NaN unknown (of several devices as in the waterfall). left: what no rule has claimed of
     `time`. idle: idle spans that no rule has claimed. on_host: a recording without device work.
     """
 
@@ -188,7 +188,7 @@ def case(capture: Capture, part: Scope, fall: Waterfall) -> Case:
         mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(device) else np.zeros(0, np.int64)
         time += np.bincount(owner[mine], fall.own[mine], minlength=len(ops))
     named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
-    limit = np.where(fall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.devices, np.nan)
+    limit = np.where(fall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.parallel, np.nan)
     return Case(capture, part, fall, time, limit, time.copy(), fall.idle, on_host)
 
 

@@ -56,7 +56,7 @@ def fusable_chains(case: Case) -> Lever | None:
     between = np.bincount(chain[follows], 2.0 * out_bytes[before[follows]], minlength=len(total))
     fused = np.maximum(total - between, total / length)
     vector = np.bincount(chain, np.nan_to_num(case.ops["flop_vector"].to_numpy(dtype=np.float64))[rows])
-    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / case.fall.devices
+    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / case.fall.parallel
     spent = np.bincount(chain, case.left[rows])
     saved = np.where(length > 1, np.maximum(spent - limit, 0.0), 0.0)
     use = np.flatnonzero(saved[chain] > 0)

@@ -58,7 +58,7 @@ def unfused_optimizer(case: Case) -> Lever | None:
     arrays, elements, size = _parameters(case, rows)
     spec = case.spec
     bandwidth = spec.memory_bandwidth if spec is not None else None
-    limit = arrays * size / bandwidth * 1e9 / case.fall.devices if bandwidth and size else None
+    limit = arrays * size / bandwidth * 1e9 / case.fall.parallel if bandwidth and size else None
     claimed = np.zeros(len(rows))
     if limit is not None and spent > limit:
         claimed = case.claim(rows, case.left[rows] * (1 - limit / spent))

@@ -72,7 +72,7 @@ def _limit(case: Case, rows: Ints, dtype: str) -> Floats:
     assert case.spec is not None and case.spec.memory_bandwidth is not None
     data = np.nan_to_num(case.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
     seconds = np.maximum(case.flop[rows] / case.spec.matrix[dtype], data / case.spec.memory_bandwidth)
-    return np.asarray(seconds * 1e9 / case.fall.devices, np.float64)
+    return np.asarray(seconds * 1e9 / case.fall.parallel, np.float64)
 
 
 def _precision_fix(case: Case, dtype: str, kind: str) -> str:

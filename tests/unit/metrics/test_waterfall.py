@@ -151,6 +151,21 @@ def test_two_devices_share_the_work(tmp_path: Path) -> None:
     assert f.sol_ns == pytest.approx(2 * 512**3 / 66.9e12 * 1e9, rel=1e-3)
 
 
+def test_a_device_with_little_to_do_does_not_halve_the_limit_of_the_other(tmp_path: Path) -> None:
+    # GIVEN a product on the first device, and a quarter of it on the second at the same time
+    t = TraceBuilder(devices=2)
+    t.step(1, 0, 1_000_000)
+    for device, rows in enumerate((512, 128)):
+        at = device * 10_000
+        t.op("aten::mm", at, 5_000, shapes=[[rows, 512], [512, 512]], types=["float", "float"])
+        t.launch("gemm", at=at + 1_000, start=100_000, duration=200_000 // (device + 1), device=device, stream=7 + device)
+    f = of(read_back(t, tmp_path))
+    # THEN the step can be no shorter than what the first has to do
+    limits = [2 * rows * 512 * 512 / 66.9e12 * 1e9 for rows in (512, 128)]
+    assert f.devices == 2 and f.parallel == pytest.approx(sum(limits) / limits[0], rel=1e-3)
+    assert f.sol_ns == pytest.approx(limits[0], rel=1e-3)
+
+
 @pytest.mark.real
 def test_parts_add_up_on_every_recorded_run(traces: Path) -> None:
     # GIVEN every recording that can be read WHEN its time is split THEN each nanosecond is in one part, whole and step by step
