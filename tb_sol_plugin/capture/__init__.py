@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
     from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe as MemcpyProbe
+    from tb_sol_plugin.capture.memory_records import MemoryRecord as MemoryRecord
+    from tb_sol_plugin.capture.memory_records import record_base_memory as record_base_memory
+    from tb_sol_plugin.capture.memory_records import record_memory as record_memory
     from tb_sol_plugin.capture.operation_registry import BoundType as BoundType
     from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp as CapturedFunctionalOp
     from tb_sol_plugin.capture.operation_registry import CapturedOp as CapturedOp
@@ -46,6 +49,7 @@ _HOMES: Final = {
     "arguments": ("add_sol_arguments",),
     "layer_hooks": ("LayerSOLHooks",),
     "memcpy_probe": ("MemcpyProbe",),
+    "memory_records": ("MemoryRecord", "record_base_memory", "record_memory"),
     "functional_patcher": ("FunctionalPatcher",),
     "operation_registry": ("BoundType", "CapturedFunctionalOp", "CapturedOp", "DataType", "OpRecord", "OpType"),
     "roofline": ("RooflineResult",),

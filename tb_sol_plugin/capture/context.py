@@ -33,6 +33,10 @@ def capture(
     tokens: Sizes = None,
     first_iteration: int = 0,
     copies: bool = True,
+    memory: bool = False,
+    memory_every: int | None = None,
+    memory_peaks: bool = False,
+    optimizer: object = None,
 ) -> SOLTracker:
     """A tracker that runs from here on; leaving its `with` ends it.
 
@@ -67,6 +71,10 @@ def capture(
         tokens=tokens,
         first_iteration=first_iteration,
         copies=copies,
+        memory=memory,
+        memory_every=memory_every,
+        memory_peaks=memory_peaks,
+        optimizer=optimizer,
     )
     tracker.phases.on = phases
     tracker.initialize(model)

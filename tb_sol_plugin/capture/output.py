@@ -32,6 +32,9 @@ PhaseTimes: TypeAlias = "dict[str, float | None]"
 PATIENCE: Final = 2.0
 """Seconds that closing waits for the device to pass the last events."""
 
+MOST_MEMORY: Final = 400
+"""Records of memory that wait until the file is open."""
+
 WAITED: Final = 0.02
 """Own work in a sampled iteration, relative to its time on the device, above which its times are said to contain waiting."""
 
@@ -132,6 +135,7 @@ class Output:
         self._board: Writer | None = None
         self._own_board = False
         self._notes: list[tuple[str, str, int]] = []
+        self._memory: list[dict[str, object]] = []
         self._closed = False
         self._sample: tuple[str, Analysis] | None = None
         self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
@@ -294,7 +298,19 @@ class Output:
             for note in self._notes:
                 self._writer.note(*note)
             self._notes.clear()
+            for record in self._memory:
+                self._writer.memory(record, self.labels)
+            self._memory.clear()
         return self._writer
+
+    def memory(self, record: dict[str, object]) -> None:
+        """A record of memory for the file; before it is open it is kept until then."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        if self._writer is not None:
+            self._writer.memory(record, self.labels)
+        elif len(self._memory) < MOST_MEMORY:
+            self._memory.append(record)
 
     def note(self, code: str, text: str, count: int = 1) -> None:
         """A remark for the file; before it is open it is kept until then."""

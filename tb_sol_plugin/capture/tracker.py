@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -18,6 +19,8 @@ from tb_sol_plugin.capture.boundary import Boundary, bounded
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
 from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.memory_records import MemoryRecord, kept_by, take_waiting
+from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, Peaks
 from tb_sol_plugin.capture.nvtx import nvtx_usable
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
@@ -64,6 +67,8 @@ class SOLTracker:
     most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
     writer. console: reports as plain text (True), as tables where there is a terminal (rich), or none. rank: default that of the process.
     batch, tokens: see `Sizes`. copies: in sampled iterations, count copies between memories too.
+    memory: record the memory in use at reports, with a walk over model and optimizer; memory_every: that of the device every so many
+    iterations as well. memory_peaks: in these iterations, on a GPU, peaks by phase, for which torch's own peak statistics are reset.
 
     hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
     """
@@ -89,6 +94,10 @@ class SOLTracker:
         tokens: Sizes = None,
         first_iteration: int = 0,
         copies: bool = True,
+        memory: bool = False,
+        memory_every: int | None = None,
+        memory_peaks: bool = False,
+        optimizer: object = None,
     ) -> None:
         if mode not in ("auto", "dispatch", "hooks"):
             raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
@@ -106,7 +115,10 @@ class SOLTracker:
         self.models: list[object] = []
         self.labels, self.clock = Labels(), Clock()
         self.boundary = Boundary(note, lambda reason: me._give_up(reason))
-        self.phases = PhaseStack(self.labels, self.clock, note=note)
+        peaks = Peaks() if memory_peaks else None
+        self.phases = (PeakPhases if memory_peaks else PhaseStack)(self.labels, self.clock, note=note)
+        if isinstance(self.phases, PeakPhases):
+            self.phases.peaks = peaks
         self.output = Output(
             Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
             self.boundary,
@@ -115,6 +127,8 @@ class SOLTracker:
             header=lambda: me._header(),
             spec=lambda: me._limits(),
         )
+        self.memory = MemoryTracking(self.labels, self.clock, self.output, on=memory, every=memory_every, peaks=peaks)
+        self.memory.remember(optimizer)
         self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note, copies=copies)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
         self._traces, self._trace_stacks = traces, trace_stacks
@@ -197,6 +211,9 @@ class SOLTracker:
             self._compiled = compiled(models)
             self._find_events()
             if not self._running:
+                kept_by(self)
+                for record in take_waiting() if self.logdir is not None else ():
+                    self.memory.keep(record, running=False)
                 self._own_at_end = own
                 self.boundary.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
@@ -316,6 +333,8 @@ class SOLTracker:
                 self._write_waiting()
             else:
                 self.output.finish(finished)
+            if self.memory.on:
+                self.boundary.attempt("memory", lambda: self._record_due(number, finished.report), None)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
             self._arm(finished.step, (batch, tokens))
@@ -329,6 +348,8 @@ class SOLTracker:
         left = self._schedule.quiet()
         if left < 1 or self.watch.on or like.sampled or self._events is not None or self._waiting or self._kept:
             return
+        if self.memory.on:
+            left = min(left, self.memory.quiet(self._schedule.index, self._schedule.report))
         if callable(self._batch) or callable(self._tokens) or (self._profiler is not None and self._profiler.running):
             return
         plain, writer, wandb = self.output.short_way(like)
@@ -476,6 +497,42 @@ class SOLTracker:
     def phase(self, name: object) -> PhaseRange:
         """The phase of a `with` block, left also when an exception flies."""
         return PhaseRange(self, self.phases, name)
+
+    # --- Memory ---
+
+    def record_base_memory(self, tag: str) -> MemoryRecord:
+        """What is in use on the current device, now; see `memory_records`."""
+        return self._record(tag, walk=False)
+
+    def record_memory(self, tag: str, model: object = None, optimizer: object = None) -> MemoryRecord:
+        """The same, with what the model (default: the tracked one) and its optimizer (default: that of the call before) hold."""
+        return self._record(tag, walk=True, model=self._model if model is None else model, optimizer=optimizer)
+
+    def keeps(self) -> bool:
+        """Whether records of memory go here."""
+        return self._running and not self.off and os.getpid() == self._pid
+
+    def _record(self, tag: str, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
+        began, own = perf_counter_ns(), self.clock.own_ns
+        record = self.memory.record(tag, walk=walk, model=model, optimizer=optimizer)
+        if self.keeps() and self._enter_alone():
+            try:
+                self._long_way()
+                record = replace(record, iteration=self._next)
+                self.boundary.attempt("memory", lambda: self.memory.keep(record), None)
+                self.clock.own_ns = own + perf_counter_ns() - began
+            finally:
+                self._busy.release()
+        elif not self._running and not self.off:
+            self.boundary.attempt("memory", lambda: self.memory.keep(record, running=False), None)
+        return record
+
+    def _record_due(self, number: int, reported: bool) -> None:
+        """Memory at the end of an iteration, where that was asked for. The schedule is at the next one already."""
+        index, report = self._schedule.index, self._schedule.report
+        if reported or self.memory.due(index - 1, report):
+            self.memory.ended(number, walk=reported, model=self._model, phase=self.phases.inheriting())
+        self.memory.begin(index, report)
 
     # --- What was captured ---
 

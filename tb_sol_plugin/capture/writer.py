@@ -106,6 +106,10 @@ class CaptureWriter:
         """The records of one finished iteration, with the definitions that they are the first to use."""
         self._guarded(lambda: self._step(step, ledger, labels))
 
+    def memory(self, record: dict[str, object], labels: Labels) -> None:
+        """A record of memory, with the labels that it is the first to use. It has its kind."""
+        self._guarded(lambda: self._memory(record, labels))
+
     def note(self, code: str, text: str, count: int = 1) -> None:
         """A remark; it is written with the next iteration, and counted up where it comes again before."""
         if not self.problem and os.getpid() == self._pid and (len(self._notes) < MOST_NOTES or (code, text) in self._notes):
@@ -223,6 +227,16 @@ class CaptureWriter:
         self._sigs.update(fresh)
         if step.sampled and time.monotonic() - self._synced > SYNC_SECONDS:
             self._sync()
+
+    def _memory(self, record: dict[str, object], labels: Labels) -> None:
+        count = len(labels.known)
+        lines = packed([*_labels(labels, self._labels, count), _line(record)])
+        if self.size + sum(map(len, lines)) > self._cap and self.size > self._empty:
+            self._next_part()
+            self._sigs.clear()
+            lines = packed([*_labels(labels, 0, count), _line(record)])
+        self._append(lines)
+        self._labels = count
 
     def _next_part(self) -> None:
         if self.part + 1 >= F.MOST_PARTS:

@@ -411,9 +411,10 @@ MEMORY_RECORDS = Schema(
         "process_used": F("int64", "B", "by this process, as the driver says"),
         "allocated": F("int64", "B"),
         "reserved": F("int64", "B"),
-        "max_allocated": F("int64", "B", "since the record before"),
+        "max_allocated": F("int64", "B", "at most, in the time of `since`"),
         "max_reserved": F("int64", "B"),
-        "phase": F("int32", "", "row of `labels` in which the peak fell; -1"),
+        "since": F("category", "", "of the maxima: process (its start, or a reset by the script), reset, iteration, phase"),
+        "phase": F("int32", "", "row of `labels` in which the peak fell; -1. Of a row of `since` phase, the phase that it is of"),
     },
 )
 
