@@ -54,7 +54,7 @@ WITHIN: Final = ("DtoD", "PtoP")
 UNSURE: Final = (COPY_KERNEL, "Unknown")
 """Copies whose ends are not known: only their times tell whether they held the host."""
 ON_HOST: Final = ("Pinned", "Pageable", "Managed", "Managed Static")
-COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", "until_ns", "idle_until_ns")
+COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", "pause_ns", "resume_ns", "until_ns", "idle_until_ns")
 
 
 def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEFAULT) -> pd.DataFrame:
@@ -63,7 +63,8 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
     reason ("" for a copy that held nothing), host_ns (its call and the wait after it; 0 without a reason), lost_ns (the same, each
     nanosecond of a thread once over all copies), idle_ns (of the time from the call to the next work of the device that in which the
     device ran dry, no more than the host was held, each nanosecond once over all copies), wait (host row of the wait, -1),
-    from_ns, until_ns (when the host was held, both 0 without a reason), idle_until_ns (until when the device may run dry for it).
+    from_ns, until_ns (when the host was held, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
+    wait; both the end of the call where there is no wait), idle_until_ns (until when the device may run dry for it).
     """
     if not len(found) or not len(capture.host):
         out = pd.DataFrame({c: np.zeros(len(found), np.int64) for c in COLUMNS})
@@ -82,13 +83,17 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
     rows = np.concatenate((found["call"].to_numpy()[first], wait[more]))
     lost = np.zeros(len(found), np.int64)
     np.add.at(lost, place, _once(h.thread[rows], h.start[rows], h.stop[rows]))
+    pause = start + length
+    resume = np.where(wait >= 0, h.start[np.maximum(wait, 0)], pause)
     late = np.zeros(len(found), np.int64)
-    late[held] = _until(capture, start[held], until[held])
+    late[held] = _until(capture, start[held], pause[held], resume[held], until[held])
     idle = np.zeros(len(found), np.int64)
-    idle[held] = _idle_once(idle_spans(capture), start[held], late[held])
+    parts = np.concatenate((start[first], resume[first])), np.concatenate((pause[first], late[first]))
+    np.add.at(idle, np.concatenate((first, first)), _idle_once(idle_spans(capture), *parts))
     return pd.DataFrame({
         "reason": reason, "host_ns": np.where(held, length + second, 0), "lost_ns": lost, "idle_ns": idle, "wait": wait,
-        "from_ns": np.where(held, start, 0), "until_ns": np.where(held, until, 0), "idle_until_ns": late,
+        "from_ns": np.where(held, start, 0), "pause_ns": np.where(held, pause, 0), "resume_ns": np.where(held, resume, 0),
+        "until_ns": np.where(held, until, 0), "idle_until_ns": late,
     })  # fmt: skip
 
 
@@ -217,23 +222,23 @@ def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
     return out
 
 
-def _until(capture: Capture, start: Ints, stop: Ints) -> Ints:
-    """Per held interval of the host the time until which the device may run dry for it.
+def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints) -> Ints:
+    """Per time for which the host was held, [start, pause) and [resume, stop), the time until which the device may run dry for it.
 
     That is its end; or, where the device has no work then and gets the next only by a later launch, as much later as the device was
-    not dry while the host was held: had the host gone on, that launch would have come earlier by the length of the interval.
+    not dry while the host was held: had the host gone on, that launch would have come earlier by as long as it was held.
     """
     low, high = idle_spans(capture)
     if not len(low):
         return stop
-    inside = iv.overlap_with(start, stop, (low, high))
+    inside = iv.overlap_with(start, pause, (low, high)) + iv.overlap_with(resume, stop, (low, high))
     slot = np.searchsorted(low, stop, side="right") - 1
     safe = np.maximum(slot, 0)
     dry = (slot >= 0) & (stop < high[safe])
     following = _following(capture, high[safe])
     launch = at.launches(capture)
     later = (following >= 0) & ((launch.call[following] < 0) | (launch.time[following] >= stop))
-    return np.asarray(np.where(dry & later, np.minimum(high[safe], stop + (stop - start - inside)), stop), np.int64)
+    return np.asarray(np.where(dry & later, np.minimum(high[safe], stop + (pause - start + stop - resume - inside)), stop), np.int64)
 
 
 def _idle_once(idle: iv.Spans, start: Ints, until: Ints) -> Ints:

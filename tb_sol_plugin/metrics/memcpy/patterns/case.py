@@ -122,8 +122,9 @@ class Case:
 
     def on_host(self, rows: Places) -> iv.Spans:
         """When the device runs dry because some copies hold the host, inside the windows."""
-        start, until = (self.held[c].to_numpy()[rows] for c in ("from_ns", "idle_until_ns"))
-        return iv.intersect(iv.intersect(idle_spans(self.capture), iv.union(start, until)), self.windows)
+        start, pause, resume, until = (self.held[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
+        held = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
+        return iv.intersect(iv.intersect(idle_spans(self.capture), held), self.windows)
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.memcpy.blocking import REASONS
-from tests.support.copy_findings import US, held, steps
+from tb_sol_plugin.tables import intervals as iv
+from tests.support.copy_findings import US, found, held, steps
 from tests.support.trace_builder import TraceBuilder
 
 # direction, source, destination, bytes, api, call start us, call us; the copy runs in [100, 102) us
@@ -132,6 +133,20 @@ def test_waits_that_are_not_for_the_copy(other: dict, tmp_path: Path) -> None:  
     assert held(waited(**other), tmp_path)["reason"].tolist() == [""]
 
 
+def test_what_the_host_does_between_the_call_and_its_wait_is_not_held(tmp_path: Path) -> None:
+    # GIVEN a copy [100, 102) us by a call [20, 25), the wait for it at [60, 106), and no other work of the device until 300 us
+    t = steps(1)
+    t.copy("DtoH", 100 * US, 2 * US, bytes=4096, dst="Pinned", call=(20 * US, 5 * US))
+    t.call("cudaStreamSynchronize", 60 * US, 46 * US)
+    t.launch("b", at=250 * US, start=300 * US, duration=100 * US)
+    got = held(t, tmp_path)
+    assert got["host_ns"].tolist() == [51 * US]
+    # THEN dry: 5 us of the call, 40 us of the wait before the copy and 4 after it, and of the time after that 2: no longer than it held
+    assert got["idle_ns"].tolist() == [51 * US] and got["idle_until_ns"].tolist() == [108 * US]
+    # AND a finding takes the same time
+    assert iv.length(found(t, tmp_path)["small_to_host"].spans) == 51 * US
+
+
 def test_one_wait_counts_for_one_copy(tmp_path: Path) -> None:
     # GIVEN two pinned copies and one wait for both
     t = steps(1)
@@ -207,7 +222,7 @@ def test_each_moment_counts_once(copies: list[tuple], kernels: list[tuple[int, i
     for (direction, src, dst), start, length, call, call_length, thread, api, sync in copies:
         t.copy(direction, start, length, bytes=128, src=src, dst=dst, call=(call, call_length), thread=thread, stream=thread, api=api)
         if sync:
-            t.call("cudaStreamSynchronize", call + call_length, 40, thread=thread)
+            t.call("cudaStreamSynchronize", call + call_length + 5, 40, thread=thread)
     for start, length in kernels:
         t.kernel("k", start, length)
     with tempfile.TemporaryDirectory() as folder:
