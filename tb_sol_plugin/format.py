@@ -30,7 +30,11 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
     packed       bytes, data: lines of other records, compressed by zlib and written as base64; `bytes` of text, PACKED_BYTES at most. It
                  stands for these lines
-    memory, profile   reserved for memory records and step statistics
+    memory       tag, time_ns, iteration, device (-1 the host), total, device_used, process_used, allocated, reserved, max_allocated, max_reserved,
+                 context (device_used - reserved), since (what the maxima cover), phase (label in which the peak fell), phases: PEAK_ROW,
+                 parts: PART_ROW, Actual_Captured_Master_Weight_MB, Actual_Captured_Main_Grad_Mem_MB (MiB), the same with _bytes in place
+                 of _MB, left_out {reason: tensors}, problem. Bytes; what is not known is left out
+    profile      reserved for step statistics
     note         code, text, count
     close        wall_ns, iterations, before_ns (own work since the end of the last iteration)
 
@@ -73,6 +77,13 @@ bytes of those that have a size, copies without a size; for how many the host wa
 Since 1.1. A sampled step whose record has no rows had no copies; one without a record did not count them."""
 TIME_ROW: Final = ("label", "start_ns", "duration_ns", "device_ns", "count")
 """One range, or `count` ranges summed up where there were too many: then start_ns is that of the first. device_ns null: not timed."""
+
+PEAK_ROW: Final = ("label", "max_allocated", "max_reserved")
+"""Largest use of memory while that phase (-1 none) was the innermost one."""
+PART_ROW: Final = ("category", "dtype", "module", "device", "tensors", "bytes", "view_bytes")
+"""Tensors of a model and its optimizer. category: params, buffers, grads, main_grads, master_weights, exp_avg, exp_avg_sq, other_optimizer.
+Id of a label (-1 none), index of the device (-1 the host), tensors, bytes of storages (each byte in one row only), bytes of the tensors
+themselves. A row with 0 tensors says that there are none of its category; a category without a row was not looked for."""
 
 BACKWARD: Final = 1
 RECOMPUTE: Final = 2

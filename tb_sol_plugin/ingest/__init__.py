@@ -27,7 +27,11 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         from tb_sol_plugin.ingest import memory_timeline
 
         return memory_timeline.read(path, fs_options=fs_options, progress=progress)
-    if found.kind in ("proton_cycles", "memory_picture", "other_pickle", "memory_snapshot"):
+    if found.kind == "memory_snapshot":
+        from tb_sol_plugin.ingest import memory_snapshot
+
+        return memory_snapshot.read(path, fs_options=fs_options, progress=progress)
+    if found.kind in ("proton_cycles", "memory_picture", "other_pickle"):
         raise NotATrace(f"this is a {found.what}", hint=found.note, file=base_name(path))
     if found.kind == "sol_capture":
         from tb_sol_plugin.ingest import sol_capture

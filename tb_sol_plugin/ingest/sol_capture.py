@@ -99,6 +99,8 @@ class Reading:
             key = (record.code or "")[:80], (record.text or "")[:400]
             if key in self.notes or len(self.notes) < 100:
                 self.notes[key] = self.notes.get(key, 0) + max(int(R.amount(record.count) if R.amount(record.count) < 2**53 else 1), 1)
+        elif isinstance(record, R.Memory):
+            columns.add_memory(record, number)
         elif isinstance(record, R.Close):
             self.closed = True
 

@@ -21,6 +21,8 @@ CopyRow: TypeAlias = tuple[
     str, str, str, str, Number, Number, bool | None, int, int, int, Number, Number, Number, Number, Number
 ]  # fmt: skip
 TimeRow: TypeAlias = tuple[int, Number, Number, Number, Number]
+PartRow: TypeAlias = tuple[str, str, int, Number, Number, Number, Number]
+PeakRow: TypeAlias = tuple[int, Number, Number]
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="header"):
@@ -122,7 +124,24 @@ class Close(msgspec.Struct, tag_field="kind", tag="close"):
 
 
 class Memory(msgspec.Struct, tag_field="kind", tag="memory"):
-    """Reserved."""
+    rows_of: ClassVar[dict[str, object]] = {"parts": PartRow, "phases": PeakRow}
+    time_ns: Number
+    tag: str | None = ""
+    iteration: Number = None
+    device: Number = None
+    total: Number = None
+    device_used: Number = None
+    process_used: Number = None
+    allocated: Number = None
+    reserved: Number = None
+    max_allocated: Number = None
+    max_reserved: Number = None
+    since: str | None = ""
+    phase: int | None = None
+    phases: list[PeakRow] | None = None
+    parts: list[PartRow] | None = None
+    left_out: dict[str, Number] | None = None
+    problem: str | None = ""
 
 
 class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
@@ -187,12 +206,15 @@ def _salvaged(wanted: type[S], found: dict[str, object], health: Health, number:
                 return None
             continue
         value = found[field.encode_name]
+        if field.name in (rows_of := getattr(wanted, "rows_of", {})) and value is not None:
+            values[field.name] = _rows(value, rows_of[field.name], health, number)
+            continue
         if field.name == "rows":
             values["rows"] = _rows(value, wanted.row_type, health, number)  # type: ignore[attr-defined]
             continue
         if field.name == "totals" and isinstance(value, dict):
             value = {k: v for k, v in value.items() if _is_number(v)}
-        if field.name == "lost" and isinstance(value, dict):
+        if field.name in ("lost", "left_out") and isinstance(value, dict):
             value = {str(k): v for k, v in value.items() if _is_number(v)}
         good, read = _read(value, field.type)
         if good:

@@ -70,6 +70,7 @@ def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFr
         "steps": _steps(shown, host, first_call),
         "ledger": _ledger(c, shown, work, first_call),
         "copies": _copies(c, shown),
+        **c.memory.tables(),
     }
     if len(host):
         text = pd.Categorical([thread])
