@@ -30,10 +30,10 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step
     packed       bytes, data: lines of other records, compressed by zlib and written as base64; `bytes` of text, PACKED_BYTES at most. It
                  stands for these lines
-    memory       tag, time_ns, iteration, device (-1 the host), total, device_used, process_used, allocated, reserved, max_allocated, max_reserved,
-                 context (device_used - reserved), since (what the maxima cover), phase (label in which the peak fell), phases: PEAK_ROW,
-                 parts: PART_ROW, Actual_Captured_Master_Weight_MB, Actual_Captured_Main_Grad_Mem_MB (MiB), the same with _bytes in place
-                 of _MB, left_out {reason: tensors}, problem. Bytes; what is not known is left out
+    memory       tag, time_ns, iteration, device (-1 the host), total, device_used, process_used, allocated, reserved, max_allocated,
+                 max_reserved, context (device_used - reserved), since (what the maxima cover), phase (label in which the peak fell),
+                 phases: PEAK_ROW, parts: PART_ROW, Actual_Captured_Master_Weight_MB, Actual_Captured_Main_Grad_Mem_MB (MiB), the same
+                 with _bytes in place of _MB, left_out {reason: tensors}, problem. Bytes; what is not known is left out
     profile      reserved for step statistics
     note         code, text, count
     close        wall_ns, iterations, before_ns (own work since the end of the last iteration)
