@@ -116,7 +116,8 @@ def _panel(
     amount = [human(float(v) * factor, measure.unit) if h else "no copy in this direction" for v, h in zip(values, held, strict=True)]
     marks = [", far from the others" if yes else "" for yes in far.tolist()]
     hover = [f"<b>{_escaped(ranks.labels[i])}</b>{marks[i]}<br>{NAMES[direction]}: {amount[i]}" for i in known.tolist()]
-    median = peers.spread(values).median
+    median = ranks.spread(direction, what).median
+    median = None if median is None else median / factor
     line: F.Plain = {
         "type": "scatter", "mode": "lines", "x": list(ends), "y": [median, median], "hoverinfo": "skip", "name": "median",
         "line": {"color": F.light("ink-3"), "width": 1.2, "dash": "dash"}, **axes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import msgspec
@@ -68,7 +68,7 @@ class Ranks:
 
     def spread(self, direction: str, what: str) -> peers.Spread:
         """How far the counting workers lie apart."""
-        return peers.spread(self.values(direction, what))
+        return _spread(direction, self.values(direction, what))
 
     def holders(self, direction: str) -> int:
         """Counting workers that copy in a direction."""
@@ -107,7 +107,7 @@ def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) 
     median = np.full(len(directions), NAN)
     for at, values in enumerate(matrix[measure.column]):
         is_far[counts, at] = peers.far(values, measure.least)
-        middle = peers.spread(values).median
+        middle = _spread(directions[at], values).median
         median[at] = middle if middle else NAN
     worker, direction = np.nonzero(has)
     frame = pd.DataFrame({name: _column(values[has], name) for name, values in numbers.items()})
@@ -125,6 +125,12 @@ def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) 
         "per step" if any(p.steps for p in parts.values()) else "in the recording",
         several and any(p.events for p in parts.values()) and PEERS not in directions,
     )  # fmt: skip
+
+
+def _spread(direction: str, values: Floats) -> peers.Spread:
+    """How far values of a direction lie apart. Of peer copies that some ranks may not have recorded there is no median."""
+    found = peers.spread(values)
+    return replace(found, median=None) if direction == PEERS and found.count < len(values) else found
 
 
 _FIELDS: Final = Direction.__struct_fields__[1:]

@@ -5,6 +5,7 @@ Contents are not recorded: these are candidates.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -121,11 +122,14 @@ def through_host(case: Case) -> list[CopyFinding]:
                 last = -1
     if not chosen:
         return []
+    ways = [(int(device[a]), int(device[b])) for a, b in zip(chosen[::2], chosen[1::2], strict=True)]
+    source, target = Counter(sorted(ways)).most_common(1)[0][0]
     rows = np.array(sorted(chosen), np.intp)
-    note = f"{len(rows) // 2} pairs of one size; contents are not recorded"
+    note = f"{len(ways)} pairs of one size; contents are not recorded"
     return case.finding(
         "through_host", rows, "Copies between devices go around by the host",
-        "tensor.to('cuda:1', non_blocking=True)  # straight from the other device; torch.cuda.can_device_access_peer(1, 0)",
+        f"tensor.to('cuda:{target}', non_blocking=True)  # straight from the other device; "
+        f"torch.cuda.can_device_access_peer({source}, {target})",
         spans=_both(case, rows), candidate=True, note=note, direction="DtoH",
     )  # fmt: skip
 
