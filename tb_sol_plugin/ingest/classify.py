@@ -53,7 +53,7 @@ def classify(head: bytes, name: str) -> Classification:
     if _PROTON_NAME.search(name) or head.startswith(_PROTON_PACKED):
         return Classification("proton", PROTON if text else f"{PROTON} without content yet")
     if _PICKLED.match(head) or (_PICKLE_NAME.search(name) and text):
-        if b"segments" in head or b"device_traces" in head:
+        if b"segment" in head or b"device_traces" in head:
             return Classification("memory_snapshot", SNAPSHOT)
         return Classification("other_pickle", "a pickle that is no memory snapshot", "never opened: a pickle can run code")
     if text[:1] == b"<" and _PICTURE.search(text):

@@ -439,10 +439,11 @@ MEMORY_EVENTS = Schema(
         "device": F("int64"),
         "action": F("category", "", "alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, oom …"),
         "address": F("int64"),
-        "bytes": F("int64", "B"),
+        "bytes": F("int64", "B", "as the program asked for them, or of a segment"),
+        "device_free": F("int64", "B", "free on the device, of an oom entry; -1 unknown"),
         "stream": F("int64"),
-        "time_ns": F("int64", "ns"),
-        "frames": F("category", "", "call stack as compact JSON, innermost first"),
+        "time_ns": F("int64", "ns", "-1 unknown"),
+        "frames": F("category", "", 'call stack as a compact JSON list of [file, line, function], innermost first; "" none'),
     },
 )
 

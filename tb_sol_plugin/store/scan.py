@@ -47,7 +47,7 @@ class Listing:
     errors: tuple[str, ...] = ()
 
 
-RECORDINGS = ("kineto", "sol_capture", "proton", "memory_timeline")
+RECORDINGS = ("kineto", "sol_capture", "proton", "memory_timeline", "memory_snapshot")
 """Kinds that open; whatever else is recognised is listed with its reason."""
 
 

@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_one_message(tmp_path: Path, text: bytes) -> None
 
 def test_a_picture_of_a_timeline_is_refused_with_the_way_out(tmp_path: Path) -> None:
     # GIVEN the HTML form, which holds a picture WHEN opened THEN the message says how to export numbers
-    text = b'<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>\n<body><img src=\'data:image/png;base64,AAAA\'>'
+    text = b"<html>\n<head><meta charset=\"utf-8\" /><title>GPU Memory Timeline HTML</title></head>\n<body><img src='data:image/png;base64,AAAA'>"
     assert classify(text, "memory.html").kind == "memory_picture"
     with pytest.raises(NotATrace) as caught:
         ingest.read(str(put(tmp_path, text, "memory.html")))
