@@ -111,7 +111,7 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
-  const middle = half / factor;
+  const middle = (unit === "B/s" ? low : half) / factor; // rates show the digits of a slow link
   const reach = unit === "" ? Math.min(top, half * 1000) : top; // one far away must not take the decimals of all
   const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(reach / factor, 1))) + 1);
   return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3)) };

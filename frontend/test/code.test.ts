@@ -21,6 +21,16 @@ describe("what to record with", () => {
     }
   });
 
+  it("puts an argument that the call has already in place of it, as Python takes each once", () => {
+    const handler = 'on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir, worker_name=f"rank{rank}")';
+    for (const argument of [handler, "activities=[ProfilerActivity.CUDA]"]) {
+      const found = argumentSnippet(argument)!;
+      expect(found.code).toContain(`    ${found.mark},`);
+      expect(found.code.match(/on_trace_ready=/g)).toHaveLength(1);
+      expect(found.code.match(/activities=/g)).toHaveLength(1);
+    }
+  });
+
   it("names the logdir that was looked at", () => {
     expect(captureSnippet("runs/a").code).toContain('sol.capture("runs/a", model=model)');
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import palette from "../src/palette.json";
+import { markOf, paint } from "../src/ui/members";
 
 const tokens = palette.tokens as unknown as Record<string, [string, string]>;
 const luminance = (hex: string): number => {
@@ -15,6 +16,11 @@ const contrast = (a: string, b: string): number => {
 };
 
 describe("palette", () => {
+  test("GIVEN directions that figures paint in another's colour WHEN a table names them THEN it is the same colour and mark", () => {
+    expect(["PtoP", "copy kernel", "HtoD", "HtoH", "constructor"].map(paint)).toEqual(["communication", "DtoD", "HtoD", "other", "other"].map((n) => `var(--${n})`));
+    expect(["PtoP", "copy kernel", "HtoD", "HtoH", "constructor"].map(markOf)).toEqual(["x", "x", "triangle-up", undefined, undefined]);
+  });
+
   test.each([[0, "light"], [1, "dark"]] as const)("GIVEN theme %i (%s) WHEN text stands on its grounds THEN it meets AA", (theme, _name) => {
     for (const ink of ["ink", "ink-2", "ink-3", "accent", "warn", "error"]) {
       for (const ground of ["bg", "surface", "sunken"]) {

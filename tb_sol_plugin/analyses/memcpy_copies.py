@@ -32,10 +32,12 @@ MOST: Final = 200_000
 
 
 class MemcpyCopiesQuery(CopyChoice, kw_only=True, frozen=True):
-    """first: which copies stand in the table where there are more than `most`: the first in time, or the largest
+    """held: only copies that held the host: for any reason, or for one
+    first: which copies stand in the table where there are more than `most`: the first in time, or the largest
     most: rows in the table at most, up to 200 000
     """
 
+    held: Literal["", "any", "tiny_read", "sync_api", "pageable", "waits", "managed_set"] = ""
     first: Literal["time", "duration", "exposed", "bytes", "call"] = "time"
     most: int = 2000
 
@@ -109,7 +111,11 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     held = blocking(capture, everything)
     everything = everything.assign(reason=held["reason"], host_ns=held["host_ns"], lost_ns=held["lost_ns"])
-    found = everything[chosen(capture, everything, query)].reset_index(drop=True)
+    meant = chosen(capture, everything, query)
+    if query.held:
+        reason = everything["reason"].to_numpy(object)
+        meant &= (reason != "") if query.held == "any" else (reason == query.held)
+    found = everything[meant].reset_index(drop=True)
     limits = link.peaks(device_for(capture, query.device_limits))
     shown = _shown(found, query)
     frame = _frame(capture, shown, limits)
@@ -119,7 +125,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
         for i, share in enumerate(frame["link_share"]) if share > 1.05
     }  # fmt: skip
-    what = said(query)
+    what = ", ".join(t for t in (said(query), _held(query)) if t)
     table = make_table(
         "copies",
         "Single copies",
@@ -154,6 +160,13 @@ def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...
     same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
     ranks |= dict.fromkeys(same, 3)
     return tuple(msgspec.structs.replace(c, rank=ranks[c.name]) if c.name in ranks else c for c in COLUMNS)
+
+
+def _held(query: MemcpyCopiesQuery) -> str:
+    """The choice of reasons in words for a heading."""
+    if not query.held:
+        return ""
+    return "that held the host" if query.held == "any" else f"that held the host ({REASONS[query.held].lower()})"
 
 
 _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}

@@ -1964,9 +1964,21 @@ var palette_default = {
 		"Memset": "square"
 	}
 };
+// src/ui/members.ts
+/** Colours and marks with a fixed meaning: of kinds of work, and of directions of copies. */
+var TOKENS$2 = palette_default.tokens;
+var MARKS = palette_default.marks;
+/** Directions that look like a colour of another name. */
+var SAME = {
+	PtoP: "communication",
+	"copy kernel": "DtoD"
+};
+/** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */
+var paint = (name) => `var(--${name && Object.hasOwn(TOKENS$2, name) ? name : name && Object.hasOwn(SAME, name) ? SAME[name] : "other"})`;
+/** The mark of a kind or a direction, as figures draw it; none for other names. */
+var markOf$1 = (name) => Object.hasOwn(MARKS, name) ? MARKS[name] : Object.hasOwn(SAME, name) ? MARKS["other"] : void 0;
 // src/ui/theme.ts
 var TOKENS$1 = palette_default.tokens;
-var MARKS = palette_default.marks;
 /** Surfaces and shadows that only the page needs; figures never use them. */
 var MORE = {
 	raised: ["#FFFFFF", "#1F252D"],
@@ -1988,8 +2000,6 @@ function toggleTheme() {
 	localStorage.setItem(STORE, own.value);
 }
 var token = (name) => (TOKENS$1[name] ?? MORE[name] ?? TOKENS$1["other"])[dark.value ? 1 : 0];
-/** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */
-var paint = (name) => `var(--${name && Object.hasOwn(TOKENS$1, name) ? name : "other"})`;
 /** Fills too light for a 3:1 edge on a light surface; they get an outline. */
 var PALE = /* @__PURE__ */ new Set([
 	"memset",
@@ -2726,7 +2736,7 @@ function columnScale(values, unit, beside, single = false) {
 		name,
 		decimals: 0
 	};
-	const middle = half / factor;
+	const middle = (unit === "B/s" ? low : half) / factor;
 	const reach = unit === "" ? Math.min(top, half * 1e3) : top;
 	const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(reach / factor, 1))) + 1);
 	return {
@@ -7164,6 +7174,11 @@ var SQUEEZED = .7;
 var SAMPLE = 400;
 var MONO = 7.25;
 var SANS = 7.1;
+/** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
+var SHORT = 150;
+var isShort = (l) => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
+/** Pixels below which a name gives no room to the other columns. */
+var floorOf = (l) => isShort(l) ? l.width : FLOOR[l.column.show ?? "text"] ?? l.width;
 var hasBar = (c) => (c.show ?? "number") in BAR;
 /** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
 function columnsFor(s, state, room) {
@@ -7171,7 +7186,7 @@ function columnsFor(s, state, room) {
 	const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
 	const least = (c) => {
 		const l = all.get(c.name);
-		return l.numeric ? l.width : Math.min(l.width, FLOOR[c.show ?? "text"] ?? l.width);
+		return l.numeric ? l.width : Math.min(l.width, floorOf(l));
 	};
 	const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
 	let used = sure.reduce((sum, c) => sum + least(c), 0);
@@ -7275,7 +7290,7 @@ function fit(columns, room) {
 	const spare = room - widths.reduce((a, b) => a + b, 0);
 	if (spare < 0) {
 		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
-		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - (FLOOR[c.column.show ?? "text"] ?? widths[i])));
+		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - floorOf(c)));
 		const most = give.reduce((a, b) => a + b, 0);
 		const part = most > 0 ? Math.min(1, -spare / most) : 0;
 		const given = widths.map((w, i) => w - give[i] * part);
@@ -7286,7 +7301,7 @@ function fit(columns, room) {
 		};
 		const heads = columns.map((c, i) => c.numeric ? Math.max(0, given[i] - Math.max(56, c.tight - bars(c))) : 0);
 		const all = heads.reduce((a, b) => a + b, 0);
-		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - SQUEEZED * (FLOOR[c.column.show ?? "text"] ?? given[i] / SQUEEZED)));
+		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - (isShort(c) ? given[i] : SQUEEZED * floorOf(c))));
 		const rest = names.reduce((a, b) => a + b, 0);
 		const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
 		return {
@@ -7390,7 +7405,7 @@ function Content$1({ s, laid, index, value, mark }) {
 		});
 		case "symbol": return /* @__PURE__ */ a(SymbolName, {
 			name: text,
-			member: String(c.color_by && cell(s, c.color_by, index) || c.color || (Object.hasOwn(MARKS, text) ? text : "other"))
+			member: String(c.color_by && cell(s, c.color_by, index) || c.color || (markOf$1(text) ? text : "other"))
 		});
 		default: return /* @__PURE__ */ a(Marked, {
 			mark,
@@ -7482,7 +7497,7 @@ var BADGE = {
 /** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
 function ValueMark({ text }) {
 	const bound = BADGE[text];
-	const shape = bound?.[1] ?? MARKS[text];
+	const shape = bound?.[1] ?? markOf$1(text);
 	return shape ? /* @__PURE__ */ a(Mark, {
 		shape,
 		color: paint(bound ? bound[0] : text)
@@ -7490,8 +7505,8 @@ function ValueMark({ text }) {
 }
 function Badge({ text }) {
 	const bound = BADGE[text];
-	const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : void 0;
-	const shape = bound?.[1] ?? MARKS[text];
+	const color = bound ? paint(bound[0]) : markOf$1(text) ? paint(text) : void 0;
+	const shape = bound?.[1] ?? markOf$1(text);
 	return /* @__PURE__ */ a("span", {
 		class: `badge ${bound ? "bound" : ""}`,
 		style: bound ? {
@@ -7508,7 +7523,7 @@ var SymbolName = ({ name, member }) => /* @__PURE__ */ a("span", {
 	class: "symbol",
 	"aria-label": `${name}, ${member}`,
 	children: [/* @__PURE__ */ a(Mark, {
-		shape: MARKS[member] ?? "circle",
+		shape: markOf$1(member) ?? "circle",
 		color: paint(member)
 	}), /* @__PURE__ */ a("span", {
 		class: "mono",
@@ -9781,8 +9796,8 @@ function Pinned({ table, selected, spot, room, onClose }) {
 			/* @__PURE__ */ a("div", {
 				class: "pinned-head",
 				children: [
-					MARKS[member] && /* @__PURE__ */ a(Mark, {
-						shape: MARKS[member],
+					markOf$1(member) && /* @__PURE__ */ a(Mark, {
+						shape: markOf$1(member),
 						color: paint(member)
 					}),
 					/* @__PURE__ */ a("span", {
@@ -11875,8 +11890,10 @@ function argumentSnippet(argument, capture = false) {
 	};
 	const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
 	if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;
-	if (mark.startsWith("activities")) return {
-		code: CALL.replace("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]", mark),
+	const keyword = /^\w+/.exec(mark)[0];
+	const there = CALL.split("\n").find((line) => line.trim().startsWith(`${keyword}=`));
+	if (there) return {
+		code: CALL.replace(there, () => `    ${mark},`),
 		mark
 	};
 	return {
@@ -12220,7 +12237,7 @@ function NotAvailable({ r }) {
 				class: "split-side",
 				children: [
 					/* @__PURE__ */ a(Beside, {}),
-					/* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
+					!!can.length && /* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
 						children: can.map((a$4) => /* @__PURE__ */ a("li", { children: [

@@ -81,6 +81,8 @@ export function argumentSnippet(argument: string, capture = false): { code: stri
   if (CALL.includes(argument)) return { code: CALL, mark: argument };
   const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
   if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;
-  if (mark.startsWith("activities")) return { code: CALL.replace("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]", mark), mark };
+  const keyword = /^\w+/.exec(mark)![0];
+  const there = CALL.split("\n").find((line) => line.trim().startsWith(`${keyword}=`)); // an argument stands once in a call
+  if (there) return { code: CALL.replace(there, () => `    ${mark},`), mark };
   return { code: CALL.replace("    on_trace", `    ${mark},\n    on_trace`), mark };
 }

@@ -159,7 +159,7 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
           </div>
           <div class="split-side">
             <Beside />
-            <h2>What this recording does answer</h2>
+            {!!can.length && <h2>What this recording does answer</h2>}
             <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
             <Others name={r.analysis} />
           </div>

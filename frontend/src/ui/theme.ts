@@ -3,8 +3,9 @@ import { computed, effect, signal } from "@preact/signals";
 import palette from "../palette.json";
 import { hosted, onDark } from "../state/host";
 
+export { markOf, MARKS, paint } from "./members";
+
 const TOKENS = palette.tokens as unknown as Record<string, [string, string]>;
-export const MARKS = palette.marks as Record<string, string>;
 
 /** Surfaces and shadows that only the page needs; figures never use them. */
 const MORE: Record<string, [string, string]> = {
@@ -31,9 +32,6 @@ export function toggleTheme(): void {
 }
 
 export const token = (name: string): string => (TOKENS[name] ?? MORE[name] ?? TOKENS["other"]!)[dark.value ? 1 : 0];
-
-/** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */
-export const paint = (name: string | undefined): string => `var(--${name && Object.hasOwn(TOKENS, name) ? name : "other"})`;
 
 /** Fills too light for a 3:1 edge on a light surface; they get an outline. */
 export const PALE = new Set(["memset", "norm", "elementwise", "Memset", "idle"]);

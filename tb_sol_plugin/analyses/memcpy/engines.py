@@ -61,12 +61,12 @@ def sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | N
         title=f"Engines in {what}",
         span=8,
         table="lanes",
-        subtitle=f"{which}{'the step with the most exposed copies; ' if number is not None and len(where.rows) > 1 else ''}"
-        "strong: exposed, pale: behind computation; whoever launched it",
+        subtitle=f"{which}{'most exposed copies; ' if number is not None and len(where.rows) > 1 else ''}"
+        "strong: exposed, pale: behind computation; launched by any step",
         height=70 + LANE_PX * len(order),
         figure=F.figure(
             data,
-            x=F.axis(f"since {_hms(window[0])}, {unit}", range=[0, (window[1] - window[0]) / factor], showgrid=True),
+            x=F.axis(f"{unit} from {_hms(window[0])}", range=[0, (window[1] - window[0]) / factor], showgrid=True),
             y=F.axis(showgrid=False, fixedrange=True, range=[len(order) - 0.5, -0.5])
             | {"type": "category", "categoryorder": "array", "categoryarray": labels},
             barmode="overlay",
@@ -105,7 +105,8 @@ def _window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | No
 
 
 def _hms(at: int) -> str:
-    return human(at, "ns") if at else "the start"
+    """Where the window begins, in words."""
+    return f"{human(at, 'ns')} into the recording" if at else "the start of the recording"
 
 
 def _label(name: str, total: pd.Series[int]) -> str:

@@ -260,7 +260,7 @@ def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Fi
         places.append("in " + " and ".join(f"`{m}`" for m in f.modules))
     if f.phases:
         places.append("phase " + " and ".join(f"`{p}`" for p in f.phases))
-    source = f" {', '.join(places)}." if places else ""
+    source = f" Most {'in ' if not f.modules or f.operators else ''}{', '.join(places)}." if places else ""
     by = "module" if f.modules else "operator"
     return Finding(
         rule=f"copies_{f.rule}",

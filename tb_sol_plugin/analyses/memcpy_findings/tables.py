@@ -189,6 +189,7 @@ def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
 def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:
     """The query of single copies that means a row's copies."""
     out: dict[str, str] = {k: keep[k] for k in ("step", "device_limits") if k in keep}
+    out |= {"held": row["reason"]}
     out |= {"direction": row["direction"]} if row["direction"] in records.DIRECTIONS else {}
     return out | {k: row[k] for k in ("kinds", "module", "frame", "operator", "phase") if row[k]}
 

@@ -149,3 +149,12 @@ def test_a_choice_is_said_in_words() -> None:
     choice = parse(CopyChoice, {"direction": "DtoH", "kinds": "Device > Pageable", "stream": "7", "size": "to 4 KiB", "linked": "yes"})
     assert choose.said(choice) == "device to host, Device > Pageable, to 4 KiB, stream 7, launch recorded"
     assert choose.said(CopyChoice()) == ""
+
+
+def test_copies_that_held_the_host_are_chosen_by_their_reason() -> None:
+    # GIVEN 48 B down to pageable memory and 4 KiB up from it by `cudaMemcpyAsync`, and a pinned copy of 10 us whose call takes 300 us
+    assert [ids(held=reason) for reason in ("any", "pageable", "waits")] == [["2", "4", "6"], ["2", "4"], ["6"]]
+    assert ids(held="tiny_read") == ids(held="sync_api") == []
+    got = recording().analyze("memcpy_copies", held="pageable", direction="DtoH")
+    assert got.facts["count"] == got.facts["held"] == 1
+    assert got.section("copies").subtitle.startswith("device to host, that held the host (pageable memory)")

@@ -65,6 +65,7 @@ def test_copies_that_held_the_host_stand_by_reason_and_place(tmp_path: Path) -> 
     # AND its link means these two copies and no other
     link = section.row_links["0"]
     c = read_back(loop(), tmp_path)
+    assert link.query["held"] == "tiny_read"  # others of the same place that held nothing are left out
     assert link.analysis == "memcpy_copies" and report(c, link.analysis, **link.query).facts["count"] == 2
 
 

@@ -6,7 +6,7 @@ import { scaleOf } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
 import { ReportLink } from "../../ui/link";
 import { Middle } from "../../ui/text";
-import { MARKS, paint } from "../../ui/theme";
+import { markOf, paint } from "../../ui/theme";
 import { shapeText } from "../table/columns";
 import { cell, textual } from "../table/model";
 import { Value } from "../value";
@@ -71,7 +71,7 @@ export function Pinned({ table, selected, spot, room, onClose }: PinnedProps): J
   return (
     <div class="pinned" ref={card} role="group" aria-label={`Selected: ${text}`} style={{ maxHeight: `${Math.max(140, room.height - 8)}px` }}>
       <div class="pinned-head">
-        {MARKS[member] && <Shape shape={MARKS[member]!} color={paint(member)} />}
+        {markOf(member) && <Shape shape={markOf(member)!} color={paint(member)} />}
         <span class="mono"><Middle text={text} /></span>
         <button type="button" class="ghost" aria-label="Clear the selection" data-tip="Esc" onClick={onClose}><Icon name="close" size={12} /></button>
       </div>

@@ -7,7 +7,7 @@ import { exact, inColumn, human } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
 import { To } from "../../ui/link";
 import { Middle } from "../../ui/text";
-import { MARKS, paint, PALE } from "../../ui/theme";
+import { markOf, paint, PALE } from "../../ui/theme";
 import { Marked, whyText } from "../value";
 import { shapeText, type Laid } from "./columns";
 import { cell, parentText, type Row } from "./model";
@@ -50,7 +50,7 @@ function Content({ s, laid, index, value, mark }: { s: TableSection; laid: Laid;
     case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
     case "code": return <span class="mono"><Middle text={text} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
-    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (Object.hasOwn(MARKS, text) ? text : "other"))} />;
+    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
     default: return <Marked mark={mark}><span class="ellipsis" data-tip={whyText(mark) || (text.length > 24 ? text : undefined)}>{text}</span></Marked>;
   }
 }
@@ -103,14 +103,14 @@ const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "tr
 /** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
 export function ValueMark({ text }: { text: string }): JSX.Element | null {
   const bound = BADGE[text];
-  const shape = bound?.[1] ?? MARKS[text];
+  const shape = bound?.[1] ?? markOf(text);
   return shape ? <Shape shape={shape} color={paint(bound ? bound[0] : text)} /> : null;
 }
 
 export function Badge({ text }: { text: string }): JSX.Element {
   const bound = BADGE[text];
-  const color = bound ? paint(bound[0]) : MARKS[text] ? paint(text) : undefined;
-  const shape = bound?.[1] ?? MARKS[text];
+  const color = bound ? paint(bound[0]) : markOf(text) ? paint(text) : undefined;
+  const shape = bound?.[1] ?? markOf(text);
   return (
     <span class={`badge ${bound ? "bound" : ""}`} style={bound ? { color, borderColor: `color-mix(in srgb, ${color} 42%, transparent)` } : undefined}>
       {shape && color && <Shape shape={shape} color={color} />}
@@ -121,7 +121,7 @@ export function Badge({ text }: { text: string }): JSX.Element {
 
 const SymbolName = ({ name, member }: { name: string; member: string }): JSX.Element => (
   <span class="symbol" aria-label={`${name}, ${member}`}>
-    <Shape shape={MARKS[member] ?? "circle"} color={paint(member)} />
+    <Shape shape={markOf(member) ?? "circle"} color={paint(member)} />
     <span class="mono"><Middle text={name} tip={`${name}\n${member}`} /></span>
   </span>
 );

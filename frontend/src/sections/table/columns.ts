@@ -25,6 +25,11 @@ const SAMPLE = 400;
 const MONO = 7.25;
 const SANS = 7.1;
 
+/** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
+const SHORT = 150;
+const isShort = (l: Laid): boolean => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
+/** Pixels below which a name gives no room to the other columns. */
+const floorOf = (l: Laid): number => (isShort(l) ? l.width : (FLOOR[l.column.show ?? "text"] ?? l.width));
 export const hasBar = (c: Column): boolean => (c.show ?? "number") in BAR;
 
 /** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
@@ -33,7 +38,7 @@ export function columnsFor(s: TableSection, state: TableState, room: number): La
   const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
   const least = (c: Column): number => {
     const l = all.get(c.name)!;
-    return l.numeric ? l.width : Math.min(l.width, FLOOR[c.show ?? "text"] ?? l.width);
+    return l.numeric ? l.width : Math.min(l.width, floorOf(l));
   };
   const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
   let used = sure.reduce((sum, c) => sum + least(c), 0);
@@ -134,7 +139,7 @@ export function fit(columns: readonly Laid[], room: number): { widths: number[];
   const spare = room - widths.reduce((a, b) => a + b, 0);
   if (spare < 0) {
     const bars = (c: Laid): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
-    const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - (FLOOR[c.column.show ?? "text"] ?? widths[i]!))));
+    const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - floorOf(c))));
     const most = give.reduce((a, b) => a + b, 0);
     const part = most > 0 ? Math.min(1, -spare / most) : 0;
     const given = widths.map((w, i) => w - give[i]! * part);
@@ -142,7 +147,7 @@ export function fit(columns: readonly Laid[], room: number): { widths: number[];
     if (over <= 0) return { widths: given.map(Math.floor), tall: false };
     const heads = columns.map((c, i) => (c.numeric ? Math.max(0, given[i]! - Math.max(56, c.tight - bars(c))) : 0));
     const all = heads.reduce((a, b) => a + b, 0);
-    const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - SQUEEZED * (FLOOR[c.column.show ?? "text"] ?? given[i]! / SQUEEZED))));
+    const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - (isShort(c) ? given[i]! : SQUEEZED * floorOf(c)))));
     const rest = names.reduce((a, b) => a + b, 0);
     const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
     return { widths: given.map((w, i) => Math.floor(w - heads[i]! * head - names[i]! * name)), tall: all > 0 };
