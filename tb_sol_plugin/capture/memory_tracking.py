@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter_ns
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Final
 
 from tb_sol_plugin.capture.clock import Clock
@@ -14,6 +14,7 @@ from tb_sol_plugin.capture.labels import NONE, Labels
 from tb_sol_plugin.capture.memory_records import MemoryRecord, backend_in_use, moment, walked
 from tb_sol_plugin.capture.memory_walk import Walk
 from tb_sol_plugin.capture.output import Output
+from tb_sol_plugin.capture.phase_range import ENDINGS, PhaseRange
 from tb_sol_plugin.capture.phases import PhaseStack, _Thread
 
 CONTAINERS: Final = ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
@@ -28,10 +29,12 @@ class Peaks:
     """Largest use of the device's memory by phase, in one iteration. It resets torch's own peaks, again and again.
 
     found: {label of the phase: [most allocated, most reserved]}, of the time in which it was the innermost one; NONE outside of all.
+    reset: whether that has happened.
     """
 
     def __init__(self) -> None:
         self.found: dict[int, list[int]] = {}
+        self.reset = False
         self._backend: ModuleType | None = None
 
     @property
@@ -44,6 +47,7 @@ class Peaks:
         self._backend = backend_in_use()
         if self._backend is not None:
             self._backend.reset_peak_memory_stats()
+            self.reset = True
 
     def credit(self, label: int) -> None:
         """What was reached since the last call was reached in that phase."""
@@ -80,6 +84,27 @@ class PeakPhases(PhaseStack):
         if peaks is not None and peaks.on and own.open is self.runner:
             peaks.credit(own.open[-1])
         super()._pop(own, began)
+
+
+class PeakRange(PhaseRange):
+    """A `with` block that leaves nothing out: that of most runs goes past the stack of phases where it can."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        try:
+            self._depth = self._phases.push(self._name, scoped=True)
+        except Exception as error:
+            self._tracker.boundary.failed("push_phase", error, vital=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if self._depth >= 0:
+                self._phases.pop_to(self._depth)
+            if kind is not None and self._depth <= 0 and not issubclass(kind, ENDINGS):
+                self._tracker.unwound(kind)
+        except Exception as problem:
+            self._tracker.boundary.failed("pop_phase", problem, vital=True)
 
 
 class MemoryTracking:
@@ -119,7 +144,7 @@ class MemoryTracking:
     def ended(self, number: int, *, walk: bool, model: object, phase: int) -> None:
         """A record is due at the end of iteration `number`. walk: with the optimizer. phase: label of the innermost open phase."""
         by_phase = self.peaks.end(phase) if self.peaks is not None and self.peaks.on else {}
-        record = moment("iteration", number)
+        record = self._now("iteration", number)
         if by_phase:
             label = max(by_phase, key=lambda one: by_phase[one][0])
             most = {"max_allocated": by_phase[label][0], "max_reserved": max(pair[1] for pair in by_phase.values())}
@@ -133,10 +158,12 @@ class MemoryTracking:
     def record(self, tag: object, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
         """A record as of now, not yet kept."""
         self.remember(optimizer)
-        record = moment(tag)
-        if self.peaks is not None:
-            record = replace(record, since="reset")
+        record = self._now(tag)
         return walked(record, model, optimizer if optimizer is not None else self._optimizer()) if walk else record
+
+    def _now(self, tag: object, iteration: int | None = None) -> MemoryRecord:
+        record = moment(tag, iteration)
+        return replace(record, since="reset") if self.peaks is not None and self.peaks.reset else record
 
     def keep(self, record: MemoryRecord, by_phase: Mapping[int, list[int]] | None = None, *, running: bool = True) -> None:
         """Write it. by_phase: its `phases` by label. running: it was made while the tracker ran, whose clock stood still at times."""

@@ -84,8 +84,8 @@ class _Walker:
 
     def __init__(self, model: object, optimizer: object) -> None:
         self.storages = Storages()
-        self.places = places(model)
-        self.wrappers = list(_wrappers(model))
+        self.places = known(lambda: places(model)) or []
+        self.wrappers = known(lambda: list(_wrappers(model))) or []
         found = O.optimizers_in(self.wrappers if optimizer is None else optimizer)
         self.optimizers = [one for one in found if O.looks_like(one)]
         self.modules: list[str] = [place.name for place in self.places]

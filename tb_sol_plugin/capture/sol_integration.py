@@ -19,7 +19,6 @@ from typing import Final
 from tb_sol_plugin.capture.arguments import ALL_LEVELS, read_arguments
 from tb_sol_plugin.capture.boundary import log
 from tb_sol_plugin.capture.nvtx import Mark, close_mark, nvtx_usable, open_mark
-from tb_sol_plugin.capture.phase_range import PhaseRange
 from tb_sol_plugin.capture.phases import phase_name
 from tb_sol_plugin.capture.tracker import SOLTracker
 
@@ -86,7 +85,7 @@ def sol_nvtx_range(name: str, log_level: int = 1) -> AbstractContextManager[None
     if not 1 <= log_level <= _state.level:
         return _NOTHING
     tracker = _state.tracker
-    return PhaseRange(tracker, tracker.phases, name) if tracker is not None else _Marked(name)
+    return tracker.phase(name) if tracker is not None else _Marked(name)
 
 
 class _Nothing:

@@ -20,7 +20,7 @@ from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.memory_records import MemoryRecord, kept_by, take_waiting
-from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, Peaks
+from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, PeakRange, Peaks
 from tb_sol_plugin.capture.nvtx import nvtx_usable
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
@@ -119,6 +119,7 @@ class SOLTracker:
         self.phases = (PeakPhases if memory_peaks else PhaseStack)(self.labels, self.clock, note=note)
         if isinstance(self.phases, PeakPhases):
             self.phases.peaks = peaks
+        self._range = PeakRange if memory_peaks else PhaseRange
         self.output = Output(
             Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
             self.boundary,
@@ -496,7 +497,7 @@ class SOLTracker:
 
     def phase(self, name: object) -> PhaseRange:
         """The phase of a `with` block, left also when an exception flies."""
-        return PhaseRange(self, self.phases, name)
+        return self._range(self, self.phases, name)
 
     # --- Memory ---
 
