@@ -89,6 +89,11 @@ def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
     return _starts_inside(capture.host["start_ns"].to_numpy(), start, end)
 
 
+def in_steps(capture: Capture, where: Scope) -> Mask:
+    """Device rows of a selection that its steps launched; all of them where no step was recorded."""
+    return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
+
+
 def extent(capture: Capture) -> tuple[int, int]:
     """First start and last end of everything recorded; (0, 0) for nothing. Uses the tables where the facts give none."""
     if capture.facts.extent_ns != (0, 0):

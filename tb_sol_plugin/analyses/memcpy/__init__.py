@@ -17,7 +17,7 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records
 from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, copy_findings, step_ns
 from tb_sol_plugin.metrics.memcpy.words import NAMES
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import AnySection, FindingsSection, Link, Report, Scalar
@@ -62,7 +62,9 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     unsure = {d for d, column in link.columns(spec).items() if column in spec.unverified} if spec is not None else set()
     directions = breakdown.limited(groups.table(capture, where.device, "direction"), limits)
     table = directions if query.by == "direction" else breakdown.limited(groups.table(capture, where.device, query.by), limits)
-    totals = cards.totals(directions, where)
+    inside = in_steps(capture, where)
+    launched = directions if inside.all() else groups.table(capture, inside, "direction")
+    totals = cards.totals(directions, launched, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
     beside = of_captures.beside(capture, where)
@@ -80,7 +82,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     return Report(
         analysis="memcpy",
         title="Memory copies",
-        headline=_headline(directions, totals, where),
+        headline=_headline(directions, launched, totals, where),
         notices=notices(capture, found, directions, limits, where, query.step, spec=spec),
         sections=sections,
     )
@@ -105,10 +107,11 @@ def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str
     )
 
 
-def _headline(directions: pd.DataFrame, totals: dict[str, Scalar], where: Scope) -> str:
+def _headline(directions: pd.DataFrame, launched: pd.DataFrame, totals: dict[str, Scalar], where: Scope) -> str:
     if not totals["count"]:
         return "No copy was launched in this selection."
-    several = len(where.steps) > 1
+    outside = int(totals["count"] or 0) - int(launched["count"].sum())
+    several = bool(where.steps) and (len(where.steps) > 1 or outside > 0)
     per = "_per_step" if several else ""
     time, exposed = (human(int(totals[f"{n}{per}_ns"] or 0), "ns") for n in ("time", "exposed"))
     first = directions.iloc[int(directions["time_ns"].to_numpy().argmax())]
@@ -116,4 +119,8 @@ def _headline(directions: pd.DataFrame, totals: dict[str, Scalar], where: Scope)
     fast = f" at {human(rate, 'B/s')}" if np.isfinite(rate) else ""
     of = f", {human(share, 'ratio')} of its limit from 1 MiB on" if np.isfinite(share) else ""
     most = f"Most is {NAMES[str(first['direction'])].lower()}{fast}{of}."
+    if several and outside:
+        rest = human(int(totals["time_ns"] or 0) - int(launched["time_ns"].sum()), "ns")
+        who = "one takes" if outside == 1 else f"{human(outside, 'count')} take"
+        return f"The copies of a step take **{time}**, {exposed} of it exposed; outside of every step {who} {rest}. {most}"
     return f"All copies together take **{time}**{' per step' if several else ''}, {exposed} of it exposed. {most}"

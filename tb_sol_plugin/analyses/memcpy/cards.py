@@ -39,8 +39,8 @@ FACTS: Final = {
     "exposed_ns": "exposed time of all directions, summed",
     "hidden_ns": "hidden time of all directions, summed",
     "steps": "steps the per-step figures divide by",
-    "time_per_step_ns": "time over steps",
-    "exposed_per_step_ns": "exposed time over steps",
+    "time_per_step_ns": "time of the copies that steps launched, over steps",
+    "exposed_per_step_ns": "exposed time of the copies that steps launched, over steps",
     **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, (_, _, doc) in CARD.items()},
     **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, doc in FIT.items()},
 }
@@ -131,8 +131,8 @@ def hints(capture: Capture) -> list[str]:
     return sorted(set(named))
 
 
-def totals(directions: pd.DataFrame, where: Scope) -> dict[str, Scalar]:
-    """Sums over all directions, and per step where steps were recorded."""
+def totals(directions: pd.DataFrame, launched: pd.DataFrame, where: Scope) -> dict[str, Scalar]:
+    """Sums over all directions, and per step where steps were recorded. launched: the same table of the copies that steps launched."""
     time, exposed = int(directions["time_ns"].sum()), int(directions["exposed_ns"].sum())
     steps = where.step_count if where.steps else 0
     return {
@@ -143,8 +143,8 @@ def totals(directions: pd.DataFrame, where: Scope) -> dict[str, Scalar]:
         "exposed_ns": exposed,
         "hidden_ns": int(directions["hidden_ns"].sum()),
         "steps": steps,
-        "time_per_step_ns": round(time / steps) if steps else None,
-        "exposed_per_step_ns": round(exposed / steps) if steps else None,
+        "time_per_step_ns": round(int(launched["time_ns"].sum()) / steps) if steps else None,
+        "exposed_per_step_ns": round(int(launched["exposed_ns"].sum()) / steps) if steps else None,
     }
 
 

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import ClassVar, Final
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memcpy_findings.tables import BLOCKING, EVIDENCE, PATTERNS, blocking_table, evidence_table, patterns_table
@@ -20,7 +21,7 @@ from tb_sol_plugin.metrics.memcpy import link, records
 from tb_sol_plugin.metrics.memcpy.blocking import blocking
 from tb_sol_plugin.metrics.memcpy.patterns import RULES, CopyFinding, as_finding, combined_ns, copy_findings, rules_off, step_ns
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds, changed, from_text
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.scope import Mask, Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Notice, Report, Scalar
@@ -93,7 +94,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
         headline=_headline(worth, chosen, where) or f"No copy here costs {least}.",
         notices=_notices(capture, where, limits_of),
         sections=[
-            _facts(worth, int(held["reason"].ne("").sum()), int(held["lost_ns"].sum()), int(held["idle_ns"].sum()), step, where),
+            _facts(worth, held, in_steps(capture, where)[found["row"].to_numpy()], step, where),
             *([evidence] if query.rule else []),  # what was asked for comes first
             findings,
             *tables,
@@ -134,13 +135,14 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     return out
 
 
-def _facts(worth: list[CopyFinding], count: int, held: int, dry: int, step: float, where: Scope) -> FactsSection:
+def _facts(worth: list[CopyFinding], held: pd.DataFrame, launched: Mask, step: float, where: Scope) -> FactsSection:
+    """launched: per copy whether a step launched it: what is per step is of those."""
+    sums = {n: held[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(worth), "combined_ns": combined_ns(worth), "held": count, "held_ns": held, "dry_ns": dry,
-        "step_ns": round(step),
+        "findings": len(worth), "combined_ns": combined_ns(worth), "held": int(held["reason"].ne("").sum()),
+        **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
-    sums = (("held_ns", held), ("dry_ns", dry))
-    notes = {n: f"{human(round(v / where.step_count), 'ns')} per step" for n, v in sums if v}
+    notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}
     return FactsSection(
         id="answer",
         title="Waits and patterns",

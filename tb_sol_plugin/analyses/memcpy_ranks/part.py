@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics.memcpy import counted, groups, records
 from tb_sol_plugin.metrics.memcpy.blocking import blocking
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.scope import in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.selection import Query
 
@@ -19,6 +19,7 @@ class Direction(msgspec.Struct, frozen=True):
 
     bytes: of the copies that carry a size, sized_ns their time. time_ns: plain sum of durations. hidden_ns + exposed_ns: union of the
     copies per device. lost_ns: host time that those took which held the host, each nanosecond of a thread once; waits: how many did.
+    in_steps_…: the same of the copies that steps launched; of all of them where no step was recorded.
     """
 
     direction: str
@@ -31,6 +32,11 @@ class Direction(msgspec.Struct, frozen=True):
     exposed_ns: int | None
     lost_ns: int | None
     waits: int | None
+    in_steps_count: int
+    in_steps_bytes: int | None
+    in_steps_time_ns: int | None
+    in_steps_exposed_ns: int | None
+    in_steps_lost_ns: int | None
 
 
 class RankPart(msgspec.Struct, frozen=True):
@@ -61,6 +67,10 @@ def part(capture: Capture, query: Query) -> RankPart:
     lost, holds = held["lost_ns"].to_numpy(), held["reason"].to_numpy(object) != ""
     hidden, exposed = (dict(zip(table["direction"].tolist(), table[c].tolist(), strict=True)) for c in ("hidden_ns", "exposed_ns"))
     told = len(capture.host) > 0
+    inside = in_steps(capture, where)
+    launched = inside[copies["row"].to_numpy()]
+    some = table if launched.all() else groups.table(capture, inside, "direction")
+    bare = dict(zip(some["direction"].tolist(), some["exposed_ns"].tolist(), strict=True))
     out = []
     for name in table["direction"].tolist():
         mine = directions == name
@@ -70,6 +80,8 @@ def part(capture: Capture, query: Query) -> RankPart:
             int(duration[mine].sum()), int(duration[sized].sum()) if sized.any() else None,
             hidden[name], exposed[name],
             int(lost[mine].sum()) if told else None, int((mine & holds).sum()) if told else None,
+            int((mine & launched).sum()), int(size[sized & launched].sum()) if sized.any() else None,
+            int(duration[mine & launched].sum()), bare.get(name, 0), int(lost[mine & launched].sum()) if told else None,
         ))  # fmt: skip
     devices = int(np.unique(capture.device["device"].to_numpy()).size)
     return RankPart(where.step_count if where.steps else 0, where.window_length_ns, True, devices, tuple(out))
@@ -81,7 +93,8 @@ def _counted(row: dict[str, object]) -> Direction:
     size = _whole(row["bytes"])
     sized = round(size / rate * 1e9) if size and isinstance(rate, float) and rate > 0 else None
     count, without = int(str(row["count"])), int(str(row["without_bytes"]))
-    return Direction(str(row["direction"]), count, size, without, time, sized, None, None, None, _whole(row["blocking"]))
+    waits = _whole(row["blocking"])
+    return Direction(str(row["direction"]), count, size, without, time, sized, None, None, None, waits, count, size, time, None, None)
 
 
 def _whole(value: object) -> int | None:

@@ -110,7 +110,7 @@ def rows_of(found: peers.Crew[RankPart], parts: dict[str, RankPart], what: str) 
         middle = _spread(directions[at], values).median
         median[at] = middle if middle else NAN
     worker, direction = np.nonzero(has)
-    frame = pd.DataFrame({name: _column(values[has], name) for name, values in numbers.items()})
+    frame = pd.DataFrame({name: _column(values[has], name) for name, values in numbers.items() if not name.startswith("in_steps")})
     frame["of_median"] = (numbers[measure.column] / median)[has]
     frame["direction"] = [directions[d] for d in direction]
     frame["worker"] = [found.read[w].worker for w in worker]
@@ -135,8 +135,8 @@ def _spread(direction: str, values: Floats) -> peers.Spread:
 
 _FIELDS: Final = Direction.__struct_fields__[1:]
 _PER_STEP: Final = {
-    "count_per_step": "count", "bytes_per_step": "bytes", "time_per_step_ns": "time_ns", "exposed_per_step_ns": "exposed_ns",
-    "host_per_step_ns": "lost_ns",
+    "count_per_step": "in_steps_count", "bytes_per_step": "in_steps_bytes", "time_per_step_ns": "in_steps_time_ns",
+    "exposed_per_step_ns": "in_steps_exposed_ns", "host_per_step_ns": "in_steps_lost_ns",
 }  # fmt: skip
 
 
