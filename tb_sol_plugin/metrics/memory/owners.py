@@ -1,0 +1,71 @@
+"""Whose a memory event is: what ran around it on its thread, at its time."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics.phases import phase_tree
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import tree
+
+_PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
+"""A python frame that stands in a file; built-in functions have neither file nor line."""
+
+
+def owners(capture: Capture) -> pd.DataFrame:
+    """Per row of `memory`: around (host row that holds its time, deepest), operator, module, frame (host rows), phase_node, step; -1 none.
+
+    In the backward pass the module is that of the forward operator, and user ranges are those of the thread that issued it.
+    """
+    return memo(capture, ("memory.owners",), lambda: _owners(capture))
+
+
+def _owners(capture: Capture) -> pd.DataFrame:
+    table = capture.tables["memory"]
+    time, thread = table["time_ns"].to_numpy(), table["thread"].to_numpy()
+    h = at.host(capture)
+    rows = np.full(len(table), -1, np.int32)
+    if len(h.start):
+        for one in np.unique(thread[thread >= 0]).tolist():
+            here = thread == one
+            rows[here] = at.row_at(capture, one, time[here])
+        rows = tree.nearest(np.ones(len(h.start), bool), h.parent, h.stop, rows, time)
+    operator = at.nearest(capture, S.OPERATOR, rows, time)
+    module = at.nearest(capture, S.MODULE, rows, time)
+    forward, _ = at.module_forward_rows(capture, rows, time)
+    module = np.where((module < 0) & (forward >= 0), at.nearest(capture, S.MODULE, forward), module).astype(np.int32)
+    around, _ = at.annotation_around(capture, rows, time)
+    phases = phase_tree(capture)
+    node = np.where(around >= 0, phases.node[around.clip(0)], -1) if len(phases.node) else np.full(len(table), -1)
+    return pd.DataFrame({
+        "around": rows, "operator": operator, "module": module, "frame": _frames(capture, rows, time),
+        "phase_node": node.astype(np.int32), "step": steps_at(capture, time),
+    })  # fmt: skip
+
+
+def _frames(capture: Capture, rows: at.Rows, time: at.Ints) -> at.Rows:
+    h = at.host(capture)
+    if not len(h.start) or not (h.kind == S.FRAME).any():
+        return np.full(len(rows), -1, np.int32)
+    placed = (h.kind == S.FRAME) & texts.where(capture.host["name"], lambda name: _PLACED.match(name) is not None)
+    return tree.nearest(placed, h.parent, h.stop, rows, time)
+
+
+def steps_at(capture: Capture, time: at.Ints) -> npt.NDArray[np.int32]:
+    """Row of `steps` that holds each time on the host, -1 outside every step."""
+    steps = capture.steps
+    if not len(steps):
+        return np.full(len(time), -1, np.int32)
+    start, end = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
+    order = np.argsort(start, kind="stable")
+    found = np.searchsorted(start[order], time, side="right") - 1
+    row = order[found.clip(0)]
+    return np.where((found >= 0) & (time < end[row]), row, -1).astype(np.int32)
