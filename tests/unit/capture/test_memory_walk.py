@@ -460,3 +460,43 @@ def test_each_byte_counts_once(views: list[tuple[int, int, int, str, int]]) -> N
             assert sum(s.view_bytes for row, s in sums.items() if (row.category, row.module) == (category, module)) == slow
     # AND all bytes are those of the storages that were met
     assert sum(s.bytes for s in sums.values()) == 16 * len({which for which, _ in owner})
+
+
+def test_walks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tb_sol_plugin.capture import memory_storages, memory_walk
+
+    # GIVEN more rows than are kept THEN those of one category and type are summed up, and the sums stay
+    model = nn.Sequential(nn.Linear(10, 5), nn.Linear(5, 5))
+    whole = walk(model).bytes_of("params")
+    monkeypatch.setattr(memory_walk, "MOST_ROWS", 1)
+    folded = walk(model)
+    assert by_module(folded, "params") == {"": whole} and whole == 4 * (55 + 30)
+    # AND of more tensors than are looked at it is said how many
+    monkeypatch.setattr(memory_storages, "MOST_TENSORS", 3)
+    short = walk(model)
+    assert short.bytes_of("params") == 4 * (55 + 25) and short.left_out == {"too many tensors": 1}
+    # AND optimizers in one another, without end, are followed for a while
+    endless = SimpleNamespace(param_groups=[])
+    for _ in range(5000):
+        endless = SimpleNamespace(param_groups=[], optimizer=endless)
+    assert walk(model, endless).left_out == {"too many tensors": 1}
+
+
+def test_the_walk_runs_no_operator_and_changes_nothing() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counts(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            Counts.calls += 1
+            return function(*args, **(kwargs or {}))
+
+    model = nn.Linear(10, 5)
+    optimizer = torch.optim.Adam(model.parameters())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    # GIVEN a walk under a mode that sees every operator THEN it sees none, and no state has come into being by looking
+    with Counts():
+        walk(model, optimizer)
+    assert Counts.calls == 0 and not optimizer.state
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
