@@ -79,13 +79,9 @@ class Replay:
 
 def devices(capture: Capture) -> list[Device]:
     """Devices with memory events: devices first, the host last."""
-    table = capture.tables["memory"]
-    pairs = {(int(t), int(i)) for t, i in zip(*np.unique(_pairs(table), axis=0).T.tolist(), strict=True)} if len(table) else set()
-    return sorted((Device(t, i) for t, i in pairs), key=lambda d: (d.type == CPU, d))
-
-
-def _pairs(table: pd.DataFrame) -> Ints:
-    return np.stack([table["device_type"].to_numpy(), table["device_id"].to_numpy()], axis=1)
+    pairs = capture.tables["memory"][["device_type", "device_id"]].drop_duplicates()
+    found = {Device(int(t), int(i)) for t, i in zip(pairs["device_type"], pairs["device_id"], strict=True)}
+    return sorted(found, key=lambda d: (d.type == CPU, d))
 
 
 def replay(capture: Capture, device: Device) -> Replay:
