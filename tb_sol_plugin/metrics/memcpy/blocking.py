@@ -136,12 +136,11 @@ def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
 def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thresholds) -> npt.NDArray[np.object_]:
     direction, src, dst = (found[c].to_numpy(object) for c in ("direction", "src_kind", "dst_kind"))
     size, duration, call_ns = (found[c].to_numpy() for c in ("bytes", "duration_ns", "call_ns"))
-    api = found["api"].to_numpy(object)
-    what = {name: COPY_API.match(name) for name in set(api.tolist())}
-    copies = np.array([(m := what[a]) is not None and m[1] == "cpy" for a in api], bool)
-    sets = np.array([(m := what[a]) is not None and m[1] == "set" for a in api], bool)
+    code, names = pd.factorize(found["api"])
+    what = [m[1] if (m := COPY_API.match(str(n))) else "" for n in names]
+    copies, sets = (np.array([w == wanted for w in what], bool)[code] for wanted in ("cpy", "set"))
     synchronous = found["is_async"].to_numpy() == 0
-    managed = np.array([a.startswith("Managed") or b.startswith("Managed") for a, b in zip(src, dst, strict=True)], bool)
+    managed = _managed(found["src_kind"]) | _managed(found["dst_kind"])
     pageable = (src == "Pageable") | (dst == "Pageable")
     within = np.isin(direction, WITHIN) & ~managed
     unsure = np.isin(direction, UNSURE)
@@ -159,6 +158,11 @@ def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thre
         "managed_set": sets & (direction == "Memset") & synchronous & (np.isin(src, ON_HOST) | np.isin(dst, ON_HOST)),
     }
     return np.asarray(np.select([answers[r] for r in REASONS], list(REASONS), "").astype(object), object)
+
+
+def _managed(kind: pd.Series[str]) -> Mask:
+    code, names = pd.factorize(kind)
+    return np.asarray(np.array([str(n).startswith("Managed") for n in names], bool)[code], np.bool_)
 
 
 def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mask:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask, Places
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.model import schemas as S
@@ -40,7 +41,7 @@ def redundant(case: Case, apart: Mask) -> list[CopyFinding]:
     if not len(rows) or len(case.where.rows) < case.at.again_steps:
         return []
     name = texts.codes(case.capture.host["name"])[np.maximum(module[rows], 0)] if len(case.capture.host) else module[rows]
-    place, _ = pd.factorize(pd.MultiIndex.from_arrays([np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows]]))
+    place = _alike(np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows])
     rows = rows[_in_a_row(place, case.step[rows], case.at.again_steps)[place]]
     if not len(rows):
         return []
@@ -69,29 +70,35 @@ def _after_first_kernel(case: Case) -> Mask:
     start = device["start_ns"].to_numpy()[kernel]
     first = np.full(max(int(step.max(initial=-1)), int(case.step.max(initial=-1))) + 2, np.iinfo(np.int64).max)
     np.minimum.at(first, step, start)
-    lanes = pd.MultiIndex.from_arrays([device["device"][kernel], device["stream"][kernel]]).unique()
-    own = pd.MultiIndex.from_arrays([case.found["device"], case.found["stream"]])
-    return np.asarray((case.start > first[case.step]) & own.isin(lanes), np.bool_)
+    both = (np.concatenate((device[c].to_numpy()[kernel], case.found[c].to_numpy())) for c in ("device", "stream"))
+    lane = _alike(*both)
+    count = int(np.count_nonzero(kernel))
+    return np.asarray((case.start > first[case.step]) & np.isin(lane[count:], np.unique(lane[:count])), np.bool_)
+
+
+def _alike(*columns: np.ndarray[tuple[int], np.dtype[np.integer]]) -> Places:
+    """A number per row, the same for rows that agree in all columns."""
+    return factorize([pd.factorize(c)[0].astype(np.int64) for c in columns])[0].astype(np.intp)
 
 
 def ping_pong(case: Case) -> list[CopyFinding]:
     """Copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
-    chosen: list[int] = []
-    trips = 0
-    for own in _sizes(case, "device"):
-        turn: list[int] = []
-        for i in own.tolist():
-            back = case.direction[i] == "HtoD"
-            near = bool(turn) and case.start[i] - case.end[turn[-1]] <= case.at.trip_gap_ns
-            if turn and near and back != (case.direction[turn[-1]] == "HtoD"):
-                turn.append(i)
-                continue
-            trips += _keep(case, turn, chosen)
-            turn = [] if back else [i]
-        trips += _keep(case, turn, chosen)
-    if not chosen:
+    ours, code = _sizes(case, "device")
+    if not len(ours):
         return []
-    rows = np.array(sorted(chosen), np.intp)
+    back = case.direction[ours] == "HtoD"
+    near = case.start[ours][1:] - case.end[ours][:-1] <= case.at.trip_gap_ns
+    first = np.flatnonzero(np.append(True, (code[1:] != code[:-1]) | ~near | (back[1:] == back[:-1])))  # of each alternation
+    first, stop = first + back[first], np.append(first[1:], len(ours))  # a copy to the host comes first
+    each = (stop - first) // 2
+    each[each < max(case.at.trip_count, 1)] = 0
+    trips = int(each.sum())
+    if not trips:
+        return []
+    edge = np.zeros(len(ours) + 1, np.int64)
+    np.add.at(edge, first, (each > 0).astype(np.int64))
+    np.add.at(edge, first + 2 * each, -(each > 0).astype(np.int64))
+    rows = np.sort(ours[np.cumsum(edge)[:-1] > 0])
     note = f"{trips} round trips in all; contents are not recorded"
     fix = "# compute this part on the device: torch operators instead of .cpu() … .to(device)"
     return case.finding(
@@ -99,20 +106,12 @@ def ping_pong(case: Case) -> list[CopyFinding]:
     )
 
 
-def _keep(case: Case, turn: list[int], chosen: list[int]) -> int:
-    """Round trips of one alternation; its copies are chosen where they are enough."""
-    trips = len(turn) // 2
-    if trips < max(case.at.trip_count, 1):
-        return 0
-    chosen += turn[: 2 * trips]
-    return trips
-
-
 def through_host(case: Case) -> list[CopyFinding]:
     """A copy to the host from one device, and within 5 ms one of the same size to another device."""
     chosen: list[int] = []
     device = case.found["device"].to_numpy()
-    for own in _sizes(case, ""):
+    ours, code = _sizes(case, "") if device.min() < device.max() else (np.zeros(0, np.intp), np.zeros(0, np.intp))
+    for own in np.split(ours, np.flatnonzero(np.diff(code)) + 1):
         last = -1
         for i in own.tolist():
             if case.direction[i] == "DtoH":
@@ -134,15 +133,14 @@ def through_host(case: Case) -> list[CopyFinding]:
     )  # fmt: skip
 
 
-def _sizes(case: Case, by: str) -> list[Places]:
-    """Copies between host and device that share a step and a size, in order of start; those that are read as values are left out."""
+def _sizes(case: Case, by: str) -> tuple[Places, Places]:
+    """Copies between host and device, those of one step and size together, in order of start, and the number of each such group.
+
+    Those that are read as values are left out.
+    """
     ours = case.inside & np.isin(case.direction, ("HtoD", "DtoH")) & (case.bytes > case.at.read_bytes) & (case.step >= 0)
     rows = np.flatnonzero(ours)
     rows = rows[np.argsort(case.start[rows], kind="stable")]
-    keys = [case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else [])]
-    if not len(rows):
-        return []
-    code, _ = pd.factorize(pd.MultiIndex.from_arrays(keys))
+    code = _alike(case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else []))
     order = np.argsort(code, kind="stable")
-    edges = np.flatnonzero(np.diff(code[order])) + 1
-    return [part for part in np.split(rows[order], edges) if len(part) > 1]
+    return rows[order], code[order]
