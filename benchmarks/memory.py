@@ -1,0 +1,99 @@
+"""What the replay of memory events costs where they are many: made-up events of one device, the stages, and a floor.
+
+    python -m benchmarks.memory [--events 1000000] [--repeats 3]
+
+The floor is one sort of the events by address and one running sum, with numpy. A snapshot of a tenth as many entries is read beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tb_sol_plugin.ingest import memory_snapshot
+from tb_sol_plugin.metrics.memory import curves as C
+from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+
+SLOTS = 20_000
+"""Addresses in use in turn."""
+DEVICE = R.Device(1, 0)
+
+
+def made(count: int) -> Capture:
+    """A recording of `count` memory events 100 ns apart, half of them frees."""
+    slots = np.random.default_rng(0).integers(0, SLOTS, count)
+    size = np.zeros(count, np.int64)
+    held = [0] * SLOTS
+    for i, slot in enumerate(slots.tolist()):
+        size[i] = -held[slot] if held[slot] else 512 * (1 + i * 7919 % 1000)
+        held[slot] = max(int(size[i]), 0)
+    columns = {
+        "time_ns": np.arange(count) * 100, "device_type": np.ones(count), "device_id": np.zeros(count), "address": slots + 1,
+        "bytes": size, "total_allocated": np.cumsum(size) + 10**9, "total_reserved": np.full(count, 10**11), "index": np.arange(count),
+    }  # fmt: skip
+    return Capture(Facts("kineto", "made", 0, extent_ns=(0, count * 100)), {"memory": S.MEMORY.frame(columns)})
+
+
+def snapshot(count: int) -> bytes:
+    frames = [{"filename": "train.py", "line": n, "name": f"f{n}"} for n in range(2_000)]
+    entries = [
+        {"action": "alloc", "addr": n, "size": 512, "stream": 0, "time_us": 10**15 + n, "frames": frames[n % 1990 : n % 1990 + 8]}
+        for n in range(count)
+    ]
+    return pickle.dumps({"segments": [], "device_traces": [entries]}, 4)
+
+
+def timed(stage: Callable[[], object], repeats: int) -> float:
+    """Median seconds."""
+    out = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        stage()
+        out.append(time.perf_counter() - begin)
+    return statistics.median(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    capture = made(options.events)
+    table = capture.tables["memory"]
+    R.allocations(capture, DEVICE)
+
+    def fresh(stage: Callable[[], object]) -> Callable[[], object]:
+        def run() -> None:
+            capture.memo.clear()
+            stage()
+
+        return run
+
+    stages = {
+        "floor": lambda: (np.argsort(table["address"].to_numpy(), kind="stable"), np.cumsum(table["bytes"].to_numpy())),
+        "levels": fresh(lambda: R.replay(capture, DEVICE)),
+        "levels and lives": fresh(lambda: R.allocations(capture, DEVICE)),
+        "curves": fresh(lambda: C.curves(capture)),
+    }
+    print(f"{options.events:,} events")
+    for name, stage in stages.items():
+        print(f"{name:>24} {timed(stage, options.repeats):8.3f} s")
+    with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as folder:
+        path = Path(folder) / "m.pickle"
+        path.write_bytes(snapshot(options.events // 10))
+        memory_snapshot.read(str(path))
+        said = f"snapshot of {options.events // 10:,}"
+        print(f"{said:>24} {timed(lambda: memory_snapshot.read(str(path)), 1):8.3f} s, {path.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
