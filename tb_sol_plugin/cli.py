@@ -138,9 +138,9 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
         from tb_sol_plugin.cli_text import console, print_report
 
         if name == MEMCPY and not options.section:
-            from tb_sol_plugin.cli_memcpy import summary
+            from tb_sol_plugin.cli_memcpy import NOTES, summary
 
-            _write(summary(capture, parse(get(name).query, raw), options.unit) + "\n\n")
+            _write(f"{summary(capture, parse(get(name).query, raw), options.unit)}\n\n{NOTES[options.unit]}")
         print_report(console(), report, rows=options.rows, section=options.section)
     return 3 if lacking else 0
 

@@ -23,6 +23,8 @@ from tb_sol_plugin.model.selection import Query
 
 UNITS: Final = {"mib": float(1 << 20), "mb": 1e6}
 """Bytes of what is written `MB`."""
+NOTES: Final = {"mib": "MB above is 1,048,576 bytes (--unit mb: 1,000,000), and 1,000,000 below.\n\n", "mb": ""}
+"""What stands between the summary and the report, which counts in decimal units."""
 WORDS: Final = {
     "HtoD": "HostToDevice", "DtoH": "DeviceToHost", "DtoD": "DeviceToDevice", "HtoH": "HostToHost", "PtoP": "PeerToPeer",
 }  # fmt: skip

@@ -233,8 +233,16 @@ def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
         whole = all(float(v).is_integer() for v in values)
         return "", (column.unit, 1.0, 0 if whole else digits(most))
     factor, name = scale_of(float(most), column.unit)
+    if column.unit == "B/s" and most < 10 * factor and _quarter(values) < 0.1 * factor:  # a slow link beside a fast memory
+        factor, name = scale_of(float(most) / 1000, column.unit)
     decimals = 0 if factor == 1.0 and column.unit in ("ns", "B") else max(digits(most / factor), 1)
     return name, (column.unit, factor, decimals)
+
+
+def _quarter(values: list[float]) -> float:
+    """The magnitude that a quarter of the values other than 0 lie below; infinite without any."""
+    known = sorted(abs(v) for v in values if v)
+    return known[len(known) // 4] if known else math.inf
 
 
 def _units(section: TableSection, columns: list[Column], shown: list[int]) -> list[tuple[str, Scale]]:

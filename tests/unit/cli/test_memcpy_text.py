@@ -38,12 +38,14 @@ def trace(path: Path, *copies: tuple[str, int | None], sets: int = 0, kernels: t
 def test_the_lines_are_those_of_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN two copies of 4 MiB to the device, one back, one inside of it, and two sets WHEN told as text
     file = trace(tmp_path, ("HtoD", 4 * MIB), ("HtoD", 4 * MIB), ("DtoH", 4 * MIB), ("DtoD", 4 * MIB), sets=2)
-    # THEN exactly these lines, sets left out, then an empty line and the usual text
+    # THEN exactly these lines, sets left out, then what their unit is, and the usual text
     assert said(capsys, file).startswith(
         "Memory copy operations detected: 4\n"
         "- HostToDevice: 2 operations, total 8.0 MB\n"
         "- DeviceToHost: 1 operations, total 4.0 MB\n"
         "- DeviceToDevice: 1 operations, total 4.0 MB\n"
+        "\n"
+        "MB above is 1,048,576 bytes (--unit mb: 1,000,000), and 1,000,000 below.\n"
         "\n"
         "Memory copies\n"
     )
@@ -54,6 +56,7 @@ def test_the_unit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], u
     # GIVEN 10,000,000 bytes WHEN told THEN 9.5 in units of 1,048,576 bytes, 10.0 in units of 1,000,000
     out = said(capsys, trace(tmp_path, ("HtoD", 10_000_000)), "--unit", unit)
     assert out.splitlines()[1] == f"- HostToDevice: 1 operations, total {total} MB"
+    assert ("1,048,576" in out) == (unit == "mib")
 
 
 def test_every_direction_in_its_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
