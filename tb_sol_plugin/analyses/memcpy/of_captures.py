@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.memcpy import counted, counted_findings
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
 from tb_sol_plugin.metrics.profile_notes import profile_notices
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -68,7 +68,7 @@ COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
 BESIDE: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("counted", "Counted per step", doc="copies per step that the SOL capture counted at the operators"),
-    Column("recorded", "Recorded per step", doc="copies per step that the trace holds"),
+    Column("recorded", "Recorded per step", doc="copies per step that the trace holds", missing="the profiler leaves them out"),
     Column("counted_bytes", "Bytes counted", "B", "per step, of those whose size is known", missing="none has a known size"),
     Column("recorded_bytes", "Bytes recorded", "B", "per step, of those that carry a size", missing="none carries a size"),
     Column("reason", "Where they differ", doc="what may explain a difference"),
@@ -335,7 +335,7 @@ def beside(capture: Capture, where: Scope) -> TableSection | None:
     if not counted.has(capture) or not len(capture.device) or not where.whole:
         return None
     ours = counted.table(capture, "direction").set_index("direction")
-    found = copies(capture, where.device)
+    found = copies(capture, in_steps(capture, where))
     each, traced = counted.iterations(capture), where.step_count
     rows = []
     for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
@@ -345,20 +345,21 @@ def beside(capture: Capture, where: Scope) -> TableSection | None:
         count = float(ours["count"].get(direction, 0)) / each
         sized = float(ours["bytes"].get(direction, 0)) / each
         known = mine[mine["bytes"] >= 0]
+        left_out = direction == "PtoP" and not len(mine)  # unknown, not zero
         rows.append(
             {
                 "direction": direction,
                 "counted": round(count, 1),
-                "recorded": round(len(mine) / traced, 1),
+                "recorded": None if left_out else round(len(mine) / traced, 1),
                 "counted_bytes": None if np.isnan(sized) else round(sized),
-                "recorded_bytes": None if len(mine) and not len(known) else round(int(known["bytes"].sum()) / traced),
+                "recorded_bytes": None if left_out or (len(mine) and not len(known)) else round(int(known["bytes"].sum()) / traced),
                 "reason": _why(direction, count, len(mine) / traced),
             }
         )
     if not rows:
         return None
     frame = pd.DataFrame(rows, columns=[c.name for c in BESIDE])
-    for name in ("counted_bytes", "recorded_bytes"):
+    for name in ("recorded", "counted_bytes", "recorded_bytes"):
         frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     return make_table(
         "beside",
