@@ -105,7 +105,7 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   const half = known[known.length >> 1]!;
   let own = columnUnit(top, unit);
   const low = unit === "B/s" ? known[known.length >> 2]! : half; // a slow link beside a fast memory still shows its digits
-  if (unit !== "ns" && low < own.factor * 0.05 && top < own.factor * 10) own = scaleOf(top / 1000, unit); // rates whose middle would vanish
+  if (unit !== "ns" && low < own.factor * (unit === "B/s" ? 0.1 : 0.05) && top < own.factor * 10) own = scaleOf(top / 1000, unit); // rates whose middle would vanish
   const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * 0.05;
   if (vanish) own = scaleOf(own.factor / 1000, unit);
   const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;

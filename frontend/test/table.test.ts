@@ -128,6 +128,20 @@ describe("columns in their room", () => {
     expect(twoLines("Communication time, ms")).toBe("Communication".length);
   });
 
+  test("GIVEN short texts and badges beside a long name WHEN the room is small THEN they stay whole and the name gives way", () => {
+    const s: TableSection = {
+      kind: "table", id: "k", title: "K", columns: [
+        { name: "held", label: "Held by", show: "badge" }, { name: "kinds", label: "Memory" }, { name: "line", label: "Python line", show: "code" },
+        ...Array.from({ length: 6 }, (_, i) => ({ name: `n${i}`, label: "Host held", unit: "ns" })),
+      ],
+      data: { held: ["Pageable memory"], kinds: ["Pageable → Device"], line: ["transformers/pipelines/base.py:1173 _ensure_tensor_on_device"], ...Object.fromEntries(Array.from({ length: 6 }, (_, i) => [`n${i}`, [1_000_000]])) },
+    };
+    const columns = columnsFor(s, emptyTable(), 800);
+    const { widths } = fit(columns, 800);
+    expect(widths.slice(0, 2)).toEqual(columns.slice(0, 2).map((c) => Math.floor(c.width)));
+    expect(widths[2]!).toBeLessThan(columns[2]!.width);
+  });
+
   test("GIVEN room enough WHEN fitted THEN headings stay on one line and the room is filled", () => {
     const { widths, tall } = fit(columnsFor(wide, emptyTable(), 2400), 2400);
     expect(tall).toBe(false);

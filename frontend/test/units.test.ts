@@ -45,6 +45,7 @@ describe("units", () => {
   test("GIVEN one fast and many slow copies WHEN scaled THEN the slow ones are still told apart", () => {
     const scale = columnScale([2.5e12, 2e10, 1.8e10, 1.1e10, 4e9], "B/s");
     expect([scale.name, inColumn(2.5e12, scale), inColumn(1.1e10, scale)]).toEqual(["GB/s", `2${NARROW}500.0`, "11.0"]);
+    expect(columnScale([1.43e12, 52.5e9], "B/s").name).toBe("GB/s");
     const direct = columnScale([1.753e12, 1.393e12, 39.2e9, 11.06e9], "B/s"); // two links, two of memory
     expect([direct.name, inColumn(1.753e12, direct), inColumn(11.06e9, direct)]).toEqual(["GB/s", `1${NARROW}753.0`, "11.1"]);
   });

@@ -2722,7 +2722,7 @@ function columnScale(values, unit, beside, single = false) {
 	const half = known[known.length >> 1];
 	let own = columnUnit(top, unit);
 	const low = unit === "B/s" ? known[known.length >> 2] : half;
-	if (unit !== "ns" && low < own.factor * .05 && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
+	if (unit !== "ns" && low < own.factor * (unit === "B/s" ? .1 : .05) && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
 	const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * .05;
 	if (vanish) own = scaleOf(own.factor / 1e3, unit);
 	const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
@@ -7177,6 +7177,8 @@ var SANS = 7.1;
 /** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
 var SHORT = 150;
 var isShort = (l) => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
+/** Whether a column is shown whole or not at all: badges and short texts. */
+var isWhole = (l) => isShort(l) || !((l.column.show ?? "text") in FLOOR);
 /** Pixels below which a name gives no room to the other columns. */
 var floorOf = (l) => isShort(l) ? l.width : FLOOR[l.column.show ?? "text"] ?? l.width;
 var hasBar = (c) => (c.show ?? "number") in BAR;
@@ -7301,7 +7303,7 @@ function fit(columns, room) {
 		};
 		const heads = columns.map((c, i) => c.numeric ? Math.max(0, given[i] - Math.max(56, c.tight - bars(c))) : 0);
 		const all = heads.reduce((a, b) => a + b, 0);
-		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - (isShort(c) ? given[i] : SQUEEZED * floorOf(c))));
+		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - (isWhole(c) ? given[i] : SQUEEZED * floorOf(c))));
 		const rest = names.reduce((a, b) => a + b, 0);
 		const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
 		return {

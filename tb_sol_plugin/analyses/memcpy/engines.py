@@ -61,8 +61,8 @@ def sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | N
         title=f"Engines in {what}",
         span=8,
         table="lanes",
-        subtitle=f"{which}{'most exposed copies; ' if number is not None and len(where.rows) > 1 else ''}"
-        "strong: exposed, pale: behind computation; launched by any step",
+        subtitle=f"{which}{'most exposed; ' if number is not None and len(where.rows) > 1 else ''}"
+        "strong: exposed, pale: behind computation",
         height=70 + LANE_PX * len(order),
         figure=F.figure(
             data,
@@ -87,7 +87,7 @@ def _table(totals: pd.DataFrame, what: str, length: int) -> AnySection:
         frame[name] = pd.Series([t if t >= 0 else None for t in totals[name].tolist()], dtype=object)
     return make_table(
         "lanes", "Lanes", frame, COLUMNS, key="lane", subtitle=f"of {human(length, 'ns')}", span=4,
-        footer="A lane is a union: what runs side by side in it counts once.",
+        footer="A lane is a union: what runs side by side in it counts once, whichever step launched it.",
     )  # fmt: skip
 
 

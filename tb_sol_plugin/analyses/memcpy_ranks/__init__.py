@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import over_workers
 from tb_sol_plugin.analyses.memcpy_ranks.figure import panels
 from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart, part
-from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, PEERS, Ranks, rows_of
+from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, PEERS, Ranks, rows_of, times_text
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy import counted
@@ -85,7 +86,7 @@ DIRECTIONS: Final = (
            missing="not recorded, or not timed"),
     Column("exposed_excess_ns", "Exposed above", "ns", "exposed time per step, largest less median", missing="not recorded, or not timed"),
     Column("exposed_rank", "Rank", doc="the rank with the most exposed time", rank=2, missing="all alike, or not timed"),
-    Column("bytes_imbalance", "Bytes", doc="bytes per step, largest over median", missing="no size known, or the median is 0"),
+    Column("bytes_imbalance", "Bytes, × median", doc="bytes per step, largest over median", missing="no size known, or the median is 0"),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "all bytes over all time of the copies that carry a size", rank=2,
            missing="no size or time recorded"),
     Column("slowest_bytes_per_s", "Slowest", "B/s", "bandwidth of the rank with the lowest", missing="no size or time recorded"),
@@ -157,7 +158,7 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
                 "ranks",
                 "Ranks",
                 ranks.rows,
-                RANKS,
+                _rank_columns(ranks),
                 key="id",
                 subtitle=f"compared by {MEASURES[what].words}",
                 sort=Sort("of_median", descending=what != "bandwidth"),
@@ -176,6 +177,16 @@ def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Rep
         notices=[*peers.notices(found), *_notices(found, ranks, parts)],
         sections=sections,
     )
+
+
+def _rank_columns(ranks: Ranks) -> list[Column]:
+    """Workers without a rank are told by their names, which stand first."""
+    ranked = ranks.rows["rank"].notna()
+    if ranked.all():
+        return list(RANKS)
+    shown = {"worker": 1, "rank": 1 if ranked.any() else 3}
+    columns = [msgspec.structs.replace(c, rank=shown.get(c.name, c.rank)) for c in RANKS]
+    return sorted(columns, key=lambda c: c.name != "worker")
 
 
 def _directions(ranks: Ranks) -> pd.DataFrame:
@@ -261,7 +272,7 @@ def _headline(found: peers.Crew[RankPart], ranks: Ranks, directions: pd.DataFram
     if isinstance(times, int | float) and times <= EVEN:
         return f"{many[0].upper()}{many[1:]} copy alike: in no direction does one take more than {max(times, 1.0):.2f} times the median."
     above = human(number_of(worst["excess_ns"]), "ns")
-    ratio = f", {times:.2f} times the median" if isinstance(times, int | float) else ""
+    ratio = f", {times_text(times)} times the median" if isinstance(times, int | float) else ""
     longest = human(number_of(worst["time_max_ns"]), "ns")
     return f"{name}: **{worst['longest_rank']}** copies for {longest} {ranks.per}{ratio} of {many}: {above} more."
 
@@ -277,7 +288,7 @@ def _moved(ranks: Ranks, many: str) -> str:
     if times <= EVEN:
         return f"{many} move alike many bytes: in no direction does one move more than {times:.2f} times the median."
     name = ranks.name_at(most.most_at)
-    return f"{NAMES[worst]}: **{name}** moves {human(most.most, 'B')} {ranks.per}, {times:.2f} times the median of {many}."
+    return f"{NAMES[worst]}: **{name}** moves {human(most.most, 'B')} {ranks.per}, {times_text(times)} times the median of {many}."
 
 
 def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPart]) -> list[Notice]:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart
-from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks
+from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks, times_text
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
 from tb_sol_plugin.model import figure as F
@@ -187,7 +187,7 @@ def _said(ranks: Ranks, direction: str, what: str) -> str:
     if what == "bandwidth":
         times = found.median / found.least if found.median is not None and found.least else None
         return f"  median {human(found.median, 'B/s')}" + (f", slowest 1/{times:.2f} of it" if times is not None and times > 1.005 else "")
-    more = f", largest {found.imbalance:.2f} times" if found.imbalance is not None and found.imbalance > 1.005 else ""
+    more = f", largest {times_text(found.imbalance)} times" if found.imbalance is not None and found.imbalance > 1.005 else ""
     return f"  median {human(None if found.median is None else round(found.median), measure.unit)}{more}"
 
 

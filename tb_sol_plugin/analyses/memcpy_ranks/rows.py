@@ -13,6 +13,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.memcpy_ranks.part import Direction, RankPart
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
+from tb_sol_plugin.units import human
 
 Floats = npt.NDArray[np.float64]
 NAN: Final = float("nan")
@@ -36,6 +37,11 @@ MEASURES: Final = {
     "host": Measure("host_per_step_ns", "ns", "host time held per step", 100e3),
 }
 """By the query field `what`."""
+
+
+def times_text(ratio: float) -> str:
+    """A ratio with the digits that say something: `1.61`, `10.00`, `5 449`."""
+    return f"{ratio:.2f}" if ratio < 100 else human(round(ratio), "count")
 
 
 @dataclass(frozen=True)

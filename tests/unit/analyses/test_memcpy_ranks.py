@@ -163,6 +163,8 @@ def test_workers_without_ranks_keep_their_names(tmp_path: Path) -> None:
     assert isinstance(found, Report)
     t = found.table("ranks")
     assert list(dict.fromkeys(t["worker"])) == ["a<b>c", "host_2", "host_12"] and t["rank"].isna().all()
+    table = found.section("ranks")
+    assert isinstance(table, TableSection) and [(c.name, c.rank) for c in table.columns[:2]] == [("worker", 1), ("rank", 3)]
     section = found.section("panels")
     assert isinstance(section, FigureSection) and isinstance(section.figure["data"], list)
     shown = str([trace.get("hovertext") for trace in section.figure["data"]]) + str(section.figure["layout"])

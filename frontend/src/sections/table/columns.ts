@@ -28,6 +28,8 @@ const SANS = 7.1;
 /** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
 const SHORT = 150;
 const isShort = (l: Laid): boolean => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
+/** Whether a column is shown whole or not at all: badges and short texts. */
+const isWhole = (l: Laid): boolean => isShort(l) || !((l.column.show ?? "text") in FLOOR);
 /** Pixels below which a name gives no room to the other columns. */
 const floorOf = (l: Laid): number => (isShort(l) ? l.width : (FLOOR[l.column.show ?? "text"] ?? l.width));
 export const hasBar = (c: Column): boolean => (c.show ?? "number") in BAR;
@@ -147,7 +149,7 @@ export function fit(columns: readonly Laid[], room: number): { widths: number[];
     if (over <= 0) return { widths: given.map(Math.floor), tall: false };
     const heads = columns.map((c, i) => (c.numeric ? Math.max(0, given[i]! - Math.max(56, c.tight - bars(c))) : 0));
     const all = heads.reduce((a, b) => a + b, 0);
-    const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - (isShort(c) ? given[i]! : SQUEEZED * floorOf(c)))));
+    const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - (isWhole(c) ? given[i]! : SQUEEZED * floorOf(c)))));
     const rest = names.reduce((a, b) => a + b, 0);
     const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
     return { widths: given.map((w, i) => Math.floor(w - heads[i]! * head - names[i]! * name)), tall: all > 0 };
