@@ -115,3 +115,16 @@ def test_a_timeline_is_a_stack_whose_sum_is_allocated(tmp_path: Path) -> None:
     assert c.allocated is not None and c.allocated.tolist() == [10, 15, 10] and c.time_ns.tolist() == [0, 1000, 2000]
     assert c.categories["activation"].tolist() == [0, 5, 0] and c.categories["parameter"].tolist() == [10] * 3 and c.reserved is None
     assert (c.peak, c.peak_ns, c.source) == (15, 1000, "timeline")
+
+
+def test_records_of_a_recorder_are_samples_with_their_peaks() -> None:
+    # GIVEN records of a device at 5 and 9 ns, between which 70 B were in use, one of a phase and one of the host WHEN drawn
+    table = S.MEMORY_RECORDS.frame({
+        "time_ns": [9, 5, 9, 5], "device": [0, 0, 0, -1], "allocated": [40, 50, 60, 1], "reserved": [100, 90, 100, -1],
+        "max_allocated": [70, 50, 99, -1], "since": ["iteration", "process", "phase", "process"],
+    })  # fmt: skip
+    (c,) = C.curves(Capture(Facts("sol_capture", "x", 0), {"memory_records": table}))
+    # THEN levels are those of its own records in order of time, and the peak is the highest that they tell
+    assert c.time_ns.tolist() == [5, 9] and c.allocated is not None and c.allocated.tolist() == [50, 40]
+    assert c.reserved is not None and c.reserved.tolist() == [90, 100] and (c.peak, c.peak_ns, c.source) == (70, 9, "recorder")
+    assert C.SAMPLES in c.notes
