@@ -52,8 +52,6 @@ def sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | N
         if len(bare):
             inside = np.searchsorted(shapes["start_ns"].to_numpy(), bare["start_ns"].to_numpy(), side="right") - 1
             data.append(_bars(name, label, bare, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
-    copies_only = totals[totals["exposed_ns"] >= 0]
-    exposed, hidden = int(copies_only["exposed_ns"].sum()), int(copies_only["hidden_ns"].sum())
     what = f"step {number}" if number is not None else f"the {where.label}" if where.whole else where.label
     which = f"device {lanes.device}, one of {lanes.devices} with copies; " if lanes.devices > 1 else ""
     drawn = FigureSection(
@@ -73,7 +71,7 @@ def sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | N
             bargap=0.35,
             margin={"l": 176, "r": 14, "t": 6, "b": 44},
         ),
-        summary=f"Copies of {what} run for {human(exposed + hidden, 'ns')}, {human(exposed, 'ns')} of it behind no computation, in "
+        summary=f"Copies of {what} run for {human(lanes.union_ns, 'ns')}, {human(lanes.exposed_ns, 'ns')} of it behind no computation, in "
         f"{human(window[1] - window[0], 'ns')}.",
         links=[Link("memcpy_copies", {"step": str(number)}, "Its copies")] if number is not None else [],
     )

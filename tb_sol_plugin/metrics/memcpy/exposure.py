@@ -90,7 +90,8 @@ class Lanes:
     shapes: one row per drawn interval: lane (`compute`, `communication` or a direction), start_ns, end_ns, count (events merged in it),
     bytes (their sum, -1 where one has none), busy_ns (plain sum of their durations), row (device row of a single copy, else -1).
     exposed: lane, start_ns, end_ns of the parts of copies that no computation covers. totals: lane, union_ns, hidden_ns, exposed_ns,
-    clipped to the window. devices: how many devices have copies there; `device` is the one with the most exposed time.
+    clipped to the window; union_ns and exposed_ns: of all its copies together, each moment once. devices: how many devices have copies
+    there; `device` is the one with the most exposed time.
     """
 
     device: int
@@ -99,6 +100,8 @@ class Lanes:
     shapes: pd.DataFrame
     exposed: pd.DataFrame
     totals: pd.DataFrame
+    union_ns: int
+    exposed_ns: int
 
 
 def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -> Lanes | None:
@@ -148,6 +151,8 @@ def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -
         pd.concat(shapes, ignore_index=True),
         pd.concat(exposed, ignore_index=True),
         pd.DataFrame(totals, columns=["lane", "union_ns", "hidden_ns", "exposed_ns"]),
+        I.length(_of(first, last, here)),
+        I.length(bare[device]),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import FactsSection, Report
+from tb_sol_plugin.model.report import FactsSection, FigureSection, Report
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 
@@ -64,3 +64,18 @@ def test_figures_per_step_of_the_ranks(tmp_path: Path) -> None:
     assert (row["count_per_step"], row["bytes_per_step"], row["time_per_step_ns"]) == (1.0, 1_000_000, 100 * US)
     assert (row["exposed_per_step_ns"], row["host_per_step_ns"]) == (80 * US, 201 * US)
     assert found.facts["time_per_step_ns"] == 100 * US and found.facts["bytes_per_step"] == 1_000_000
+
+
+def test_copies_side_by_side_run_once_in_the_words_beside_the_engines(tmp_path: Path) -> None:
+    # GIVEN a copy up [100, 200) us and one back [150, 250) us, a kernel [100, 120) us
+    t = TraceBuilder()
+    t.step(1, 0, 1000 * US)
+    t.launch("gemm", at=50 * US, start=100 * US, duration=20 * US, stream=9)
+    t.copy("HtoD", 100 * US, 100 * US, src="Pinned", bytes=1 << 20, call=(60 * US, US))
+    t.copy("DtoH", 150 * US, 100 * US, dst="Pinned", bytes=1 << 20, call=(70 * US, US), stream=8)
+    found = read_back(t, tmp_path).analyze("memcpy")
+    # THEN the lanes are 100 us each, together they run for 150 us of which 130 are bare
+    assert isinstance(found, Report)
+    engines = found.section("engines")
+    assert isinstance(engines, FigureSection)
+    assert engines.summary == "Copies of step 1 run for 150.0\u202fµs, 130.0\u202fµs of it behind no computation, in 1.00\u202fms."
