@@ -137,7 +137,7 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
                 key="id",
                 subtitle="t = latency + bytes / bandwidth",
                 marks={n: m for n, m in (("of_limit", over), ("latency_ns", fitted), ("rate_bytes_per_s", fitted)) if m},
-                footer="Fitted through the fastest tenth of each doubling of size, small and large copies alike. A copy of latency × bandwidth "
+                footer="Fitted through the fastest tenth of each doubling of size. A copy of latency × bandwidth "
                 "bytes is half as fast as the link.",
                 empty="No copy of this selection carries a size and a time.",
             ),

@@ -24,9 +24,10 @@ COLUMNS: Final = (
     Column("hidden_ns", "Hidden", "ns", "the part of it behind kernels that are no communication"),
     Column("exposed_ns", "Exposed", "ns", "the rest of it", show="bar", color="memcpy"),
     Column("idle_exposed_ns", "Exposed, idle", "ns", "exposed, and behind no communication either", rank=2),
-    Column("share", "Of step", "ratio", "exposed over the length of the step on all devices with copies: what hiding it could save at most", show="share"),
+    Column("share", "Of step", "ratio", "exposed over the length of the step on all devices with copies: what hiding it could save at most",
+           show="share"),
     Column("step_ns", "Step time", "ns", "length of the step", rank=2),
-)
+)  # fmt: skip
 PARTS: Final = (
     ("hidden_ns", "Behind computation", "memcpy", 0.3),
     ("talk_ns", "Exposed, behind communication", "communication", 1.0),
