@@ -32,6 +32,15 @@ describe("figure", () => {
     expect(ready(figure(), look({ selected: "a" })).data[1]).toMatchObject({ selectedpoints: [0] });
   });
 
+  test("GIVEN text in a pale bar WHEN drawn THEN it reads on what the card leaves of the bar's colour", () => {
+    const pale = (opacity: number, surface: string): unknown => {
+      const s = { kind: "figure", id: "p", title: "P", figure: { data: [{ type: "bar", x: [1], y: ["a"], text: ["a"], textposition: "inside", marker: { color: "#ABA5FF", opacity } }], layout: {} } } as unknown as Parameters<typeof ready>[0];
+      const inside = ready(s, { ...look(), token: (name: string) => (name === "surface" ? surface : "#ABA5FF") }).data[0]!["insidetextfont"];
+      return (inside as { color: string }).color;
+    };
+    expect([pale(1, "#161A20"), pale(0.3, "#161A20"), pale(0.3, "#FFFFFF")]).toEqual(["#111418", "#FFFFFF", "#111418"]);
+  });
+
   test("GIVEN a filtered table WHEN drawn THEN points of hidden rows are gaps, not zeros", () => {
     const { data } = ready(figure(), look({ keep: new Set(["b"]) }));
     expect(data[0]!["y"]).toEqual([null, 20]);

@@ -3846,7 +3846,7 @@ function ready(s, look) {
 	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
 	capBars(data, layout);
 	for (const trace of data) {
-		contrast(trace);
+		contrast(trace, look.token("surface"));
 		edgeHatched(trace, look.token("idle-hatch"));
 		if (NESTED.has(trace["type"])) oneRoot(trace, look.token("sunken"));
 		if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey(trace["customdata"]?.[i]) ?? ""));
@@ -3872,17 +3872,17 @@ function ready(s, look) {
 		shows: ring.length > 0 || drawn.some((t) => Array.isArray(t["selectedpoints"]) && !look.inside)
 	};
 }
-/** Text inside a bar reads on the bar, text outside on the card. */
-function contrast(trace) {
+/** Text inside a bar reads on the bar, which lets some of the card through where it is pale; text outside on the card. */
+function contrast(trace, surface) {
 	const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
 	const place = trace["textposition"] ?? "auto";
-	const fill = trace["marker"]?.["color"];
+	const { color: fill, opacity } = isPlain(trace["marker"]) ? trace["marker"] : {};
 	if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
 	const { color, ...rest } = font;
 	trace["textfont"] = rest;
 	if (isHex(fill)) trace["insidetextfont"] = {
 		...rest,
-		color: onColour(fill)
+		color: onColour(typeof opacity === "number" && isHex(surface) ? mixed$1(fill, surface, opacity) : fill)
 	};
 	if (color !== void 0) trace["outsidetextfont"] = {
 		...rest,

@@ -2,7 +2,7 @@
 import type { FigureSection, PointNote } from "../../api/types";
 import type { Area } from "./area";
 import { capBars, edgeHatched } from "./bars";
-import { ALL, isHex, NESTED, onColour, oneRoot, paintBoxes } from "./boxes";
+import { ALL, isHex, NESTED, mixed, onColour, oneRoot, paintBoxes } from "./boxes";
 import { relabelled } from "./ticks";
 
 type Plain = Record<string, unknown>;
@@ -91,7 +91,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
   capBars(data, layout);
   for (const trace of data) {
-    contrast(trace);
+    contrast(trace, look.token("surface"));
     edgeHatched(trace, look.token("idle-hatch"));
     if (NESTED.has(trace["type"])) oneRoot(trace, look.token("sunken"));
     if (NESTED.has(trace["type"])) paintBoxes(trace, look.paint, look.token, (i) => look.partial.has(pointKey((trace["customdata"] as unknown[] | undefined)?.[i]) ?? ""));
@@ -106,15 +106,15 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]), shows: ring.length > 0 || drawn.some((t) => Array.isArray(t["selectedpoints"]) && !look.inside) };
 }
 
-/** Text inside a bar reads on the bar, text outside on the card. */
-function contrast(trace: Plain): void {
+/** Text inside a bar reads on the bar, which lets some of the card through where it is pale; text outside on the card. */
+function contrast(trace: Plain, surface: string): void {
   const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
   const place = trace["textposition"] ?? "auto";
-  const fill = (trace["marker"] as Plain | undefined)?.["color"];
+  const { color: fill, opacity } = isPlain(trace["marker"]) ? trace["marker"] : ({} as Plain);
   if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
   const { color, ...rest } = font;
   trace["textfont"] = rest;
-  if (isHex(fill)) trace["insidetextfont"] = { ...rest, color: onColour(fill) };
+  if (isHex(fill)) trace["insidetextfont"] = { ...rest, color: onColour(typeof opacity === "number" && isHex(surface) ? mixed(fill, surface, opacity) : fill) };
   if (color !== undefined) trace["outsidetextfont"] = { ...rest, color };
 }
 
