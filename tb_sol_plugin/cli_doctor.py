@@ -186,10 +186,9 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
 
 def _counted(recordings: list[Recording]) -> str:
     """`5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
-    traces = sum(r.kind == "kineto" for r in recordings)
-    captures = len(recordings) - traces
-    split = f": {many(traces, 'trace')}, {many(captures, 'SOL capture')}" if captures else ""
-    return many(len(recordings), "recording") + split
+    counts = {word: sum(r.kind == kind for r in recordings) for kind, word in KINDS.items()}
+    split = ", ".join(many(count, word) for word, count in counts.items() if count)
+    return many(len(recordings), "recording") + (f": {split}" if counts["trace"] < len(recordings) else "")
 
 
 def device_files(out: Console, logdir: str, device: str = "") -> int:
@@ -224,6 +223,8 @@ def limits_of(capture: Capture) -> str:
     from tb_sol_plugin.model.devices.limits import device_for, why_no_limits
 
     try:
+        if capture.missing("program"):
+            return "memory alone: no work to hold against limits"
         spec = device_for(capture)
     except SolError as error:
         return error.message
