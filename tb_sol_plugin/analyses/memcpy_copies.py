@@ -115,7 +115,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
     if query.held:
         reason = everything["reason"].to_numpy(object)
         meant &= (reason != "") if query.held == "any" else (reason == query.held)
-    found = everything[meant].reset_index(drop=True)
+    found = everything if meant.all() else everything[meant].reset_index(drop=True)
     limits = link.peaks(device_for(capture, query.device_limits))
     shown = _shown(found, query)
     frame = _frame(capture, shown, limits)

@@ -22,6 +22,28 @@ def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool
     return np.asarray(hit[codes(column)], np.bool_)
 
 
+def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    """What a test answers for each text, asked once per distinct one."""
+    code, distinct = pd.factorize(values)
+    return np.array([bool(test(str(t))) for t in distinct], np.bool_)[code] if len(code) else np.zeros(0, np.bool_)
+
+
+def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    """One number per row, the same for rows that are equal in every key, in order of first use."""
+    code = np.asarray(pd.factorize(keys[0])[0], np.int64)
+    for key in keys[1:]:
+        part, distinct = pd.factorize(key)
+        code = np.asarray(pd.factorize(code * max(len(distinct), 1) + part)[0], np.int64)
+    return code
+
+
+def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
+    """The first row of each code below `count`; every code is in use."""
+    out = np.zeros(count, np.intp)
+    out[code[::-1]] = np.arange(len(code) - 1, -1, -1)
+    return out
+
+
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     """Texts at rows, "" for none."""
     texts = np.array([*(str(c) for c in column.cat.categories), ""], dtype=object)

@@ -121,7 +121,10 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
     code, first, last = code[full], first[full], last[full]
     if not len(code):
         return np.zeros(0, np.int64), *empty()
-    order = np.lexsort((first, code))
+    if (first[1:] < first[:-1]).any():
+        order = np.lexsort((first, code))
+    else:  # in order of start already; few groups are sorted by their digits
+        order = np.argsort(code.astype(np.uint16) if int(code.min()) >= 0 and int(code.max()) < 1 << 16 else code, kind="stable")
     code, first, last = code[order], first[order], last[order]
     left = reach_kernel(code, first, last)
     return code[:left], first[:left], last[:left]

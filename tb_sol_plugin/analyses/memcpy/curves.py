@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy import link
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES, memory_text
 from tb_sol_plugin.model import figure as F
@@ -14,7 +15,7 @@ from tb_sol_plugin.units import human
 
 def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[link.Fit], *, keyed: bool) -> FigureSection:
     """The figure. keyed: the points carry the direction as the key of their table row."""
-    known = found[(found["bytes"] > 0) & (found["duration_ns"] > 0)]
+    known = found.loc[(found["bytes"] > 0) & (found["duration_ns"] > 0), ["direction", "bytes", "duration_ns"]]
     points = _points(known)
     title = "Bandwidth by copy size"
     if not len(points):
@@ -92,8 +93,11 @@ def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F
 def _points(known: pd.DataFrame) -> pd.DataFrame:
     """Copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
     size, time = known["bytes"].to_numpy(np.float64), known["duration_ns"].to_numpy(np.float64)
-    cell = known[["direction"]].assign(a=np.round(4 * np.log2(size)), b=np.round(16 * np.log10(size / time)), size=size, time=time)
-    out = cell.groupby(["direction", "a", "b"], sort=False, as_index=False).agg(
-        count=("size", "size"), bytes=("size", "sum"), time=("time", "sum")
-    )
-    return out.assign(size=out["bytes"] / out["count"], rate=out["bytes"] / out["time"] * 1e9)
+    direction = known["direction"].to_numpy(object)
+    cell = texts.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))
+    cells = int(cell.max(initial=-1)) + 1
+    count, moved, took = (np.bincount(cell, w, minlength=cells) for w in (None, size, time))
+    first = texts.first_of(cell, cells)
+    return pd.DataFrame({
+        "direction": direction[first], "count": count, "bytes": moved, "time": took, "size": moved / count, "rate": moved / took * 1e9,
+    })  # fmt: skip

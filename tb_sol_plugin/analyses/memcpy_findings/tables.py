@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.attribution import sum_by
 from tb_sol_plugin.metrics.memcpy import groups, records, words
 from tb_sol_plugin.metrics.memcpy.blocking import REASONS
 from tb_sol_plugin.metrics.memcpy.patterns import CopyFinding
@@ -100,24 +102,36 @@ def patterns_table(found: pd.DataFrame, worth: list[CopyFinding], step: float, k
 def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
     """Copies that held the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
     rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
-    mine, why = found.iloc[rows].reset_index(drop=True), held.iloc[rows].reset_index(drop=True)
-    label = _labels(capture, mine).assign(
-        reason=why["reason"], direction=mine["direction"], lost_ns=why["lost_ns"], idle_ns=why["idle_ns"], host_ns=why["host_ns"],
-        bytes=mine["bytes"],
-    )  # fmt: skip
-    keys = ["reason", "direction", "kinds", "module", "frame", "operator", "phase"]
+    mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
+    keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
+    keys |= {"kinds": _kinds(mine)} | {name: groups.coded(capture, mine, name) for name in _BY}
+    code = texts.together(*(part for part, _ in keys.values()))
+    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    size, host_ns = found["bytes"].to_numpy()[rows], held["host_ns"].to_numpy()[rows]
+    lost, idle, host, count, with_size = (
+        sum_by(code, v, len(first))
+        for v in (*(held[c].to_numpy()[rows] for c in ("lost_ns", "idle_ns")), host_ns, np.ones_like(size), (size >= 0).astype(np.int64))
+    )
+    moved = sum_by(code, np.maximum(size, 0), len(first))
+    longest = np.zeros(len(first), np.int64)
+    np.maximum.at(longest, code, host_ns)
+    top = np.flatnonzero(host_ns == longest[code])
+    top = top[np.sort(np.unique(code[top], return_index=True)[1])]
+    most = np.zeros(len(first), np.intp)
+    most[code[top]] = top
+    outer = outermost_operator(capture, mine.iloc[most])
+    called = texts.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
+    named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
     out: list[dict[str, object]] = []
     links: dict[str, Link] = {}
-    groups_of = sorted(label.groupby(keys, sort=False), key=lambda g: -int(g[1]["lost_ns"].sum())) if len(label) else []
-    for values, part in groups_of:
-        row = dict(zip(keys, map(str, values), strict=True))
+    for at in np.argsort(-lost, kind="stable").tolist():
+        row = {name: str(values[at]) for name, values in named.items()}
         links[str(len(out))] = Link("memcpy_copies", _choice(row, keep), "Single copies")
         out.append({c: _place(row[c]) for c in _BY} | {
-            "id": "|".join(row.values()), "reason": REASONS[row["reason"]], "kinds": row["kinds"] or None, "count": len(part),
-            "direction": row["direction"],
-            "outer": part["outer"].iloc[int(part["host_ns"].to_numpy().argmax())] or None, "bytes": _bytes(part["bytes"].to_numpy()),
-            "lost_ns": int(part["lost_ns"].sum()), "idle_ns": int(part["idle_ns"].sum()), "longest_ns": int(part["host_ns"].max()),
-            "mean_ns": round(int(part["host_ns"].sum()) / len(part)),
+            "id": "|".join(row.values()), "reason": REASONS[row["reason"]], "kinds": row["kinds"] or None, "count": int(count[at]),
+            "direction": row["direction"], "outer": called[at] or None, "bytes": int(moved[at]) if with_size[at] else None,
+            "lost_ns": int(lost[at]), "idle_ns": int(idle[at]), "longest_ns": int(longest[at]),
+            "mean_ns": round(int(host[at]) / int(count[at])),
         })  # fmt: skip
     frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
     return make_table(
@@ -160,6 +174,7 @@ def evidence_table(
     )  # fmt: skip
 
 
+Coded: TypeAlias = tuple[npt.NDArray[np.intp], texts.Objects]
 _BY: Final[tuple[groups.By, ...]] = ("module", "frame", "operator", "phase")
 _NOWHERE: Final = frozenset((*groups.OUTSIDE.values(), groups.NO_FRAMES))
 
@@ -184,6 +199,21 @@ def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
         "outer": texts.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
         "kinds": [words.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
     })  # fmt: skip
+
+
+def _distinct(values: texts.Objects) -> Coded:
+    """(index into the texts per row, the texts, each once)."""
+    code, names = pd.factorize(values)
+    return code, np.asarray(names, object)
+
+
+def _kinds(mine: pd.DataFrame) -> Coded:
+    """The kinds of memory of both ends, as (index, texts)."""
+    ends = [mine[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
+    code = texts.together(*ends)
+    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
+    return code, np.array([words.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
 
 
 def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:

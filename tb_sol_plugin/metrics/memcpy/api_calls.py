@@ -34,7 +34,7 @@ def calls(capture: Capture, host: Mask) -> pd.DataFrame:
     waited (calls that returned after their last copy had ended), copies (device rows joined, sets included), bytes (NaN where none was
     recorded), without_bytes, device_ns (plain sum), managed (copies with an end in managed memory).
     """
-    found = copies(capture, np.ones(len(capture.device), bool))
+    found = copies(capture, np.ones(len(capture.device), bool))[["call", "start_ns", "duration_ns", "bytes", "src_kind", "dst_kind"]]
     found = found[found["call"].to_numpy() >= 0]
     chosen = _chosen(capture, host, found["call"].to_numpy())
     rows = np.flatnonzero(chosen)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy import groups, words
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
 from tb_sol_plugin.metrics.scope import Mask
@@ -80,7 +81,8 @@ def chosen(capture: Capture, found: pd.DataFrame, choice: CopyChoice) -> Mask:
     for owner in OWNERS:
         label = getattr(choice, owner)
         if label:
-            keep &= np.asarray(groups.labels(capture, found, owner) == label, np.bool_)
+            code, names = groups.coded(capture, found, owner)
+            keep &= np.asarray(names == label, np.bool_)[code] if len(code) else keep
     return keep
 
 
@@ -113,8 +115,8 @@ def of_rows(capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: grou
         for query, src, dst in zip(out, table["src_kind"], table["dst_kind"], strict=True):
             query["kinds"] = words.kinds_text(src or "", dst or "")
     elif by != "direction":
-        label = groups.labels(capture, found, by)
-        first = {str(text): i for i, text in reversed(list(enumerate(label.tolist())))}
+        code, names = groups.coded(capture, found, by)
+        first = dict(zip(map(str, names.tolist()), texts.first_of(code.astype(np.int64), len(names)).tolist(), strict=True))
         for query, text in zip(out, table["group"], strict=True):
             query |= _of_label(capture, found, by, str(text), first[str(text)])
     return out

@@ -24,7 +24,6 @@ ALL: Final = "all"
 """Stands for every direction at once: copies of several directions that run side by side count once."""
 COMPUTE_LANE: Final = "compute"
 COMMUNICATION_LANE: Final = "communication"
-_NEEDED: Final = ["device", "start_ns", "duration_ns"]
 SLOTS: Final = 600
 """Shapes of a lane closer than a 600th of the window are one: they would share a pixel."""
 
@@ -42,16 +41,17 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
     used, texts = pd.factorize(found["direction"])
     place = np.array([names.index(d) if d in names else names.index("Unknown") for d in texts.tolist()] or [0], np.int64)
     direction = place[used] if len(used) else np.zeros(0, np.int64)
-    both = pd.concat([found[_NEEDED], found[_NEEDED]], ignore_index=True)
-    pair = np.concatenate((step, step)) * len(names) + np.concatenate((np.zeros_like(direction), direction))
-    distinct, code = np.unique(pair, return_inverse=True)
-    code = code.reshape(-1).astype(np.int64)
-    out = pd.DataFrame({"step": distinct // len(names), "direction": distinct % len(names)})
-    rows, devices = len(out), max(int(found["device"].nunique()), 1)
-    out["count"] = np.bincount(code, minlength=rows).astype(np.int64)
-    out["time_ns"] = _sum(code, both["duration_ns"].to_numpy(), rows)
-    for name, value in union_parts(capture, code, both, rows).items():
-        out[name] = value
+    devices = max(int(found["device"].nunique()), 1)
+    parts = []
+    for one in (np.zeros_like(direction), direction):
+        code, distinct = pd.factorize(step * len(names) + one)
+        code, rows = code.astype(np.int64), len(distinct)
+        parts.append(pd.DataFrame({
+            "step": distinct // len(names), "direction": distinct % len(names), "count": np.bincount(code, minlength=rows).astype(np.int64),
+            "time_ns": _sum(code, found["duration_ns"].to_numpy(), rows), **union_parts(capture, code, found, rows),
+        }))  # fmt: skip
+    out = pd.concat(parts, ignore_index=True).sort_values(["step", "direction"], kind="stable", ignore_index=True)
+    rows = len(out)
     bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
     at = out["step"].to_numpy()
     out["step_ns"] = np.where(at >= 0, bounds[np.maximum(at, 0)], -1) if len(bounds) else np.full(rows, -1, np.int64)
@@ -64,7 +64,7 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
 
 def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:
     """union_ns, hidden_ns, exposed_ns and idle_exposed_ns of groups of copies; `code` names the group of each row, below `count`."""
-    ids, device = np.unique(found["device"].to_numpy(), return_inverse=True)
+    device, ids = pd.factorize(found["device"].to_numpy())
     start = found["start_ns"].to_numpy()
     many = max(len(ids), 1)
     merged, first, last = I.union_within(code * many + device, start, start + found["duration_ns"].to_numpy())

@@ -59,7 +59,7 @@ def resolution_ns(found: pd.DataFrame) -> int:
 
 def fits(found: pd.DataFrame) -> list[Fit]:
     """One fit per direction and pair of kinds that has copies with a size and a time, in order of display."""
-    known = sized(found)
+    known = sized(found[_columns(found)])
     place = {d: i for i, d in enumerate(DIRECTIONS)}
     resolution = resolution_ns(found)
     parts = [
@@ -72,9 +72,13 @@ def fits(found: pd.DataFrame) -> list[Fit]:
 
 def latency_fit(found: pd.DataFrame, direction: str) -> tuple[float, float] | None:
     """(latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both."""
-    known = sized(found)
-    fit = _fit(known[known["direction"] == direction], direction, "", "", resolution_ns(found))
+    known = sized(found.loc[(found["direction"] == direction).to_numpy(), _columns(found)])
+    fit = _fit(known, direction, "", "", resolution_ns(found))
     return None if fit.why else (fit.latency_ns, fit.bytes_per_s)
+
+
+def _columns(found: pd.DataFrame) -> list[str]:
+    return [c for c in ("direction", "src_kind", "dst_kind", "bytes", "duration_ns", "oversize") if c in found]
 
 
 def sized(found: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.attribution import BEFORE, NO_OPERATOR, NO_RECORD
 from tb_sol_plugin.metrics.memcpy.exposure import union_parts
 from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
@@ -35,12 +36,12 @@ def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.obje
     An owner is the innermost one around the launch. Copies without one say why: launched outside of every owner, before the recording
     began, or without a launch record.
     """
-    code, names = _owners(capture, found, by)
+    code, names = coded(capture, found, by)
     return names[code] if len(code) else np.zeros(0, object)
 
 
-def _owners(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
-    """(index into the labels per copy, the labels, each once)."""
+def coded(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
+    """`labels` as (index into the labels per copy, the labels, each once)."""
     if by in ("device", "stream"):
         return _places(found, with_stream=by == "stream")
     if by in ("direction", "kind"):
@@ -50,7 +51,7 @@ def _owners(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[
         owner = np.where(owner >= 0, capture.host["name"].cat.codes.to_numpy()[np.maximum(owner, 0)], -1).astype(np.int64)
     link = found["link"].to_numpy()
     owner = np.where((owner < 0) & (link == S.BEFORE_WINDOW), -2, np.where((owner < 0) & (link == S.NO_RECORD), -3, np.maximum(owner, -1)))
-    used, code = np.unique(owner, return_inverse=True)
+    code, used = pd.factorize(owner, sort=True)
     inside = used[used >= 0]
     outside = NO_FRAMES if by == "frame" and not (capture.host["kind"].to_numpy() == S.FRAME).any() else OUTSIDE[by]
     free = {-1: outside, -2: BEFORE, -3: NO_RECORD}
@@ -101,7 +102,7 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
     rest: they add up to it), idle_exposed_ns (exposed, and behind no communication either).
     """
     found = copies(capture, rows)
-    label, names = _owners(capture, found, by)
+    label, names = coded(capture, found, by)
     direction, source, target = (pd.factorize(found[c].to_numpy(object)) for c in ("direction", "src_kind", "dst_kind"))
     code, first = _together([direction[0], source[0], target[0]] if by == "kind" else [direction[0], label])
     count = len(first)
@@ -128,15 +129,8 @@ def overall(capture: Capture, rows: Mask) -> dict[str, int]:
 
 def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
     """(one code for the parts taken together, in order of first use; the first place of each)."""
-    code = np.zeros(len(parts[0]), np.int64)
-    for part in parts:
-        code = code * (int(part.max(initial=0)) + 1) + part
-        code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    first = np.unique(code, return_index=True)[1]
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[code] if len(code) else code, first[order]
+    code = texts.together(*parts)
+    return code, texts.first_of(code, int(code.max(initial=-1)) + 1)
 
 
 def _joined(code: Ints, kind: npt.NDArray[np.intp], texts: npt.NDArray[np.object_], count: int) -> list[str]:

@@ -141,8 +141,9 @@ def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None
     found: `records.copies(...)`. Only copies of at least 1 MiB count. A copy counts as faster than the limit where it is by more than
     5 % and by more than the clock's resolution explains. spec: for the size of its L2 cache.
     """
-    large = sized(found.assign(_row=np.arange(len(found))))
-    large = large[large["bytes"] >= LARGE]
+    at = np.flatnonzero(found["bytes"].to_numpy() >= LARGE)
+    needed = [c for c in ("direction", "src_kind", "dst_kind", "bytes", "duration_ns", "oversize") if c in found]
+    large = sized(found[needed].iloc[at].assign(_row=at))
     resolution = resolution_ns(found)
     out = []
     for direction, (limit, words) in limits.items():

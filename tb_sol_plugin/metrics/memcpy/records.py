@@ -61,7 +61,7 @@ def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
     """
     whole = memo(capture, ("copies",), lambda: _copies(capture))
     keep = rows[whole["row"].to_numpy()]
-    return whole.copy() if keep.all() else pd.DataFrame(whole[keep].reset_index(drop=True))
+    return whole.copy(deep=False) if keep.all() else pd.DataFrame(whole[keep].reset_index(drop=True))
 
 
 def _copies(capture: Capture) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def _copies(capture: Capture) -> pd.DataFrame:
     source, target = _ends(capture, row, direction, where)
     size = device["bytes"].to_numpy()[row]
     array = _per_name(device["name"], row, lambda name: _ARRAY.search(name) is not None) | (src == "Array") | (dst == "Array")
-    return pd.DataFrame({
+    columns = {
         "row": row, "direction": direction, "src_kind": src, "dst_kind": dst, "array": array & (kind[row] == S.MEMCPY),
         "src_device": source, "dst_device": target, "device": where, **_plain(device, row, "context", "stream"),
         "start_ns": start, "duration_ns": duration, "bytes": size,
@@ -86,7 +86,9 @@ def _copies(capture: Capture) -> pd.DataFrame:
         **_plain(device, row, "link"), **_launch(capture, row), **_plain(device, row, "operator", "module"),
         "frame": _frames(capture, device["call"].to_numpy()[row]), "phase_node": device_owners(capture).node[row],
         **_plain(device, row, "step"),
-    })  # fmt: skip
+    }  # fmt: skip
+    as_they_are = {n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in columns.items()}
+    return pd.DataFrame(as_they_are, copy=False)  # texts shared between rows stay shared
 
 
 def _plain(device: pd.DataFrame, row: npt.NDArray[np.intp], *names: str) -> dict[str, npt.NDArray[np.generic]]:
@@ -196,14 +198,21 @@ def texts(column: pd.Series[str], row: npt.NDArray[np.intp]) -> npt.NDArray[np.o
 
 def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communication: bool) -> Ints:
     """Length of each interval that kernels of its own device cover: those that compute, or communication kernels too."""
-    kind, is_kernel = classes(capture), capture.device["kind"].to_numpy() == S.KERNEL
-    work = is_kernel & ((kind == COMPUTATION) | ((kind == COMMUNICATION) if communication else False))
-    ids = capture.device["device"].to_numpy()
-    first = capture.device["start_ns"].to_numpy()
-    last = first + capture.device["duration_ns"].to_numpy()
     out = np.zeros(len(start), np.int64)
-    for one in np.unique(device).tolist():
-        here = work & (ids == one)
+    for one in pd.unique(device).tolist():
         mine = device == one
-        out[mine] = I.overlap_with(start[mine], end[mine], I.union(first[here], last[here]))
+        out[mine] = I.overlap_with(start[mine], end[mine], busy(capture, one, communication=communication))
     return out
+
+
+def busy(capture: Capture, device: int, *, communication: bool) -> I.Spans:
+    """When kernels run on a device: those that compute, or communication kernels too."""
+
+    def make() -> I.Spans:
+        kind, is_kernel = classes(capture), capture.device["kind"].to_numpy() == S.KERNEL
+        here = is_kernel & ((kind == COMPUTATION) | ((kind == COMMUNICATION) if communication else False))
+        here &= capture.device["device"].to_numpy() == device
+        start = capture.device["start_ns"].to_numpy()[here]
+        return I.union(start, start + capture.device["duration_ns"].to_numpy()[here])
+
+    return memo(capture, ("copies.busy", device, communication), make)

@@ -5,14 +5,12 @@ Contents are not recorded: these are candidates.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask, Places
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.model import schemas as S
@@ -41,7 +39,7 @@ def redundant(case: Case, apart: Mask) -> list[CopyFinding]:
     if not len(rows) or len(case.where.rows) < case.at.again_steps:
         return []
     name = texts.codes(case.capture.host["name"])[np.maximum(module[rows], 0)] if len(case.capture.host) else module[rows]
-    place = _alike(np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows])
+    place = texts.together(np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows])
     rows = rows[_in_a_row(place, case.step[rows], case.at.again_steps)[place]]
     if not len(rows):
         return []
@@ -54,11 +52,14 @@ def redundant(case: Case, apart: Mask) -> list[CopyFinding]:
 
 def _in_a_row(place: Places, step: np.ndarray[tuple[int], np.dtype[np.int64]], least: int) -> Mask:
     """Per place whether it has copies in at least `least` steps with none missing between."""
-    seen = np.unique(np.stack((place.astype(np.int64), step)), axis=1)
-    first = np.flatnonzero(np.concatenate(([True], (np.diff(seen[0]) != 0) | (np.diff(seen[1]) != 1))))
-    length = np.diff(np.append(first, seen.shape[1]))
+    many = int(step.max()) + 1
+    seen, at = np.divmod(pd.unique(place.astype(np.int64) * many + step), many)
+    order = np.lexsort((at, seen))
+    seen, at = seen[order], at[order]
+    first = np.flatnonzero(np.concatenate(([True], (np.diff(seen) != 0) | (np.diff(at) != 1))))
+    length = np.diff(np.append(first, len(seen)))
     out = np.zeros(int(place.max()) + 1, bool)
-    out[seen[0][first[length >= least]]] = True
+    out[seen[first[length >= least]]] = True
     return out
 
 
@@ -71,35 +72,31 @@ def _after_first_kernel(case: Case) -> Mask:
     first = np.full(max(int(step.max(initial=-1)), int(case.step.max(initial=-1))) + 2, np.iinfo(np.int64).max)
     np.minimum.at(first, step, start)
     both = (np.concatenate((device[c].to_numpy()[kernel], case.found[c].to_numpy())) for c in ("device", "stream"))
-    lane = _alike(*both)
-    count = int(np.count_nonzero(kernel))
-    return np.asarray((case.start > first[case.step]) & np.isin(lane[count:], np.unique(lane[:count])), np.bool_)
-
-
-def _alike(*columns: np.ndarray[tuple[int], np.dtype[np.integer]]) -> Places:
-    """A number per row, the same for rows that agree in all columns."""
-    return factorize([pd.factorize(c)[0].astype(np.int64) for c in columns])[0].astype(np.intp)
+    lane = texts.together(*both)
+    computes = np.zeros(int(lane.max(initial=-1)) + 1, np.bool_)
+    computes[lane[: len(step)]] = True
+    return np.asarray((case.start > first[case.step]) & computes[lane[len(step) :]], np.bool_)
 
 
 def ping_pong(case: Case) -> list[CopyFinding]:
     """Copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
-    ours, code = _sizes(case, "device")
-    if not len(ours):
+    order, group = _sizes(case, "device")
+    if not len(order):
         return []
-    back = case.direction[ours] == "HtoD"
-    near = case.start[ours][1:] - case.end[ours][:-1] <= case.at.trip_gap_ns
-    first = np.flatnonzero(np.append(True, (code[1:] != code[:-1]) | ~near | (back[1:] == back[:-1])))  # of each alternation
-    first, stop = first + back[first], np.append(first[1:], len(ours))  # a copy to the host comes first
-    each = (stop - first) // 2
-    each[each < max(case.at.trip_count, 1)] = 0
-    trips = int(each.sum())
-    if not trips:
+    back = case.direction[order] == "HtoD"
+    turns = (group[1:] == group[:-1]) & (back[1:] != back[:-1])
+    turns &= case.start[order][1:] - case.end[order][:-1] <= case.at.trip_gap_ns
+    opens = np.flatnonzero(np.concatenate(([True], ~turns)))
+    length = np.diff(np.append(opens, len(order)))
+    skip = back[opens].astype(np.int64)  # what comes back first has not been sent
+    trips = (length - skip) // 2
+    trips[trips < max(case.at.trip_count, 1)] = 0
+    run = np.cumsum(np.concatenate(([True], ~turns))) - 1
+    place = np.arange(len(order)) - (opens + skip)[run]
+    rows = np.sort(order[(place >= 0) & (place < 2 * trips[run])])
+    if not len(rows):
         return []
-    edge = np.zeros(len(ours) + 1, np.int64)
-    np.add.at(edge, first, (each > 0).astype(np.int64))
-    np.add.at(edge, first + 2 * each, -(each > 0).astype(np.int64))
-    rows = np.sort(ours[np.cumsum(edge)[:-1] > 0])
-    note = f"{trips} round trips in all; contents are not recorded"
+    note = f"{int(trips.sum())} round trips in all; contents are not recorded"
     fix = "# compute this part on the device: torch operators instead of .cpu() … .to(device)"
     return case.finding(
         "ping_pong", rows, "Data goes to the host and comes back", fix, spans=_both(case, rows), candidate=True, note=note, direction="DtoH"
@@ -108,23 +105,23 @@ def ping_pong(case: Case) -> list[CopyFinding]:
 
 def through_host(case: Case) -> list[CopyFinding]:
     """A copy to the host from one device, and within 5 ms one of the same size to another device."""
-    chosen: list[int] = []
-    device = case.found["device"].to_numpy()
-    ours, code = _sizes(case, "") if device.min() < device.max() else (np.zeros(0, np.intp), np.zeros(0, np.intp))
-    for own in np.split(ours, np.flatnonzero(np.diff(code)) + 1):
-        last = -1
-        for i in own.tolist():
-            if case.direction[i] == "DtoH":
-                last = i
-            elif last >= 0 and device[i] != device[last] and case.start[i] - case.end[last] <= case.at.relay_gap_ns:
-                chosen += [last, i]
-                last = -1
-    if not chosen:
+    order, group = _sizes(case, "")
+    if not len(order):
         return []
-    ways = [(int(device[a]), int(device[b])) for a, b in zip(chosen[::2], chosen[1::2], strict=True)]
-    source, target = Counter(sorted(ways)).most_common(1)[0][0]
-    rows = np.array(sorted(chosen), np.intp)
-    note = f"{len(ways)} pairs of one size; contents are not recorded"
+    device, down = case.found["device"].to_numpy()[order], case.direction[order] == "DtoH"
+    last = np.maximum.accumulate(np.where(down, np.arange(len(order)), -1))  # the copy to the host before each
+    safe = np.maximum(last, 0)
+    fits = ~down & (last >= 0) & (group[safe] == group) & (device != device[safe])
+    fits &= case.start[order] - case.end[order][safe] <= case.at.relay_gap_ns
+    on = np.flatnonzero(fits)
+    on = on[np.unique(last[on], return_index=True)[1]]  # the first after it
+    rows = np.sort(np.concatenate((order[last[on]], order[on])))
+    if not len(rows):
+        return []
+    ids, at = np.unique(device, return_inverse=True)
+    ways, often = np.unique(at[last[on]] * len(ids) + at[on], return_counts=True)
+    source, target = (int(ids[i]) for i in divmod(int(ways[often.argmax()]), len(ids)))
+    note = f"{len(on)} pairs of one size; contents are not recorded"
     return case.finding(
         "through_host", rows, "Copies between devices go around by the host",
         f"tensor.to('cuda:{target}', non_blocking=True)  # straight from the other device; "
@@ -134,13 +131,19 @@ def through_host(case: Case) -> list[CopyFinding]:
 
 
 def _sizes(case: Case, by: str) -> tuple[Places, Places]:
-    """Copies between host and device, those of one step and size together, in order of start, and the number of each such group.
+    """Copies between host and device, those together that share a step and a size, in order of start; and the group of each.
 
-    Those that are read as values are left out.
+    Those that are read as values are left out, and so are groups of one direction.
     """
     ours = case.inside & np.isin(case.direction, ("HtoD", "DtoH")) & (case.bytes > case.at.read_bytes) & (case.step >= 0)
     rows = np.flatnonzero(ours)
     rows = rows[np.argsort(case.start[rows], kind="stable")]
-    code = _alike(case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else []))
+    if not len(rows):
+        return rows, rows
+    code = texts.together(case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else []))
+    down = case.direction[rows] == "DtoH"
+    groups = int(code.max()) + 1
+    both = (np.bincount(code[down], minlength=groups) > 0) & (np.bincount(code[~down], minlength=groups) > 0)
+    rows, code = rows[both[code]], code[both[code]]
     order = np.argsort(code, kind="stable")
     return rows[order], code[order]

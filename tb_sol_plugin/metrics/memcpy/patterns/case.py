@@ -12,11 +12,11 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo, texts
-from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, classes
 from tb_sol_plugin.metrics.memcpy.blocking import idle_spans, under
 from tb_sol_plugin.metrics.memcpy.link import latency_fit
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.metrics.memcpy.patterns.say import evidence
+from tb_sol_plugin.metrics.memcpy.records import busy
 from tb_sol_plugin.metrics.memcpy.thresholds import Thresholds
 from tb_sol_plugin.metrics.memcpy.words import COLORS
 from tb_sol_plugin.metrics.scope import Scope
@@ -80,8 +80,11 @@ class Case:
 
     @cached_property
     def managed(self) -> Mask:
-        ends = [self.found[c].astype(str).str.startswith("Managed").to_numpy() for c in ("src_kind", "dst_kind")]
-        return np.asarray(ends[0] | ends[1], np.bool_)
+        out = np.zeros(len(self.found), np.bool_)
+        for name in ("src_kind", "dst_kind"):
+            code, kinds = pd.factorize(self.found[name].to_numpy(object))
+            out |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code] if len(code) else out
+        return out
 
     @cached_property
     def path(self) -> npt.NDArray[np.int64]:
@@ -91,14 +94,16 @@ class Case:
             return np.zeros(len(self.found), np.int64)
         name = texts.codes(self.capture.host["name"])
         row = self.found["operator"].to_numpy().astype(np.int64)
-        code = np.zeros(len(row), np.int64)
-        while (row >= 0).any():
-            safe = np.maximum(row, 0)
-            counts = (row >= 0) & (h.kind[safe] == S.OPERATOR)
+        distinct, place = np.unique(row, return_inverse=True)
+        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
+        row = distinct[left]
+        while len(left):
+            counts = h.kind[row] == S.OPERATOR
             with np.errstate(over="ignore"):
-                code = np.where(counts, code * 1_000_003 + name[safe] + 1, code)
-            row = np.where(row >= 0, h.parent[safe], -1)
-        return code
+                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]] + 1
+            row = h.parent[row].astype(np.int64)
+            left, row = left[row >= 0], row[row >= 0]
+        return code[place.reshape(-1)]
 
     def under(self, *, operator: str = "", annotation: str = "") -> Mask:
         """Copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
@@ -117,7 +122,7 @@ class Case:
         parts = []
         for one in np.unique(device).tolist():
             mine = rows[device == one]
-            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), _kernels(self.capture, one)))
+            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), busy(self.capture, one, communication=True)))
         return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
 
     def on_host(self, rows: Places) -> iv.Spans:
@@ -128,7 +133,18 @@ class Case:
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""
-        return latency_fit(self.found, direction)
+        if direction not in self._fits:
+            self._fits[direction] = latency_fit(self.found, direction)
+        return self._fits[direction]
+
+    @cached_property
+    def _fits(self) -> dict[str, tuple[float, float] | None]:
+        return {}
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.int64]:
+        """Place of each copy among the events of the recording ordered by device, stream and start: neighbours follow each other."""
+        return np.asarray(in_line(self.capture)[self.found["row"].to_numpy()], np.int64)
 
     # -- findings ---------------------------------------------------------------------------------------------
 
@@ -161,15 +177,14 @@ class Case:
         ]  # fmt: skip
 
 
-def _kernels(capture: Capture, device: int) -> iv.Spans:
-    """When a device computes or communicates."""
+def in_line(capture: Capture) -> npt.NDArray[np.int64]:
+    """Place of each device row among all, ordered by device, stream and start."""
 
-    def make() -> iv.Spans:
-        table = capture.device
-        kind = classes(capture)
-        own = (table["device"].to_numpy() == device) & (table["kind"].to_numpy() == S.KERNEL)
-        own &= (kind == COMPUTATION) | (kind == COMMUNICATION)
-        start = table["start_ns"].to_numpy()[own]
-        return iv.union(start, start + table["duration_ns"].to_numpy()[own])
+    def make() -> npt.NDArray[np.int64]:
+        device = capture.device
+        order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
+        out = np.empty(len(order), np.int64)
+        out[order] = np.arange(len(order))
+        return out
 
-    return memo(capture, ("copies.kernels", device), make)
+    return memo(capture, ("copies.in_line",), make)

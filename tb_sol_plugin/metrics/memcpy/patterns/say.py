@@ -84,8 +84,11 @@ def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
 
 def kinds(found: pd.DataFrame, rows: Places) -> str:
     """`, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
-    pairs = found.iloc[rows][["src_kind", "dst_kind"]].drop_duplicates()
-    said = sorted(kinds_text(a, b) for a, b in pairs.itertuples(index=False) if a or b)
+    ends = [found[c].to_numpy(object)[rows] for c in ("src_kind", "dst_kind")]
+    code = texts.together(*ends)
+    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
+    said = sorted(kinds_text(a, b) for a, b in pairs if a or b)
     return f", {' and '.join(said)}" if 0 < len(said) <= 2 else ""
 
 
@@ -94,11 +97,11 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     if not len(capture.host):
         return ""
     host = capture.host["name"]
-    outer = outermost_operator(capture, found)[rows]
-    module, node = (found[c].to_numpy()[rows] for c in ("module", "phase_node"))
-    frame = user_frames(capture, found)[rows]
-    key = np.stack([texts.pick(host, outer), texts.pick(host, module), texts.pick(host, frame), node.astype(str)]).astype(str)
-    group = pd.factorize(pd.Series(["\x00".join(k) for k in key.T]))[0]
+    mine = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
+    outer, frame = outermost_operator(capture, mine), user_frames(capture, mine)
+    module, node = (mine[c].to_numpy() for c in ("module", "phase_node"))
+    name = texts.codes(host)
+    group = texts.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
     total = np.bincount(group, weight.astype(np.float64) + 1e-9)
     at_row = int(np.flatnonzero(group == total.argmax())[0])
     parts = []
@@ -130,8 +133,10 @@ def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.
     """Host row of the outermost operator around each copy's call, -1 without one."""
     h = at.host(capture)
     row = found["operator"].to_numpy().astype(np.int64)
-    best = row.copy()
-    while (row >= 0).any():
-        row = np.where(row >= 0, h.parent[np.maximum(row, 0)], -1)
-        best = np.where((row >= 0) & (h.kind[np.maximum(row, 0)] == S.OPERATOR), row, best)
+    best, left = row.copy(), np.flatnonzero(row >= 0)
+    while len(left):
+        row = h.parent[row[row >= 0]].astype(np.int64)
+        left, row = left[row >= 0], row[row >= 0]
+        found_one = h.kind[row] == S.OPERATOR
+        best[left[found_one]] = row[found_one]
     return best

@@ -79,14 +79,10 @@ def coalescable(case: Case, packed: list[CopyFinding]) -> list[CopyFinding]:
 
 def runs(case: Case) -> Places:
     """Number of the run per copy, -1 outside."""
-    device = case.capture.device
     out = np.full(len(case.found), -1, np.intp)
-    order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
     own = case.inside & np.isin(case.direction, MOVES) & (case.bytes >= 0) & (case.bytes < case.at.merge_bytes)
     rows = np.flatnonzero(own)
-    at = position[case.found["row"].to_numpy()[rows]]
+    at = case.position[rows]
     rows, at = rows[np.argsort(at)], np.sort(at)
     if not len(rows):
         return out

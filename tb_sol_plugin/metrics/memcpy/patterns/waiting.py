@@ -63,6 +63,6 @@ _WORDS: Final = {
 
 
 def _read_fix(case: Case, rows: Places) -> str:
-    outer = outermost_operator(case.capture, case.found)[rows]
+    outer = outermost_operator(case.capture, case.found[["operator"]].iloc[rows])
     (name,), _ = texts.largest([case.capture.host["name"]], outer, case.held["host_ns"].to_numpy()[rows].astype(np.float64))
     return next(fix for pattern, fix in READS.items() if re.search(pattern, name))

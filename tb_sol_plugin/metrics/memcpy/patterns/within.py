@@ -20,11 +20,7 @@ def duplicates(case: Case) -> list[CopyFinding]:
     rows = np.flatnonzero(case.inside & (case.direction == "DtoD") & (case.bytes > 0) & named)
     if len(rows) < 2:
         return []
-    device = case.capture.device
-    order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    at = position[case.found["row"].to_numpy()[rows]]
+    at = case.position[rows]
     rows, at = rows[np.argsort(at)], np.sort(at)
     lane = case.found[["device", "stream"]].to_numpy()[rows]
     same = (np.diff(at) == 1) & (lane[1:] == lane[:-1]).all(axis=1) & (case.bytes[rows][1:] == case.bytes[rows][:-1])
@@ -34,7 +30,8 @@ def duplicates(case: Case) -> list[CopyFinding]:
         return []
     code, _ = pd.factorize(case.path[rows])
     least = case.at.layout_share * iv.length(case.windows)
-    large = [g for g in range(int(code.max()) + 1) if iv.length(_time(case, rows[code == g])) > least]
+    enough = np.flatnonzero(np.bincount(code, case.duration[rows]) > least)
+    large = [g for g in enough.tolist() if iv.length(_time(case, rows[code == g])) > least]
     rows = np.sort(rows[np.isin(code, large)])
     return case.finding(
         "duplicate_copies", rows, "The same bytes are copied inside of the device again and again",
