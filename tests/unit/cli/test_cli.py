@@ -246,7 +246,9 @@ def test_rates_of_a_link_keep_their_digits_beside_those_of_a_memory() -> None:
     # GIVEN two rates of a memory and two of links WHEN shown THEN all in GB/s; two of a memory alone in TB/s
     columns = [Column("name", "Name"), Column("rate", "Rate", "B/s")]
     for rates, unit, first in (([1.753e12, 1.39e12, 39.2e9, 11.06e9], "GB/s", "1753.0"), ([1.753e12, 1.39e12], "TB/s", "1.75")):
-        table = TableSection(id="t", title="T", columns=columns, key="name", sort=Sort("rate"), data={"name": list("abcd")[: len(rates)], "rate": rates})
+        table = TableSection(
+            id="t", title="T", columns=columns, key="name", sort=Sort("rate"), data={"name": list("abcd")[: len(rates)], "rate": rates}
+        )
         lines = [line.split() for line in shown(Report(analysis="x", title="X", sections=[table])).splitlines()]
         assert ["Name", "Rate", unit] in lines and "".join(next(x for x in lines if x[:1] == ["a"])[1:]).replace("\u202f", "") == first
         assert unit == "TB/s" or ["d", "11.1"] in lines
