@@ -92,25 +92,19 @@ _SET: Final = re.compile(r"mem(?:ory)?[\s_]*(?:set|fill)|fill[\s_]*buffer|usm[\s
 _SET_OF: Final = re.compile(r"\(\s*([A-Za-z ]+?)\s*\)")
 _END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
 """Array ends (CUPTI kinds 3 to 7) fold into the device. Shared memory lies on either side: its copies have no known direction."""
-_END_OF_KIND: Final = {
-    "pageable": "H", "pinned": "H", "host": "H", "memory": "H", "device": "D", "array": "D", "device static": "D",
-}  # fmt: skip
 
 
 def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
     """(direction, source kind, destination kind) of a copy or set, from its name, else from the recorder's `kind`.
 
-    Where neither names a direction the kinds of both ends decide, if both are recorded; "Unknown" otherwise.
+    Where neither names a direction it is "Unknown", whatever its ends: they are kept as recorded.
     """
     if is_set or (_SET.search(name) and not direction_of(name)):
         found = _SET_OF.search(name)
         return "Memset", "", found[1] if found else ""
     ends = _SIDES.search(name)
     source, target = (ends[1], ends[2]) if ends else ("", "")
-    direction = direction_of(name) or direction_of(kind)
-    if not direction:
-        direction = _pair(_END_OF_KIND.get(source.lower(), ""), _END_OF_KIND.get(target.lower(), ""))
-    return direction or "Unknown", source, target
+    return direction_of(name) or direction_of(kind) or "Unknown", source, target
 
 
 def direction_of(text: str) -> str:

@@ -94,10 +94,11 @@ def notices(found: Crew[P]) -> list[Notice]:
     failed = [p for p in found.without if p.state in ("failed", "lacking")]
     if failed:
         few = f"`{failed[0].worker}`: {failed[0].problem}" if len(failed) == 1 else _some([f"`{p.worker}`" for p in failed])
-        out.append(Notice(f"{_workers(len(failed))} of {human(found.total, 'count')} left out of every number here: {few}. The table below says why."))
+        who = f"{_workers(len(failed))} of {human(found.total, 'count')}"
+        out.append(Notice(f"{who} left out of every number here: {few}. The table below says why."))
     if found.missing:
-        text = f"{_ranks(found.missing)} of {human(found.world, 'count')} {'has' if len(found.missing) == 1 else 'have'} no recording in this run."
-        out.append(Notice(text, "info"))
+        verb = "has" if len(found.missing) == 1 else "have"
+        out.append(Notice(f"{_ranks(found.missing)} of {human(found.world, 'count')} {verb} no recording in this run.", "info"))
     for rank, workers in sorted(found.twice.items())[:NAMED]:
         counted = next((w for w in workers if w in found.counting), "")
         which = f"; `{counted}`, which recorded for longer, stands for it" if counted else ""
