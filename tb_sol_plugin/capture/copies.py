@@ -65,8 +65,8 @@ class Crossing(NamedTuple):
 
 
 CopyKey: TypeAlias = "tuple[str, str, str, str, int, int, bool, int, int, int, int]"
-"""Copies that are counted together: operator as a trace has it (`aten::copy_`), the fields of a Crossing but its bytes, then labels: module,
-phase, function, -1 none."""
+"""Copies that are counted together: operator as a trace has it (`aten::copy_`), the fields of a Crossing but its bytes, then labels:
+module, phase, function, -1 none."""
 
 
 class CopyCounts:
