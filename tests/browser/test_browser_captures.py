@@ -45,8 +45,8 @@ def test_a_capture_alone_is_walked_through(serve: Server, view: Callable[..., An
 def test_a_page_it_cannot_fill_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason stands in the page list and on the page, with the one argument marked
     page = open_page(view(), serve, page="kernels", run=ALONE)
-    assert "a SOL capture holds no kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
-    assert "A SOL capture holds no kernels" in page.locator("main .state h2").first.text_content()
+    assert "a SOL capture holds no single kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
+    assert "A SOL capture holds no single kernels" in page.locator("main .state h2").first.text_content()
     assert page.locator(".snippet .mark-code").text_content() == "profile=True"
     assert "sol.capture(logdir, model=model, profile=True)" in page.locator(".snippet").text_content()
 

@@ -119,8 +119,9 @@ def _headline(directions: pd.DataFrame, launched: pd.DataFrame, totals: dict[str
     fast = f" at {human(rate, 'B/s')}" if np.isfinite(rate) else ""
     of = f", {human(share, 'ratio')} of its limit from 1 MiB on" if np.isfinite(share) else ""
     most = f"Most is {NAMES[str(first['direction'])].lower()}{fast}{of}."
+    shown = "all" if exposed == time else exposed
     if several and outside:
         rest = human(int(totals["time_ns"] or 0) - int(launched["time_ns"].sum()), "ns")
         who = "one takes" if outside == 1 else f"{human(outside, 'count')} take"
-        return f"The copies of a step take **{time}**, {exposed} of it exposed; outside of every step {who} {rest}. {most}"
-    return f"All copies together take **{time}**{' per step' if several else ''}, {exposed} of it exposed. {most}"
+        return f"The copies of a step take **{time}**, {shown} of it exposed; outside of every step {who} {rest}. {most}"
+    return f"All copies together take **{time}**{' per step' if several else ''}, {shown} of it exposed. {most}"
