@@ -49,13 +49,16 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
 
 
 def add_copies(tree: Tree, capture: Capture, by: str) -> None:
-    """Rows of `copies` below their labels."""
+    """Rows of `copies` below their labels. What a SOL capture counted within the host's memory is an operator of its ledger already."""
     table = capture.tables[S.COPIES.name]
     frames = _Labels(tree, capture, by)
     label = frames.label_of(table)
     words = {c: texts.pick(table[c], np.arange(len(table))) for c in ("direction", "src_kind", "dst_kind")}
     columns = {c: table[c].tolist() for c in ("count", "bytes", "without_bytes", "time_ns", "call_ns", "src_device", "dst_device")}
+    counted = not source.is_profile(capture)
     for i in range(len(table)):
+        if counted and max(columns["src_device"][i], columns["dst_device"][i]) < 0:
+            continue
         direction = str(words["direction"][i])
         name = copy_name(direction, str(words["src_kind"][i]), str(words["dst_kind"][i]))
         where = max(columns["src_device"][i], columns["dst_device"][i], 0)
