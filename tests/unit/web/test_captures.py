@@ -71,10 +71,13 @@ def test_pages_that_a_capture_cannot_fill_say_why_and_how_to_record(client: Flas
     assert all(
         pages[name]["available"] for name in ("overview", "findings", "steps", "iterations", "modules", "phases", "roofline", "health")
     )
-    for name in ("gpu_breakdown", "kernels", "memcpy", "operators"):
+    for name in ("gpu_breakdown", "kernels", "memcpy_findings", "operators"):
         assert not pages[name]["available"] and "a SOL capture holds no" in pages[name]["because"], name
         assert "profile=True" in pages[name]["record_it_with"]
         assert ask(client, f"analysis/{name}", run="alone")["available"] is False
+    # AND copies that this recorder did not count say so
+    copies = pages["memcpy"]
+    assert not copies["available"] and copies["because"] == "copies were not counted" and "copies=True" in copies["record_it_with"]
 
 
 def test_every_page_answers_on_a_capture_and_beside_a_trace(client: FlaskClient) -> None:
