@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from simulator import COMMUNICATION, COMPUTE, PREFETCH, Json, Rank
+from simulator import COMMUNICATION, COMPUTE, PREFETCH, Json, Rank, settled, write
 
 from tests.support.trace_builder import Raw
 
@@ -398,17 +398,9 @@ def simulate(rank: int, arrivals: list[int]) -> Mover:
 
 
 def main() -> None:
-    arrivals: list[int] = []
-    for _ in range(20):
-        ranks = [simulate(rank, arrivals) for rank in range(WORLD)]
-        latest = [max(times) for times in zip(*(r.reached for r in ranks), strict=True)]
-        if latest == arrivals:
-            break
-        arrivals = latest
+    ranks = settled(simulate, WORLD, passes=20)
     folder = HERE / "simulated_copies"
-    for r in ranks:
-        r.t.header |= {"traceName": "recording.json", "simulated": 1}
-        r.t.write(folder / f"rank{r.rank}_{4000 + r.rank}.1700000000000000000.pt.trace.json.gz")
+    write(ranks, folder)
     truth = {f"rank{r.rank}_{4000 + r.rank}": r.truth() | {"planted": planted(r.rank)} for r in ranks}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in truth.items())
     (folder / "truth.json").write_text("{" + lines + "}\n")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator import COMPUTE, PREFETCH, Json, Rank
+from simulator import COMPUTE, PREFETCH, Json, Rank, settled, write
 
 HERE = Path(__file__).resolve().parent
 BATCH, TOKENS, WIDTH, HEADS, FEED, LAYERS, CLASSES, IMAGE = 64, 197, 768, 12, 3072, 6, 1000, 224
@@ -332,17 +332,9 @@ def simulate(rank: int, arrivals: list[int]) -> Rank:
 
 
 def main() -> None:
-    arrivals: list[int] = []
-    for _ in range(12):
-        ranks = [simulate(rank, arrivals) for rank in range(WORLD)]
-        latest = [max(times) for times in zip(*(r.reached for r in ranks), strict=True)]
-        if latest == arrivals:
-            break
-        arrivals = latest
+    ranks = settled(simulate, WORLD, passes=12)
     folder = HERE / "simulated_gpu_train"
-    for r in ranks:
-        r.t.header |= {"traceName": "recording.json", "simulated": 1}
-        r.t.write(folder / f"rank{r.rank}_{4000 + r.rank}.1700000000000000000.pt.trace.json.gz")
+    write(ranks, folder)
     truth = {f"rank{r.rank}_{4000 + r.rank}": r.truth() for r in ranks}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator import COMPUTE, Json, Rank
+from simulator import COMPUTE, Json, Rank, write
 
 HERE = Path(__file__).resolve().parent
 FOLDER = "simulated_gpu_llm"
@@ -349,9 +349,8 @@ def simulate() -> Rank:
 
 def main() -> None:
     r = simulate()
-    r.t.header |= {"traceName": "recording.json", "simulated": 1}
     folder = HERE / FOLDER
-    r.t.write(folder / "rank0_4000.1700000000000000000.pt.trace.json.gz")
+    write([r], folder)
     (folder / "truth.json").write_text(json.dumps({"rank0_4000": r.truth()}, indent=1) + "\n")
 
 

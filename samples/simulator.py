@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -300,6 +300,25 @@ class Rank:
             "phases": named(("count", "device_ns"), self.phase_sums),
             "gemms": named(("calls", "flop", "measured_ns"), self.gemms),
         }
+
+
+def settled(simulate: Callable[[int, list[int]], Rank], world: int, *, passes: int) -> list[Rank]:
+    """The ranks of a job, simulated until each collective begins when the slowest rank reaches it; at most so many passes."""
+    arrivals: list[int] = []
+    for _ in range(passes):
+        ranks = [simulate(rank, arrivals) for rank in range(world)]
+        latest = [max(times) for times in zip(*(r.reached for r in ranks), strict=True)]
+        if latest == arrivals:
+            break
+        arrivals = latest
+    return ranks
+
+
+def write(ranks: list[Rank], folder: Path) -> None:
+    """A recording per rank, named as torch's trace handler does, and marked as simulated."""
+    for r in ranks:
+        r.t.header |= {"traceName": "recording.json", "simulated": 1}
+        r.t.write(folder / f"rank{r.rank}_{4000 + r.rank}.1700000000000000000.pt.trace.json.gz")
 
 
 def _strides(shape: Json) -> Json:
