@@ -48,6 +48,8 @@ def _has_shapes(c: Capture) -> bool:
     return any(text not in ("", "[]") and any(ch.isdigit() for ch in text) for text in categories)
 
 
+MEMORY_TABLES = ("memory", "memory_records", "memory_events", "memory_blocks", "memory_timeline")
+"""Tables that say how much memory was in use, each of another source."""
 _CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
     "device_events": (_has("device"), "no device activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
@@ -68,6 +70,12 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
         "prof.step()",
     ),
     "memory": (_has("memory"), "recorded without profile_memory", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "memory_use": (
+        lambda c: any(len(c.tables[t]) for t in MEMORY_TABLES),
+        "nothing of memory in this recording",
+        "record with profile(profile_memory=True), store an allocator snapshot, or record memory in the program: sol.capture(..., memory=True)",
+        "profile_memory=True",
+    ),
     "collectives": (
         lambda c: bool(c.device["communication"].to_numpy().any()),
         "no collective in this recording",
@@ -130,6 +138,11 @@ OF_A_SOL_CAPTURE: dict[str, Lack] = {
         "record a profiler trace beside it, with profile(profile_memory=True)",
         "profile_memory=True",
     ),
+    "memory_use": (
+        "memory was not recorded",
+        "record it: sol.capture(logdir, model=model, memory=True, optimizer=optimizer)",
+        "memory=True",
+    ),
     "host_events": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
     "annotations": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
     "steps": ("no finished iteration yet", "end every iteration with tracker.step()", "tracker.step()"),
@@ -162,6 +175,7 @@ OF_A_PROFILE: dict[str, Lack] = {
     "annotations": ("no scope in this profile", 'name parts of the program with proton.scope("forward")', 'proton.scope("forward")'),
     "steps": _summed("no steps"),
     "memory": ("a Proton profile holds no memory events", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "memory_use": ("a Proton profile holds nothing of memory", "record with profile(profile_memory=True)", "profile_memory=True"),
     "collectives": _summed("no single collectives"),
     "backward": ("a Proton profile holds no operators", _NOT_PROTON, ""),
     "copies": _summed("no single copies"),

@@ -181,7 +181,8 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One recommendation.
 
     rule: stable id. saving_ns: ns per step that fixing it could save, at most; None where it cannot be said.
-    share: saving over the step. title: a plain sentence about the cause. evidence: one or two lines with numbers.
+    saving_bytes: of a finding about memory, bytes that fixing it could free, at most; it stands in place of a time.
+    share: saving over the step, or over the memory in use at the peak. title: a plain sentence about the cause. evidence: one or two lines with numbers.
     fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: unproven.
     """
 
@@ -189,6 +190,7 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     title: str
     evidence: str
     saving_ns: int | None = None
+    saving_bytes: int | None = None
     share: float | None = None
     fix: str = ""
     link: Link | None = None
@@ -197,10 +199,14 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FindingsSection(Section, tag="findings"):
-    """Findings, largest saving first. combined_ns: one bound over the union of the time they touch."""
+    """Findings, largest saving first. combined_ns: one bound over the union of the time they touch.
+
+    saves: what the savings are: time, or memory.
+    """
 
     findings: list[Finding] = []
     combined_ns: int | None = None
+    saves: Literal["time", "memory"] = "time"
     empty: str = ""
 
 

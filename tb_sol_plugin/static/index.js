@@ -3398,10 +3398,11 @@ function CardMark({ s }) {
 // src/sections/findings.tsx
 /** What the savings are, and what they come to together where there are several. */
 function findingsSubtitle(s) {
-	return [s.subtitle || (s.findings.length ? "saving per step, at most" : ""), typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : ""].filter(Boolean).join("; ");
+	return [s.subtitle || (!s.findings.length ? "" : s.saves === "memory" ? "memory it could free, at most" : "saving per step, at most"), typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : ""].filter(Boolean).join("; ");
 }
 function Findings({ s }) {
-	const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
+	const memory = s.saves === "memory";
+	const largest = Math.max(1, ...s.findings.map((f) => savingOf(f, memory) ?? 0));
 	if (!s.findings.length) return /* @__PURE__ */ a("p", {
 		class: "section-empty",
 		children: /* @__PURE__ */ a(Text, { text: s.empty || "Nothing stands out here." })
@@ -3411,13 +3412,17 @@ function Findings({ s }) {
 		children: s.findings.map((f) => /* @__PURE__ */ a(One, {
 			f,
 			largest,
-			whole: /step/.test(s.subtitle ?? "step") ? "step" : "the time"
+			memory,
+			whole: memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"
 		}))
 	});
 }
-function One({ f, largest, whole }) {
-	const saving = f.saving_ns ?? null;
-	const parts = humanParts(saving, "ns");
+function savingOf(f, memory) {
+	return (memory ? f.saving_bytes : f.saving_ns) ?? null;
+}
+function One({ f, largest, memory, whole }) {
+	const saving = savingOf(f, memory);
+	const parts = humanParts(saving, memory ? "B" : "ns");
 	return /* @__PURE__ */ a("li", {
 		class: "finding",
 		"data-rule": f.rule,

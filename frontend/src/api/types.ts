@@ -97,6 +97,7 @@ export interface Finding {
   title: string;
   evidence: string;
   saving_ns?: number | null;
+  saving_bytes?: number | null;
   share?: number | null;
   fix?: string;
   link?: Link | null;
@@ -108,6 +109,7 @@ export interface FindingsSection extends SectionBase {
   kind: "findings";
   findings: Finding[];
   combined_ns?: number | null;
+  saves?: "time" | "memory";
   empty?: string;
 }
 

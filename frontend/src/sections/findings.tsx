@@ -9,24 +9,29 @@ import { paint } from "../ui/theme";
 
 /** What the savings are, and what they come to together where there are several. */
 export function findingsSubtitle(s: FindingsSection): string {
-  const words = s.subtitle || (s.findings.length ? "saving per step, at most" : "");
+  const words = s.subtitle || (!s.findings.length ? "" : s.saves === "memory" ? "memory it could free, at most" : "saving per step, at most");
   const together = typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : "";
   return [words, together].filter(Boolean).join("; ");
 }
 
 export function Findings({ s }: { s: FindingsSection }): JSX.Element {
-  const largest = Math.max(1, ...s.findings.map((f) => f.saving_ns ?? 0));
+  const memory = s.saves === "memory";
+  const largest = Math.max(1, ...s.findings.map((f) => savingOf(f, memory) ?? 0));
   if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "Nothing stands out here."} /></p>;
   return (
     <ol class="findings">
-      {s.findings.map((f) => <One f={f} largest={largest} whole={/step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
+      {s.findings.map((f) => <One f={f} largest={largest} memory={memory} whole={memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
     </ol>
   );
 }
 
-function One({ f, largest, whole }: { f: Finding; largest: number; whole: string }): JSX.Element {
-  const saving = f.saving_ns ?? null;
-  const parts = humanParts(saving, "ns");
+function savingOf(f: Finding, memory: boolean): number | null {
+  return (memory ? f.saving_bytes : f.saving_ns) ?? null;
+}
+
+function One({ f, largest, memory, whole }: { f: Finding; largest: number; memory: boolean; whole: string }): JSX.Element {
+  const saving = savingOf(f, memory);
+  const parts = humanParts(saving, memory ? "B" : "ns");
   return (
     <li class="finding" data-rule={f.rule}>
       <div class="finding-left">
