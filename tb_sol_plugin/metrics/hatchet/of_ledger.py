@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,11 +15,17 @@ from tb_sol_plugin.metrics.work.calls import launches_of, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
+ONLY_COPY = frozenset({"aten::copy_", "aten::_to_copy", "aten::_local_scalar_dense", "aten::_pin_memory"})
+"""Operators that do nothing but copy; others (`aten::nonzero`) also compute."""
 _LABEL_TYPES = {"module": "module", "phase": "phase", "function": "operator"}
 
 
 def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
-    """Rows of the ledger below their labels. by: of a SOL capture module or phase; a profile keeps its own tree."""
+    """Rows of the ledger below their labels. by: of a SOL capture module or phase; a profile keeps its own tree.
+
+    An operator that only copied to or from a device stands as that copy (see `add_copies`): count and bytes are the copy's, only a time
+    that was measured stays here.
+    """
     profile = source.is_profile(capture)
     frames = _Labels(tree, capture, by)
     ops = work(capture).ops
@@ -31,21 +39,41 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
     numbers = {n: ops[n].to_numpy(dtype=np.float64) for n in ("measured_ns", "flop", "bytes")}
     device = table["device"].to_numpy()[rows]
     on_host = source.on_cpu(capture) and not profile
+    copied = Counter[tuple[int, str]]() if profile else _copied(capture, frames)
     for i in range(len(ops)):
         where = "" if on_host else str(max(int(device[i]), 0))
         stated = profile and not count[i] and numbers["measured_ns"][i] != numbers["measured_ns"][i]
         place = frames.of(int(label[i]))
+        key, calls = (int(label[i]), str(names[i])), int(count[i])
+        moved = min(copied[key], calls)
+        copied[key] -= moved
+        rest = (calls - moved) / calls if calls else 1.0  # calls of a row are alike in size
+        if not rest and _whole(numbers["measured_ns"][i]) is None:
+            continue
         frame = place if stated else tree.at(place, str(names[i]), "kernel" if profile else "operator", where)
         width = WIDTHS.get(str(dtypes[i]))
         tree.add(
             frame,
             {
                 (HOST_TIME if on_host else TIME): _whole(numbers["measured_ns"][i]),
-                "count": int(count[i]) or None,
-                "bytes": _whole(numbers["bytes"][i]),
+                "count": calls - moved or None,
+                "bytes": _whole(numbers["bytes"][i] * rest) if rest else None,
                 f"flops{width or ''}": _whole(numbers["flop"][i]) or None,
             },
         )
+
+
+def _copied(capture: Capture, frames: _Labels) -> Counter[tuple[int, str]]:
+    """Counted copies with an end on a device, by label and operator, of operators that only copy."""
+    table = capture.tables[S.COPIES.name]
+    on_device = np.maximum(table["src_device"].to_numpy(), table["dst_device"].to_numpy()) >= 0
+    on_device &= texts.where(table["name"], ONLY_COPY.__contains__)
+    out: Counter[tuple[int, str]] = Counter()
+    names = texts.pick(table["name"], np.arange(len(table)))
+    for label, name, count, use in zip(frames.label_of(table).tolist(), names, table["count"].tolist(), on_device.tolist(), strict=True):
+        if use:
+            out[label, str(name)] += count
+    return out
 
 
 def add_copies(tree: Tree, capture: Capture, by: str) -> None:

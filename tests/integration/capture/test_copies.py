@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from torch import nn  # noqa: E402
 
 import tb_sol_plugin as sol  # noqa: E402
 from tb_sol_plugin import ingest  # noqa: E402
+from tb_sol_plugin.metrics.hatchet import hatchet  # noqa: E402
 from tb_sol_plugin.metrics.memcpy import counted  # noqa: E402
 from tb_sol_plugin.model.report import UnavailableReport  # noqa: E402
 
@@ -129,3 +131,22 @@ def test_a_loop_without_copies_says_that_there_were_none(tmp_path):
             tracker.step()
     (path,) = tmp_path.glob("*.sol.jsonl")
     assert ingest.read(str(path)).analyze("memcpy").because == "no copy between memories in the counted iterations"
+
+
+def test_a_copy_stands_once_in_a_hatchet_profile(on_a_device):
+    # GIVEN copies that are operators of the ledger too WHEN exported THEN calls and bytes of `_to_copy` are those of the copies alone,
+    # while `nonzero`, which also computes, keeps its own
+    root, *_ = json.loads(b"".join(hatchet(on_a_device, "phase")))
+    found = {}
+
+    def visit(frame):
+        mine = found.setdefault(frame["frame"]["name"], [0, 0])
+        mine[0] += frame["metrics"].get("count", 0)
+        mine[1] += frame["metrics"].get("bytes", 0)
+        for child in frame["children"]:
+            visit(child)
+
+    visit(root)
+    assert found["aten::_to_copy"] == [0, 0] and found["aten::nonzero"][0] == 2
+    moved = [v for name, v in found.items() if name.startswith("Memcpy")]
+    assert sum(c for c, _ in moved) == 18 and sum(b for _, b in moved) == 7168 + 4104
