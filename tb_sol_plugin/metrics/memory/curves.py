@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.metrics.memory.thinning import thinned
@@ -49,6 +49,7 @@ class Curves:
     device: for a person ("" where the source does not say). source: events, snapshot, timeline or recorder.
     time_ns: of all levels. allocated, reserved: bytes in use and held by the allocator; None where the source has no such curve.
     categories: bytes by category, the same times; empty where unknown. relative: levels are changes since the beginning.
+    highest: of a recorder's records the most that was in use up to each since the one before, as far as it was recorded, else -1.
     before: bytes that were in use before the first event, -1 unknown. peak_ns, peak: when most was in use, and how much; exact whatever
     the number of points; -1 without a curve. events: marks. points: of the curve before it was thinned. notes: what to know.
     """
@@ -66,15 +67,63 @@ class Curves:
     events: tuple[Event, ...]
     points: int
     notes: tuple[str, ...]
+    highest: Ints | None = None
+
+    def at(self, time_ns: int) -> int:
+        """Position of the level that holds at a time; the first one before all."""
+        return max(int(np.searchsorted(self.time_ns, time_ns, side="right")) - 1, 0)
 
 
 def curves(capture: Capture, *, most: int = MOST, window: tuple[int, int] | None = None) -> list[Curves]:
     """One per device and source, those of devices before the host's. window: start and end in ns of the part to show."""
-    found = [_of_events(capture, d, most, window) for d in R.devices(capture)]
-    found += _of_snapshot(capture, most, window)
-    found += _of_timeline(capture, most, window)
-    found += _of_records(capture, most, window)
+    return [thin(within(curve, window), most) for curve in whole(capture)]
+
+
+def whole(capture: Capture) -> list[Curves]:
+    """The same with every point that was recorded. Shared: not to be changed."""
+    return memo(capture, ("memory.curves",), lambda: _whole(capture))
+
+
+def _whole(capture: Capture) -> list[Curves]:
+    found: list[Curves | None] = [_of_events(capture, d) for d in R.devices(capture)]
+    found += _of_snapshot(capture)
+    found += _of_timeline(capture)
+    found += _of_records(capture)
     return [c for c in found if c is not None]
+
+
+def within(curve: Curves, window: tuple[int, int] | None) -> Curves:
+    """The part of a curve in a window of time (ns), with the peak of that part. The level at its start is that of the last event before."""
+    if window is None:
+        return curve
+    low = curve.at(window[0])
+    high = max(int(np.searchsorted(curve.time_ns, window[1], side="right")), low + 1)
+    cut = slice(low, high)
+    time = np.clip(curve.time_ns[cut], *window)
+    highest = curve.highest[cut].copy() if curve.highest is not None else None
+    if highest is not None and int(curve.time_ns[low]) < window[0]:
+        highest[0] = -1  # of the time before the window
+    allocated = curve.allocated[cut] if curve.allocated is not None else None
+    peak_ns, peak = _most(time, allocated, highest)
+    return replace(
+        curve, time_ns=time, allocated=allocated, reserved=curve.reserved[cut] if curve.reserved is not None else None,
+        categories={name: level[cut] for name, level in curve.categories.items()}, highest=highest, peak_ns=peak_ns, peak=peak,
+        events=tuple(e for e in curve.events if window[0] <= e.time_ns <= window[1]), points=len(time),
+    )  # fmt: skip
+
+
+def thin(curve: Curves, most: int) -> Curves:
+    """A curve with at most so many points; its peak and every largest and smallest value of its levels stay."""
+    levels = [level for level in (curve.allocated, curve.reserved, curve.highest, *curve.categories.values()) if level is not None]
+    keep = thinned(curve.time_ns, levels, most)
+    if len(keep) == len(curve.time_ns):
+        return curve
+    return replace(
+        curve, time_ns=curve.time_ns[keep], allocated=curve.allocated[keep] if curve.allocated is not None else None,
+        reserved=curve.reserved[keep] if curve.reserved is not None else None,
+        categories={name: level[keep] for name, level in curve.categories.items()},
+        highest=curve.highest[keep] if curve.highest is not None else None,
+    )  # fmt: skip
 
 
 def steps(capture: Capture) -> pd.DataFrame:
@@ -86,7 +135,7 @@ def steps(capture: Capture) -> pd.DataFrame:
     return pd.DataFrame({name: table[column].to_numpy() for name, column in columns.items()})
 
 
-def _of_events(capture: Capture, device: R.Device, most: int, window: tuple[int, int] | None) -> Curves | None:
+def _of_events(capture: Capture, device: R.Device) -> Curves | None:
     r = R.replay(capture, device)
     relative = not r.known
     level = r.change if relative else r.allocated
@@ -98,7 +147,7 @@ def _of_events(capture: Capture, device: R.Device, most: int, window: tuple[int,
     if r.differs:
         notes.append(f"{r.differs:,} events carry a total that the events before them do not add up to: totals are shown as recorded")
     return _made(
-        device.label, "events", time, np.r_[base, level], reserved, {}, most, window,
+        device.label, "events", time, np.r_[base, level], reserved, {},
         relative=relative, before=r.before, events=(), notes=tuple(notes),
     )  # fmt: skip
 
@@ -106,9 +155,9 @@ def _of_events(capture: Capture, device: R.Device, most: int, window: tuple[int,
 # -- snapshots --------------------------------------------------------------------------------------------------
 
 
-def _of_snapshot(capture: Capture, most: int, window: tuple[int, int] | None) -> list[Curves | None]:
+def _of_snapshot(capture: Capture) -> list[Curves | None]:
     events, blocks = capture.tables[S.MEMORY_EVENTS.name], capture.tables[S.MEMORY_BLOCKS.name]
-    return [_of_history(capture, events[events["device"] == d], blocks[blocks["device"] == d], int(d), most, window)
+    return [_of_history(capture, events[events["device"] == d], blocks[blocks["device"] == d], int(d))
             for d in np.unique(np.r_[events["device"].to_numpy(), blocks["device"].to_numpy()]).tolist()]  # fmt: skip
 
 
@@ -116,9 +165,7 @@ GAINS: Final = {"alloc": 1, "free_requested": -1}
 HOLDS: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
 
-def _of_history(
-    capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, device: int, most: int, window: tuple[int, int] | None
-) -> Curves | None:
+def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, device: int) -> Curves | None:
     """From the blocks at the end backwards: what the history does not explain was there before it."""
     time = events["time_ns"].to_numpy()
     untimed = bool((time < 0).any())
@@ -144,7 +191,7 @@ def _of_history(
     first = time[:1]
     return _made(
         f"device {device}" if device >= 0 else "", "snapshot", np.r_[first, time], np.r_[max(before, 0), level],
-        np.r_[reserved_before, holds] if held_known else None, {}, most, window,
+        np.r_[reserved_before, holds] if held_known else None, {},
         relative=not known, before=before, events=_failures(events, time), notes=tuple(notes),
     )  # fmt: skip
 
@@ -161,13 +208,13 @@ def _failures(events: pd.DataFrame, time: Ints) -> tuple[Event, ...]:
 # -- timelines --------------------------------------------------------------------------------------------------
 
 
-def _of_timeline(capture: Capture, most: int, window: tuple[int, int] | None) -> list[Curves | None]:
+def _of_timeline(capture: Capture) -> list[Curves | None]:
     table = capture.tables[S.MEMORY_TIMELINE.name]
     names = table["device"].astype(str)
-    return [_stack(table[(names == d).to_numpy()], d, most, window) for d in sorted(set(names))] if len(table) else []
+    return [_stack(table[(names == d).to_numpy()], d) for d in sorted(set(names))] if len(table) else []
 
 
-def _stack(table: pd.DataFrame, device: str, most: int, window: tuple[int, int] | None) -> Curves | None:
+def _stack(table: pd.DataFrame, device: str) -> Curves | None:
     """Categories on one axis of time; their sum is what is allocated."""
     time, at = np.unique(table["time_ns"].to_numpy(), return_inverse=True)
     category = table["category"].astype(str).to_numpy()
@@ -178,16 +225,16 @@ def _stack(table: pd.DataFrame, device: str, most: int, window: tuple[int, int] 
         if len(own):
             last = np.searchsorted(at[own], np.arange(len(time)), side="right") - 1
             levels[name] = np.where(last >= 0, size[own][last.clip(0)], 0)
-    whole = np.zeros(len(time), np.int64)
+    total = np.zeros(len(time), np.int64)
     for level in levels.values():
-        whole += level
-    return _made(device, "timeline", time, whole, None, levels, most, window, relative=False, before=-1, events=(), notes=())
+        total += level
+    return _made(device, "timeline", time, total, None, levels, relative=False, before=-1, events=(), notes=())
 
 
 # -- a recorder in the program ----------------------------------------------------------------------------------
 
 
-def _of_records(capture: Capture, most: int, window: tuple[int, int] | None) -> list[Curves | None]:
+def _of_records(capture: Capture) -> list[Curves | None]:
     """Levels at the moments of the records; the peaks between them are told by the records themselves, without their moment."""
     table = capture.tables[S.MEMORY_RECORDS.name]
     use = (table["device"].to_numpy() >= 0) & (table["allocated"].to_numpy() >= 0) & texts.where(table["since"], lambda s: s != "phase")
@@ -196,41 +243,35 @@ def _of_records(capture: Capture, most: int, window: tuple[int, int] | None) -> 
     for device in np.unique(table["device"].to_numpy()).tolist():
         own = table[table["device"] == device]
         reserved = own["reserved"].to_numpy()
-        made = _made(
+        out.append(_made(
             f"device {device}", "recorder", own["time_ns"].to_numpy(), own["allocated"].to_numpy(),
-            reserved if bool((reserved >= 0).all()) else None, {}, most, window, relative=False, before=-1, events=(), notes=(SAMPLES,),
-        )  # fmt: skip
-        highest = own["max_allocated"].to_numpy()
-        if made is not None and window is None and int(highest.max()) > made.peak:
-            at = int(np.argmax(highest))
-            made = replace(made, peak=int(highest[at]), peak_ns=int(own["time_ns"].to_numpy()[at]))
-        out.append(made)
+            reserved if bool((reserved >= 0).all()) else None, {}, relative=False, before=-1, events=(), notes=(SAMPLES,),
+            highest=own["max_allocated"].to_numpy(),
+        ))  # fmt: skip
     return out
 
 
 # -- all --------------------------------------------------------------------------------------------------------
 
 
+def _most(time: Ints, allocated: Ints | None, highest: Ints | None) -> tuple[int, int]:
+    """(when most was in use, how much); of what was most between records only the record after it is known. -1 without a curve."""
+    if allocated is None or not len(time):
+        return -1, -1
+    level = allocated if highest is None else np.maximum(allocated, highest)
+    top = int(np.argmax(level))
+    return int(time[top]), int(level[top])
+
+
 def _made(
-    device: str, source: str, time: Ints, allocated: Ints, reserved: Ints | None, categories: dict[str, Ints], most: int,
-    window: tuple[int, int] | None, *, relative: bool, before: int, events: tuple[Event, ...], notes: tuple[str, ...],
+    device: str, source: str, time: Ints, allocated: Ints, reserved: Ints | None, categories: dict[str, Ints], *,
+    relative: bool, before: int, events: tuple[Event, ...], notes: tuple[str, ...], highest: Ints | None = None,
 ) -> Curves | None:  # fmt: skip
-    """The part in the window, thinned. The level at the window's start is that of the last event before it."""
-    if window is not None:
-        low = max(int(np.searchsorted(time, window[0], side="right")) - 1, 0)
-        high = int(np.searchsorted(time, window[1], side="right"))
-        cut = slice(low, max(high, low + 1))
-        time = np.clip(time[cut], *window)
-        allocated, reserved = allocated[cut], reserved[cut] if reserved is not None else None
-        categories = {name: level[cut] for name, level in categories.items()}
-        events = tuple(e for e in events if window[0] <= e.time_ns <= window[1])
+    """None without a single point."""
     if not len(time):
         return None
-    top = int(np.argmax(allocated))
-    keep = thinned(time, [allocated, *([] if reserved is None else [reserved]), *categories.values()], most)
+    peak_ns, peak = _most(time, allocated, highest)
     return Curves(
-        device=device, source=source, time_ns=time[keep], allocated=allocated[keep],
-        reserved=reserved[keep] if reserved is not None else None,
-        categories={name: level[keep] for name, level in categories.items()},
-        relative=relative, before=before, peak_ns=int(time[top]), peak=int(allocated[top]), events=events, points=len(time), notes=notes,
+        device=device, source=source, time_ns=time, allocated=allocated, reserved=reserved, categories=categories, relative=relative,
+        before=before, peak_ns=peak_ns, peak=peak, events=events, points=len(time), notes=notes, highest=highest,
     )  # fmt: skip
