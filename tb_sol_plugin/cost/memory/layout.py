@@ -37,8 +37,17 @@ class Model:
     @property
     def attention(self) -> int:
         """Parameters of the attention of one layer: `2 h² (1 + g/a) (kv a / h)`."""
-        width = (self.channels or self.hidden // self.heads) * self.heads
-        return 2 * self.hidden * (width + width * (self.kv_heads or self.heads) // self.heads)
+        return 2 * self.hidden * self.width + self.keys_and_values
+
+    @property
+    def width(self) -> int:
+        """Channels of all query heads: h, unless the channels of a head are given."""
+        return (self.channels or self.hidden // self.heads) * self.heads
+
+    @property
+    def keys_and_values(self) -> int:
+        """Parameters of what makes keys and values in one layer: `2 h² (g/a) (kv a / h)`."""
+        return 2 * self.hidden * self.width * (self.kv_heads or self.heads) // self.heads
 
     @property
     def feed_forward(self) -> int:
@@ -102,25 +111,6 @@ class Layout:
     def held(self) -> int:
         """Microbatches of a step, as far as any stage could hold them."""
         return self.microbatches or self.pp
-
-
-def problem(model: Model, layout: Layout) -> str:
-    """Why this layout cannot run this model, in words with the remedy; "" where it can."""
-    chunk = layout.pp * layout.vpp
-    checks: tuple[tuple[bool, str], ...] = (
-        (model.layers % chunk != 0, f"{model.layers} layers do not divide over {chunk} pipeline chunks (pp × vpp)"),
-        (model.heads % layout.tp != 0, f"{model.heads} heads do not divide over tp = {layout.tp}"),
-        (
-            (model.kv_heads or model.heads) % layout.tp != 0 and layout.tp % (model.kv_heads or model.heads) != 0,
-            f"{model.kv_heads} key and value heads and tp = {layout.tp} do not divide",
-        ),
-        (model.ffn % layout.tp != 0, f"a feed-forward of {model.ffn} does not divide over tp = {layout.tp}"),
-        (layout.vpp > 1 and layout.pp == 1, "vpp needs more than one pipeline stage"),
-        (model.experts == 0 and layout.ep > 1, f"ep = {layout.ep} needs experts"),
-        (model.experts > 0 and model.experts % layout.ep != 0, f"{model.experts} experts do not divide over ep = {layout.ep}"),
-        (layout.seq % (layout.cp * (layout.tp if layout.sequence_parallel else 1)) != 0, "the sequence does not divide over cp × tp"),
-    )
-    return next((why for wrong, why in checks if wrong), "")
 
 
 PRESETS: Final[dict[str, Model]] = {

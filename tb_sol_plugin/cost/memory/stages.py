@@ -69,8 +69,10 @@ def _etp(layout: Layout) -> int:
 def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
     """(parameters that all data parallel ranks share, parameters of experts) on a rank of stage k."""
     layers = model.layers // layout.pp
-    split = model.attention + (0 if model.experts else model.feed_forward)
-    dense = layers * (split // layout.tp + 2 * model.norm + model.router)
+    queries = model.attention - model.keys_and_values
+    split = (queries + (0 if model.experts else model.feed_forward)) // layout.tp
+    split += model.keys_and_values // min(layout.tp, model.kv_heads or model.heads)  # beyond one head a rank they are repeated
+    dense = layers * (split + 2 * model.norm + model.router)
     table = model.hidden * model.vocab
     first, last = k == 0, k == layout.pp - 1
     dense += _placed(layout.embedding_placement, table, layout.tp, first)
