@@ -109,7 +109,7 @@ def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
 
     def fits(value: int) -> bool:
         if hasattr(model, field):
-            return all(rule.holds(replace(model, **{field: value}), layout) for rule in own)
+            return all(rule.holds(replace(model, **{field: value}), layout) for rule in own)  # type: ignore[arg-type]
         return all(rule.holds(model, replace(layout, **{field: value})) for rule in own)  # type: ignore[arg-type]
 
     if field == "vocab":
