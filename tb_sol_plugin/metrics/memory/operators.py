@@ -9,21 +9,26 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.metrics.memory.replay import Device, Mask, replay
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
 
-def by_operator(capture: Capture, device: Device, events: Mask | None = None) -> pd.DataFrame:
+def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """One row per operator name with a memory event of the device inside, and one with the name "" for events outside of every operator.
 
-    name, calls (all of the recording; 0 of ""), size_increase, self_size_increase (bytes, frees count negative), allocations,
-    self_allocations (events that allocate), allocated_bytes, self_allocated_bytes. events: which of the replay's to count, all if None.
+    name, calls (that start in the window; 0 of ""), size_increase, self_size_increase (bytes, frees count negative), allocations,
+    self_allocations (events that allocate), allocated_bytes, self_allocated_bytes. window: start and end in ns of the events and calls to
+    count, all if None.
     """
+    return memo(capture, ("memory.operators", device, window), lambda: _by_operator(capture, device, window))
+
+
+def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | None) -> pd.DataFrame:
     r = replay(capture, device)
-    keep = np.ones(len(r.row), bool) if events is None else events
+    keep: Mask = np.ones(len(r.row), bool) if window is None else (r.time_ns >= window[0]) & (r.time_ns <= window[1])
     row, size = r.row[keep], r.bytes[keep]
     owner = owners(capture)
     operator = owner["operator"].to_numpy()[row]
@@ -31,9 +36,10 @@ def by_operator(capture: Capture, device: Device, events: Mask | None = None) ->
     h = at.host(capture)
     name = texts.codes(capture.host["name"]) if len(h.start) else np.zeros(0, np.int64)
     group = np.where(h.kind == S.OPERATOR, name, -1).astype(np.int32)
+    called = group if window is None else np.where((h.start >= window[0]) & (h.start <= window[1]), group, -1)
     names = len(capture.host["name"].cat.categories)
     gain = size > 0
-    out: dict[str, at.Ints] = {"calls": np.bincount(group[group >= 0], minlength=names).astype(np.int64)}
+    out: dict[str, at.Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
     own = np.where(operator >= 0, name[operator.clip(0)], -1) if len(name) else np.full(len(row), -1)
     outside = operator < 0
     alone = {}

@@ -123,10 +123,11 @@ def allocations(capture: Capture, device: Device) -> pd.DataFrame:
     one; of events without address nothing is known but their own bytes.
     reused: its address was allocated again without a free of it in between, so it ended no later than then.
     """
-    return memo(capture, ("memory.allocations", device), lambda: _allocations(replay(capture, device)))
+    return memo(capture, ("memory.allocations", device), lambda: lives(replay(capture, device)))
 
 
-def _allocations(r: Replay) -> pd.DataFrame:
+def lives(r: Replay) -> pd.DataFrame:
+    """`allocations` of any sequence of events that gain and free memory at addresses."""
     use = np.flatnonzero(r.bytes != 0)
     addressed = use[r.address[use] != -1]
     order = addressed[np.argsort(r.address[addressed], kind="stable")]
