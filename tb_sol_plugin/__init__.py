@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyses", "capture", "open", "open_capture"]
+__all__ = ["__version__", "analyses", "analyze", "capture", "open", "open_capture"]
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.api import analyses, open, open_capture
+    from tb_sol_plugin.api import analyses, analyze, open, open_capture
     from tb_sol_plugin.capture.context import capture
 
 
 def __getattr__(name: str) -> object:
-    if name in ("analyses", "open", "open_capture"):
+    if name in ("analyses", "analyze", "open", "open_capture"):
         from tb_sol_plugin import api
 
         return getattr(api, name)

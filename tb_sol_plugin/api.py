@@ -6,6 +6,7 @@
     report = run.captures[0].analyze("kernels", group_by="name")
     report.table("kernels"), report.facts["busy_ns"], report.figure("kernels")
     run.analyze("memcpy_ranks").table("directions")           # over all workers of the run, one open at a time
+    sol.analyze("memory_plan", preset="llama-7b", tp=2, pp=2).table("stages")   # an analysis that needs no recording
 
 Needs neither TensorBoard nor a server. Files are read in this process and kept in the cache for the next time.
 """
@@ -15,9 +16,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from tb_sol_plugin.analyses import AnalysisInfo, described
+from tb_sol_plugin.analyses import AnalysisInfo, described, run_alone
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Report, UnavailableReport
 from tb_sol_plugin.model.run import Run
 
 
@@ -45,6 +47,14 @@ def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, obje
     if len(every) > 1 or len(found.recordings) != 1:
         raise BadInput("more than one recording here", hint="name one file, or use open()", file=found.name)
     return found.captures[0]
+
+
+def analyze(name: str, **query: object) -> Report | UnavailableReport:
+    """The Report of an analysis that needs no recording; query fields as keywords, None for what is left open.
+
+    BadQuery where the analysis needs a recording (`open(path).analyze(name)`), and on a wrong field; NotFound on a wrong name.
+    """
+    return run_alone(name, {k: str(v) for k, v in query.items() if v is not None})
 
 
 def analyses() -> dict[str, AnalysisInfo]:

@@ -89,7 +89,11 @@ def _analyze(given: list[str]) -> int:
         overview.parse_args(given[:1])
     item = known[given[0]]
     parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")
-    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    what = "logdir, run directory, trace file, or fsspec URL of one"
+    if item.alone is None:
+        parser.add_argument("path", metavar="PATH", help=what)
+    else:
+        parser.add_argument("path", metavar="PATH", nargs="?", default="", help=f"{what}: it fills in what is left open (default: none)")
     _which_flags(parser)
     parser.add_argument("--format", choices=("json", "csv", "text"), default="json")
     parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only")
@@ -112,14 +116,17 @@ def _analyze(given: list[str]) -> int:
 
 
 def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
-    from tb_sol_plugin.analyses import get, run_analysis
-    from tb_sol_plugin.model.report import UnavailableReport, encode
+    from tb_sol_plugin.analyses import get, run_alone, run_analysis
+    from tb_sol_plugin.model.report import Report, UnavailableReport, encode
     from tb_sol_plugin.model.selection import parse
     from tb_sol_plugin.store.devices import split_choice
 
     parse(get(name).query, raw)
-    options.device = raw.pop("device_limits") if split_choice(raw.get("device_limits", ""))[0] else ""
-    if get(name).over is not None:
+    report: Report | UnavailableReport
+    options.device = raw.pop("device_limits") if options.path and split_choice(raw.get("device_limits", ""))[0] else ""
+    if not options.path:
+        report = run_alone(name, raw)
+    elif get(name).over is not None:
         run, shown = which_one(options)
         report = run.compare(name, raw, shown, _tell_workers if sys.stderr.isatty() else lambda done, total: None)
     else:

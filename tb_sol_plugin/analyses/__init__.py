@@ -5,6 +5,9 @@ its route, CLI subcommand, CSV, OpenAPI entry and page follow. The module's docs
 
 One that compares the workers of a run calls `@over_workers(part=...)` on a function `(parts, query) -> Report` instead: `part` is made
 of every worker where its capture is opened, and the report of all the parts.
+
+One that needs no recording calls `@without_recording(...)` on a function `query -> Report`; where a recording is named all the same, it
+may take from it what the query leaves open (`recorded=`). Such an analysis is always available.
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ class Analysis:
     counted: whether work that a SOL capture counted will do in place of what it needs.
     under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
     over: of an analysis over the workers of a run, how it is made; `run` then takes one capture for a run of one worker.
+    alone: of an analysis that answers without a recording, how: it takes the query alone.
     """
 
     name: str
@@ -98,6 +102,7 @@ class Analysis:
     counted: Callable[[Capture], bool] | None = None
     under: str = ""
     over: Over | None = None
+    alone: Callable[[Query], Report] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -187,6 +192,40 @@ def over_workers(
     return register
 
 
+def without_recording(
+    *,
+    title: str,
+    question: str,
+    group: str,
+    order: int,
+    query: type[Q],
+    recorded: Callable[[Capture, Q], Report] | None = None,
+    tables: Mapping[str, tuple[Column, ...]] | None = None,
+    facts: Mapping[str, str] | None = None,
+    icon: str = "",
+    under: str = "",
+) -> Callable[[Callable[[Q], Report]], Callable[[Q], Report]]:
+    """Register a function `query -> Report` that needs no recording, as `analysis` does one of a capture.
+
+    recorded: what it answers where a recording is named all the same; without it the recording makes no difference.
+    """
+
+    def register(function: Callable[[Q], Report]) -> Callable[[Q], Report]:
+        module = importlib.import_module(function.__module__)
+        name = module.__name__.rpartition(".")[2]
+
+        def of_capture(capture: Capture, asked: Q) -> Report:
+            return recorded(capture, asked) if recorded is not None else function(asked)
+
+        _FOUND[name] = Analysis(
+            name, title, question, group, order, icon or name, (), query, tables or {}, facts or {}, of_capture,  # type: ignore[arg-type]
+            (module.__doc__ or "").strip(), under=under, alone=function,  # type: ignore[arg-type]
+        )  # fmt: skip
+        return function
+
+    return register
+
+
 @cache
 def registry() -> Mapping[str, Analysis]:
     """All analyses by name, in page order."""
@@ -207,6 +246,8 @@ def get(name: str) -> Analysis:
 
 def availability(item: Analysis, capture: Capture, workers: int = 1) -> tuple[str, str, str] | None:
     """None if the capture has what the analysis needs; else (because, record it with, argument). workers: of its run."""
+    if item.alone is not None:
+        return None
     if item.over is not None and workers < item.over.least:
         return ONE_WORKER.because, ONE_WORKER.record_it_with, ONE_WORKER.argument
     if item.counted is not None:
@@ -241,6 +282,23 @@ def run_analysis(name: str, capture: Capture, raw: dict[str, str]) -> Report | U
     return UnavailableReport(
         analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(selection)
     )
+
+
+def run_alone(name: str, raw: dict[str, str]) -> Report | UnavailableReport:
+    """The report of an analysis without a recording. BadQuery where it needs one, and NotFound, pass through."""
+    item = get(name)
+    query = parse(item.query, raw)
+    if item.alone is None:
+        raise BadQuery(f"{name} needs a recording", hint="name the logdir or the file of one", field="path")
+    selection = {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
+    try:
+        report = item.alone(query)
+    except Unavailable as error:
+        return UnavailableReport(
+            analysis=name, title=item.title, because=error.message, record_it_with=error.hint, selection=dict(selection)
+        )
+    report.selection = dict(selection)
+    return report
 
 
 # -- over the workers of a run ---------------------------------------------------------------------------------------

@@ -163,11 +163,33 @@ class PointNote(msgspec.Struct, frozen=True, omit_defaults=True):
     axis: Literal["x", "x2"] = "x"
 
 
+class Zoom(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What dragging and clicking along x in a figure ask for: other values of query fields, so that the tables beside it follow.
+
+    window: the text field that a drag writes, as `12.5ms-40ms` (units as in `units.human`). at: the one that a click writes, as `12.5ms`; ""
+    for none. scale: ns per unit of the axis, whose 0 is the start of the recording. whole: a window or a moment is chosen, and can be left.
+    """
+
+    window: str
+    at: str = ""
+    scale: float = 1.0
+    whole: bool = False
+
+
+class Stretch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of the x axis that a table's row stands for; None: to the edge of the figure. text: words at its side."""
+
+    start: float | None = None
+    end: float | None = None
+    text: str = ""
+
+
 class FigureSection(Section, tag="figure"):
     """A Plotly figure `{"data": [...], "layout": {...}}` and one sentence that says what it shows.
 
     table: id of the table section that holds the same numbers; linked traces carry its row keys in `customdata`.
-    notes: by row key, what is drawn at the point of the selected row. height: pixels.
+    notes: by row key, what is drawn at the point of the selected row. height: pixels. zoom: what dragging asks for, where it is not a
+    matter of the figure alone. stretches: by table and row key, what the selected row covers.
     """
 
     figure: dict[str, object] = {}
@@ -175,6 +197,8 @@ class FigureSection(Section, tag="figure"):
     table: str = ""
     notes: dict[str, PointNote] = {}
     height: int = 320
+    zoom: Zoom | None = None
+    stretches: dict[str, dict[str, Stretch]] = {}
 
 
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -235,11 +259,18 @@ class Reading(msgspec.Struct, frozen=True):
     total: int
 
 
+class FieldNow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a query field stands in a report: the value used where the query leaves it open, and values that would do as well."""
+
+    value: str = ""
+    values: tuple[str, ...] = ()
+
+
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one analysis says about one selection.
 
     headline: the answer first, one sentence with the number that matters. reading: of an analysis over the workers of a run, while
-    some of them are still being read.
+    some of them are still being read. fields: of query fields that depend on each other, how they stand.
     """
 
     analysis: str
@@ -250,6 +281,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     notices: list[Notice] = []
     sections: list[AnySection] = []
     reading: Reading | None = None
+    fields: dict[str, FieldNow] = {}
 
     # -- reading (notebook, tests, CLI) -------------------------------------------------------------------
 

@@ -25,12 +25,21 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
     """Fields the page opens with another value than scripts get, where a person is better served by it."""
     CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Values to suggest for a text field; others are taken too."""
+    LABELS: ClassVar[dict[str, str]] = {}
+    """What the page calls a field where its name alone does not do."""
+    SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Number fields that the page shows as a slider over these values; a report may name better ones (`Report.fields`)."""
+    GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """An analysis with many fields: its fields by heading, in order. The page shows them in a card of their own above its report."""
+    SELDOM: ClassVar[tuple[str, ...]] = ()
+    """Fields of a group that stand behind a button until they are changed."""
 
 
 class Field(msgspec.Struct, frozen=True):
     """One query field as the page, the CLI and OpenAPI show it. page: what the page opens with.
 
-    choices: of a `choice` all values, of a `text` suggestions, else empty.
+    choices: of a `choice` all values, of a `text` suggestions, else empty. slider: values to step through, empty where it is none.
+    group: heading it stands under, "" for none. seldom: it stands behind a button.
     """
 
     name: str
@@ -40,12 +49,16 @@ class Field(msgspec.Struct, frozen=True):
     label: str = ""
     doc: str = ""
     page: str = ""
+    slider: tuple[str, ...] = ()
+    group: str = ""
+    seldom: bool = False
 
 
 def fields(query: type[Query]) -> tuple[Field, ...]:
     """The fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
     docs = _docs(query)
     hints = typing.get_type_hints(query)
+    groups = {name: group for group, names in query.GROUPS.items() for name in names}
     out = []
     for info in msgspec.structs.fields(query):
         hint = hints[info.name]
@@ -58,9 +71,14 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
             kind = "flag"
         elif hint in (int, float) or (isinstance(hint, types.UnionType) and set(typing.get_args(hint)) & {int, float}):
             kind = "number"
-        label = info.name.replace("_", " ").capitalize()
-        out.append(Field(info.name, kind, default, choices, label, docs.get(info.name, ""), query.PAGE.get(info.name, default)))
-    return tuple(out)
+        name = info.name
+        label = query.LABELS.get(name, name.replace("_", " ").capitalize())
+        out.append(Field(
+            name, kind, default, choices, label, docs.get(name, ""), query.PAGE.get(name, default), query.SLIDERS.get(name, ()),
+            groups.get(name, ""), name in query.SELDOM,
+        ))  # fmt: skip
+    order = list(groups)
+    return tuple(sorted(out, key=lambda f: order.index(f.name) if f.name in groups else -1))
 
 
 def _docs(query: type[Query]) -> dict[str, str]:

@@ -85,10 +85,12 @@ def _infos(capture: Capture | None, workers: int = 1) -> list[wire.AnalysisInfo]
         lack = availability(item, capture, workers) if capture is not None else None
         because, record, argument = lack or ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
-        fields = [wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page) for f in item.fields]
+        fields = [
+            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom) for f in item.fields
+        ]
         out.append(wire.AnalysisInfo(
             item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count,
-            item.under,
+            item.under, item.alone is not None,
         ))  # fmt: skip
     return out
 

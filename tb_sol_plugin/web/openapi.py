@@ -44,7 +44,8 @@ def document() -> Node:
         "/api/v1/openapi.json": {"get": _get("openapi", "This document", [], {"application/json": {"schema": {"type": "object"}}})},
     }
     for name, item in registry().items():
-        parameters = [*_WHICH, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _WAIT]
+        which = _WHICH_IF_ANY if item.alone is not None else _WHICH
+        parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _WAIT]
         operation = _get(f"analysis_{name}", f"{item.title}: {item.question}", parameters, _report(), loads=True)
         operation["description"] = item.help
         paths[f"/api/v1/analysis/{name}"] = {"get": operation}
@@ -103,6 +104,10 @@ _WHICH = [
     _query("worker", "name of a worker; the first if absent", {"type": "string"}),
     _query("span", "name of a span; the first if absent", {"type": "string"}),
 ]
+_WHICH_IF_ANY = [
+    _query("run", "name of a run that fills in what is left open; none if run, worker and span are absent", {"type": "string"}), *_WHICH[1:],
+]  # fmt: skip
+"""For an analysis that needs no recording."""
 _WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30", {"type": "number", "minimum": 0, "maximum": 30})
 _LIMITS = _query("device_limits", "key of the device limits to measure against", {"type": "string"})
 _FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum": ["json", "csv"], "default": "json"})

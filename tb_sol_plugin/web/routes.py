@@ -12,7 +12,7 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_analysis, run_over
+from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
@@ -111,8 +111,10 @@ def analysis(name: str) -> Response:
     form, section = request.args.get("format", "json"), request.args.get("section", "")
     if form not in ("json", "csv"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
-    recording = _recording()
     asked = (name, form, section, tuple(sorted(raw.items())))
+    if item.alone is not None and not any(request.args.get(k) for k in ("run", "worker", "span")):
+        return _answer(asked, None, ("alone", asked), lambda: run_alone(name, raw))
+    recording = _recording()
     if item.over is not None:
         return _over_workers(item, recording, raw, asked)
     capture = _capture(recording)
@@ -142,7 +144,7 @@ def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], ask
 
 
 def _answer(
-    asked: Asked, recording: Recording, key: Hashable, make: Callable[[], Report | UnavailableReport], keep: bool = True
+    asked: Asked, recording: Recording | None, key: Hashable, make: Callable[[], Report | UnavailableReport], keep: bool = True
 ) -> Response:
     """A report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
     c = context()
@@ -301,8 +303,8 @@ def _only(*names: str) -> None:
             raise BadQuery(f"unknown parameter {name[:40]!r}", hint=f"known: {', '.join(names)}", field=name[:40])
 
 
-def _file_name(recording: Recording, analysis_name: str, section: str) -> str:
-    parts = [recording.run, recording.worker, analysis_name, section]
+def _file_name(recording: Recording | None, analysis_name: str, section: str) -> str:
+    parts = [*((recording.run, recording.worker) if recording is not None else ()), analysis_name, section]
     return "_".join(filter(None, (re.sub(r"[^A-Za-z0-9.-]+", "_", p).strip("_") for p in parts)))[:150] or "table"
 
 

@@ -142,6 +142,8 @@ class Runs(msgspec.Struct):
 
 
 class QueryField(msgspec.Struct):
+    """page: what the page opens with. slider: values to step through. group: heading on the page. seldom: behind a button there."""
+
     name: str
     type: str
     default: str
@@ -149,6 +151,9 @@ class QueryField(msgspec.Struct):
     label: str
     doc: str
     page: str
+    slider: tuple[str, ...] = ()
+    group: str = ""
+    seldom: bool = False
 
 
 class AnalysisInfo(msgspec.Struct):
@@ -156,6 +161,7 @@ class AnalysisInfo(msgspec.Struct):
 
     count: how many things the page has to tell (kinds of oddities), 0 where it does not count.
     under: the analysis that it is a further view of, "" for a page of its own.
+    alone: it answers without a recording.
     """
 
     name: str
@@ -171,6 +177,7 @@ class AnalysisInfo(msgspec.Struct):
     fields: list[QueryField]
     count: int = 0
     under: str = ""
+    alone: bool = False
 
 
 class Step(msgspec.Struct):
