@@ -166,14 +166,13 @@ class PointNote(msgspec.Struct, frozen=True, omit_defaults=True):
 class Zoom(msgspec.Struct, frozen=True, omit_defaults=True):
     """What dragging and clicking along x in a figure ask for: other values of query fields, so that the tables beside it follow.
 
-    window: the text field that a drag writes, as `12.5ms-40ms` (units as in `units.human`). at: the one that a click writes, as `12.5ms`; ""
-    for none. scale: ns per unit of the axis, whose 0 is the start of the recording. whole: a window or a moment is chosen, and can be left.
+    window: the text field that a drag writes, as `12.5ms-40ms`. at: the one that a click writes, as `12.5ms`; "" for none.
+    scale: ns per unit of the axis, whose 0 is the start of the recording.
     """
 
     window: str
     at: str = ""
     scale: float = 1.0
-    whole: bool = False
 
 
 class Stretch(msgspec.Struct, frozen=True, omit_defaults=True):
