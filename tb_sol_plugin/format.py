@@ -12,6 +12,7 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  device {type, key, name, memory_bytes, units, limits, provenance},
                  precision {matmul, cudnn_tf32}, mode (dispatch, hooks, off), every_n_steps, time_source (cpu, event),
                  copies (whether copies are counted in sampled steps),
+                 plan {name of PLAN: [value, where it is from]}: sizes of the model and its layout, as far as they are certain,
                  model {class, parameters, trainable, parameter_bytes, modules, compiled}
                  device.limits are those in use while recording: {peak_flops, peak_flops_vector, peak_flops_achievable: {dtype: FLOP/s},
                  memory_bandwidth_bytes_per_sec, l2_bytes, link_bytes_per_sec, pcie_bytes_per_sec, memory_bytes, num_units},
@@ -78,6 +79,12 @@ Since 1.1. A sampled step whose record has no rows had no copies; one without a 
 TIME_ROW: Final = ("label", "start_ns", "duration_ns", "device_ns", "count")
 """One range, or `count` ranges summed up where there were too many: then start_ns is that of the first. device_ns null: not timed."""
 
+PLAN: Final = (
+    "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "gated", "rms_norm", "tied", "experts", "experts_per_token",
+    "seq", "micro_batch", "microbatches", "tp", "pp", "vpp", "dp", "cp", "ep", "etp", "sequence_parallel", "recompute", "dtype",
+    "optimizer", "sharding", "embedding_placement", "head_placement",
+)  # fmt: skip
+"""Sizes of a model and its layout in the header, as the memory plan names them: whole numbers, true or false, or a word."""
 PEAK_ROW: Final = ("label", "max_allocated", "max_reserved")
 """Largest use of memory while that phase (-1 none) was the innermost one."""
 PART_ROW: Final = ("category", "dtype", "module", "device", "tensors", "bytes", "view_bytes")

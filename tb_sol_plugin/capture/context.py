@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from tb_sol_plugin.capture.arguments import REPORT_INTERVAL
@@ -37,6 +38,7 @@ def capture(
     memory_every: int | None = None,
     memory_peaks: bool = False,
     optimizer: object = None,
+    plan: Mapping[str, object] | None = None,
 ) -> SOLTracker:
     """A tracker that runs from here on; leaving its `with` ends it.
 
@@ -75,6 +77,7 @@ def capture(
         memory_every=memory_every,
         memory_peaks=memory_peaks,
         optimizer=optimizer,
+        plan=plan,
     )
     tracker.phases.on = phases
     tracker.initialize(model)

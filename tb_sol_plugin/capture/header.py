@@ -211,8 +211,12 @@ def header(
     spec: DeviceSpec | None,
     ranks: tuple[int, int],
     copies: bool = False,
+    plan: Mapping[str, object] | None = None,
 ) -> Json:
-    """The header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size)."""
+    """The header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size).
+
+    plan: sizes of the model and its layout, see `memory_plan`.
+    """
     torch = sys.modules.get("torch")
     return {
         "library": __version__,
@@ -235,4 +239,5 @@ def header(
         "copies": copies,
         "time_source": time_source,
         "model": known(lambda: model_facts(models)) or {},
+        "plan": dict(plan or {}),
     }

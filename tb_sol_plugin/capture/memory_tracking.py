@@ -125,6 +125,10 @@ class MemoryTracking:
         if optimizer is not None:
             self._optimizer = weakly(optimizer)
 
+    def optimizer(self) -> object:
+        """The one that is remembered, as long as somebody keeps it; else None."""
+        return self._optimizer()
+
     # --- When ---
 
     def due(self, index: int, report: int) -> bool:

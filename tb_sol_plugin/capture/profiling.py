@@ -33,11 +33,13 @@ class DrivenProfiler:
     """One trace at a time. `start` and `stop` belong outside of what is timed: starting the profiler takes a while.
 
     folder: of the capture file. stem: answers `<host>_rank<rank>` of that file. note: called with (code, text). stacks: record Python
-    frames and with them the calls of modules, which a trace has from nowhere else.
+    frames and with them the calls of modules, which a trace has from nowhere else. memory: record allocations too.
     """
 
-    def __init__(self, folder: str, stem: Callable[[], str], note: Callable[[str, str], None], *, stacks: bool = True) -> None:
-        self._folder, self._stem, self._note, self._stacks = folder, stem, note, stacks
+    def __init__(
+        self, folder: str, stem: Callable[[], str], note: Callable[[str, str], None], *, stacks: bool = True, memory: bool = False
+    ) -> None:
+        self._folder, self._stem, self._note, self._stacks, self._memory = folder, stem, note, stacks, memory
         self._profile: torch.profiler.profile | None = None
         self._range: _Range | None = None
         self._starts = 0
@@ -55,7 +57,7 @@ class DrivenProfiler:
         activity = torch.profiler.ProfilerActivity
         device = getattr(activity, kind.upper(), None) if kind in ("cuda", "xpu") else None
         activities = [activity.CPU, *([device] if device is not None else [])]
-        profile = torch.profiler.profile(activities=activities, record_shapes=True, with_stack=self._stacks)
+        profile = torch.profiler.profile(activities=activities, record_shapes=True, with_stack=self._stacks, profile_memory=self._memory)
         _own.add(profile)
         profile.start()
         self._profile, self._starts = profile, 0

@@ -17,8 +17,9 @@ from tb_sol_plugin.capture import lifetime
 from tb_sol_plugin.capture.arguments import REPORT_INTERVAL, Options, read_arguments
 from tb_sol_plugin.capture.boundary import Boundary, bounded
 from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.header import compiled, device_kind, header, rank_of
+from tb_sol_plugin.capture.header import compiled, device_kind, groups_of, header, rank_of
 from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.memory_plan import PlanFacts
 from tb_sol_plugin.capture.memory_records import MemoryRecord, kept_by, take_waiting
 from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, PeakRange, Peaks
 from tb_sol_plugin.capture.nvtx import nvtx_usable
@@ -69,6 +70,7 @@ class SOLTracker:
     batch, tokens: see `Sizes`. copies: in sampled iterations, count copies between memories too.
     memory: record the memory in use at reports, with a walk over model and optimizer; memory_every: that of the device every so many
     iterations as well. memory_peaks: in these iterations, on a GPU, peaks by phase, for which torch's own peak statistics are reset.
+    plan: sizes of the model and its layout, as the memory plan names them, where they do not stand in its configuration.
 
     hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
     """
@@ -98,6 +100,7 @@ class SOLTracker:
         memory_every: int | None = None,
         memory_peaks: bool = False,
         optimizer: object = None,
+        plan: Mapping[str, object] | None = None,
     ) -> None:
         if mode not in ("auto", "dispatch", "hooks"):
             raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
@@ -130,6 +133,9 @@ class SOLTracker:
         )
         self.memory = MemoryTracking(self.labels, self.clock, self.output, on=memory, every=memory_every, peaks=peaks)
         self.memory.remember(optimizer)
+        self._plan = PlanFacts()
+        self._plan.tell(plan)
+        self._inputs: list[tuple[int, int]] = []
         self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note, copies=copies)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
         self._traces, self._trace_stacks = traces, trace_stacks
@@ -203,6 +209,7 @@ class SOLTracker:
                 if said.timing_log_level is not None and said.timing_log_level < 1:
                     return
                 self._configure(said)
+                self._plan.read_args(args)
             else:
                 self._abandon()
                 self._alike = Alike()
@@ -406,6 +413,7 @@ class SOLTracker:
             step.lost, step.copies = dict(seen.lost), seen.copies
             sizes = (given[0] or watch.sizes.samples, given[1] or watch.sizes.tokens)
             step.signature, step.batch, step.tokens = seen.signature, *sizes
+            self._inputs = self._inputs or watch.sizes.ids
             self._alike.saw(seen.signature, given=given, sizes=sizes)
         else:
             step.signature, step.batch, step.tokens = self._alike.guess(given)
@@ -572,7 +580,15 @@ class SOLTracker:
             spec=self._limits()[0],
             ranks=self._ranks(),
             copies=self.watch.copies is not None,
+            plan=self._planned(),
         )
+
+    def _planned(self) -> dict[str, list[int | bool | str]]:
+        """Sizes of the model and its layout, as far as they are certain."""
+        if self._plan.unknown:
+            self._note("plan", f"no fields of the memory plan, or no values for them: {', '.join(self._plan.unknown)}")
+        groups, optimizer = groups_of(self.models), self.memory.optimizer()
+        return self._plan.found(self.models, groups=groups, world=self._ranks()[1], optimizer=optimizer, inputs=self._inputs)
 
     def _limits(self) -> tuple[DeviceSpec | None, str]:
         if self._found is None:
@@ -599,7 +615,7 @@ class SOLTracker:
 
             me = weakref.proxy(self)
             note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
-            self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), note, stacks=self._trace_stacks)
+            self._profiler = DrivenProfiler(self.logdir, lambda: me._worker(), note, stacks=self._trace_stacks, memory=self.memory.on)
         if self._profiler.start(self._kind):
             self._schedule.traces -= 1
 

@@ -58,12 +58,14 @@ class InputSizes:
     """A hook on the outermost modules that notes the sizes of what they are called with. Keeps no tensors.
 
     samples, tokens: of calls that train on a batch of token ids, [samples, length] integers; None where there is no such call.
+    ids: (samples, length) of each such call.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.samples: int | None = None
         self.tokens: int | None = None
+        self.ids: list[tuple[int, int]] = []
 
     def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if torch.jit.is_tracing() or torch.compiler.is_compiling():
@@ -76,6 +78,7 @@ class InputSizes:
                 if ids.ndim == 2 and ids.dtype in (torch.int64, torch.int32):
                     self.samples = (self.samples or 0) + int(ids.shape[0])
                     self.tokens = (self.tokens or 0) + int(ids.numel())
+                    self.ids.append((int(ids.shape[0]), int(ids.shape[1])))
 
     @property
     def signature(self) -> str:
@@ -272,6 +275,7 @@ class Watch:
         self.hooks.clear()
         self.sizes.calls.clear()
         self.sizes.samples = self.sizes.tokens = None
+        self.sizes.ids = []
         self.replays = 0
 
     def records(self) -> list[OpRecord]:

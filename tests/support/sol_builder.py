@@ -31,7 +31,7 @@ HEADER: Record = {
     "convention": "flop=2*mac", "rank": 0, "world_size": 1, "groups": {}, "host": "node1", "pid": 4242, "wall_ns": WALL_NS,
     "monotonic_ns": 5_000_000_000, "part": 0,
     "device": {"type": "cpu", "key": None, "name": "a CPU", "memory_bytes": None, "units": None, "limits": None, "provenance": None},
-    "precision": {"matmul": "highest", "cudnn_tf32": True}, "mode": "dispatch", "every_n_steps": 100, "time_source": "cpu", "copies": False,
+    "precision": {"matmul": "highest", "cudnn_tf32": True}, "mode": "dispatch", "every_n_steps": 100, "time_source": "cpu", "copies": False, "plan": {},
     "model": {"class": "MLP", "parameters": 680, "trainable": 680, "parameter_bytes": 2720, "modules": 3, "compiled": False},
 }  # fmt: skip
 CUDA: Record = {

@@ -18,6 +18,8 @@ FLAGS: Final[dict[str, bool | None]] = {
 _PLAIN: Final = ("mode", "every_n_steps", "time_source", "convention")
 _MODEL: Final = ("class", "parameters", "trainable", "parameter_bytes", "modules", "compiled")
 _DTYPES: Final = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4_e2m1": "fp4"}
+_PLANNED: Final = 80
+"""Characters of a size of the plan, and of where it is from."""
 _HIGHEST: Final = 1e21
 """FLOP/s, bytes/s or bytes that no device has."""
 
@@ -132,7 +134,7 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
 
 
 def metadata(header: Mapping[str, object]) -> dict[str, str]:
-    """Settings of the recorder, sizes of the model, groups of ranks; nothing else of the header leaves the reader."""
+    """Settings of the recorder, sizes of the model and its layout, groups of ranks; nothing else of the header leaves the reader."""
     found: dict[str, object] = {name: header.get(name) for name in _PLAIN}
     found |= {f"model.{name}": _part(header, "model").get(name) for name in _MODEL}
     precision = _part(header, "precision")
@@ -148,6 +150,21 @@ def metadata(header: Mapping[str, object]) -> dict[str, str]:
         shown = str(value).lower() if isinstance(value, bool) else _text(value)
         if shown:
             out[name] = redact.text(shown)[: redact.LONGEST]
+    return out | _plan(_part(header, "plan"))
+
+
+def _plan(given: Mapping[str, object]) -> dict[str, str]:
+    """`plan.hidden` and so on, and `plan.hidden.from`, where it stands: names that the format knows, with values that can be."""
+    out = {}
+    for name in F.PLAN:
+        pair = given.get(name)
+        value, where = pair if isinstance(pair, list) and len(pair) == 2 else (None, "")
+        shown = str(value).lower() if isinstance(value, bool) else _text(value) if isinstance(value, str) else ""
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62:
+            shown = str(value)
+        if shown:
+            out[f"plan.{name}"] = redact.text(shown)[:_PLANNED]
+            out[f"plan.{name}.from"] = redact.text(_text(where))[:_PLANNED]
     return out
 
 
