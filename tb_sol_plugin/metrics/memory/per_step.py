@@ -1,58 +1,83 @@
-"""Memory step by step: in use at most and at the end, allocated and freed."""
+"""Memory in use per step of a trace, or per iteration of a program's records: the least and the most of each."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory.curves import Curves, steps
-from tb_sol_plugin.metrics.memory.replay import Ints
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.memory import curves as C
+from tb_sol_plugin.metrics.memory.choose import number_of
+from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+
+Ints = npt.NDArray[np.int64]
 
 
 def per_step(capture: Capture, curve: Curves) -> pd.DataFrame:
-    """One row per step with a part of the curve. curve: whole, not thinned.
+    """One row per step, in order: step (number; a count where numbers repeat), start_ns, end_ns, least, most (bytes; -1 unknown)."""
+    return of_records(capture, curve) if curve.source == "recorder" else of_steps(curve, C.steps(capture))
 
-    step (its number), start_ns, end_ns (on the host), peak, peak_ns (in use at most, and when; the level at its start counts), end (in use
-    at its end), allocated, freed (sums of all rises and falls; -1 where the source has samples only), reserved (at most; -1 unknown).
-    """
-    table = steps(capture)
-    start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
-    time, level = curve.time_ns, curve.allocated
-    if level is None or not len(time):
-        start, end, table = start[:0], end[:0], table.iloc[:0]
-    seen = (end > (time[0] if len(time) else 0)) & (start <= (time[-1] if len(time) else 0)) & (end > start)
-    table, start, end = table[seen], start[seen], end[seen]
-    if not len(table) or level is None:
-        names = ("step", "start_ns", "end_ns", "peak", "peak_ns", "end", "allocated", "freed", "reserved")
-        return pd.DataFrame({name: np.zeros(0, np.int64) for name in names})
-    low = (np.searchsorted(time, start, side="left") - 1).clip(0)  # the level that the step begins with
-    high = np.maximum(np.searchsorted(time, end, side="left"), low + 1)
-    inner = np.minimum(low + 1, high)
-    at = _argmax(level, low, high)
-    peak = level[at]
-    if curve.highest is not None:
-        some = inner < high
-        within = at.copy()
-        within[some] = _argmax(curve.highest, inner[some], high[some])
-        higher = some & (curve.highest[within] > peak)
-        at, peak = np.where(higher, within, at), np.where(higher, curve.highest[within], peak)
-    change = np.diff(level, prepend=level[:1])
-    up, down = (np.r_[0, np.cumsum(part)] for part in (change.clip(min=0), (-change).clip(min=0)))
-    sampled = curve.source == "recorder"
-    unknown = np.full(len(table), -1, np.int64)
+
+def of_steps(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
+    """Of steps (number, start_ns, end_ns) that a curve reaches into."""
+    if curve.allocated is None or not len(curve.time_ns) or not len(steps):
+        return _nothing()
+    inside = (steps["end_ns"].to_numpy() > curve.time_ns[0]) & (steps["start_ns"].to_numpy() <= curve.time_ns[-1])
+    steps = steps[inside].sort_values("start_ns", kind="stable", ignore_index=True)
+    if not len(steps):
+        return _nothing()
+    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    least, most = extremes(curve.time_ns, curve.allocated, start, end)
+    number = steps["number"].to_numpy().astype(np.int64)
+    if (np.diff(number) <= 0).any():
+        number = np.arange(len(number), dtype=np.int64)
+    return pd.DataFrame({"step": number, "start_ns": start, "end_ns": end, "least": least, "most": most})
+
+
+def of_records(capture: Capture, curve: Curves) -> pd.DataFrame:
+    """Of iterations in which the program recorded memory of the curve's device. most: only where its own peak was recorded."""
+    own = records_of(capture, number_of(curve.device))
+    own = own[(own["iteration"].to_numpy() >= 0) & (own["allocated"].to_numpy() >= 0)]
+    if not len(own):
+        return _nothing()
+    of_one = texts.where(own["since"], lambda s: s == "iteration")
+    own = own.assign(most=np.where(of_one, own["max_allocated"].to_numpy(), -1))
+    by = own.groupby("iteration", sort=True)
     return pd.DataFrame({
-        "step": table["number"].to_numpy(), "start_ns": start, "end_ns": end, "peak": peak, "peak_ns": np.maximum(time[at], start),
-        "end": level[high - 1], "allocated": unknown if sampled else up[high] - up[inner],
-        "freed": unknown if sampled else down[high] - down[inner],
-        "reserved": curve.reserved[_argmax(curve.reserved, low, high)] if curve.reserved is not None else unknown,
+        "step": by["iteration"].first().to_numpy(), "start_ns": by["time_ns"].min().to_numpy(), "end_ns": by["time_ns"].max().to_numpy(),
+        "least": by["allocated"].min().to_numpy(), "most": by["most"].max().to_numpy(),
     })  # fmt: skip
 
 
-def _argmax(level: Ints, low: Ints, high: Ints) -> Ints:
-    """Position of the first largest value of each part [low, high), none of them empty."""
-    bounds = np.stack([low, high], axis=1).ravel()
-    padded = np.append(level, np.iinfo(np.int64).min)
-    most = np.maximum.reduceat(padded, bounds)[::2]
-    out = [int(low[i] + np.argmax(level[low[i] : high[i]] == most[i])) for i in range(len(low))]
-    return np.array(out, np.int64)
+def extremes(time: Ints, level: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """(least, most) of a level in each of some spans `[start, end)`. The level that holds at a start counts."""
+    low = np.maximum(np.searchsorted(time, start, side="right") - 1, 0)
+    high = np.maximum(np.searchsorted(time, end, side="left"), low + 1)
+    spans = list(zip(low.tolist(), high.tolist(), strict=True))
+    return np.array([int(level[a:b].min()) for a, b in spans], np.int64), np.array([int(level[a:b].max()) for a, b in spans], np.int64)
+
+
+def records_of(capture: Capture, number: int) -> pd.DataFrame:
+    """The records of a device in the program in order of time, peaks by phase left out. number: -1 the only device that has some."""
+    table = capture.tables[S.MEMORY_RECORDS.name]
+    device = table["device"].to_numpy()
+    every = np.unique(device[device >= 0])
+    if number < 0 and len(every) == 1:
+        number = int(every[0])
+    keep = (device == number) & (number >= 0) & ~texts.where(table["since"], lambda s: s == "phase")
+    out: pd.DataFrame = table[keep].sort_values("time_ns", kind="stable")
+    return out
+
+
+def step_of(steps: pd.DataFrame, time: Ints) -> Ints:
+    """Position in `steps` (start_ns, end_ns, ascending) that holds each time, -1 outside of all."""
+    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    found = np.searchsorted(start, time, side="right") - 1
+    return np.where((found >= 0) & (time < end[found.clip(0)]), found, -1) if len(start) else np.full(len(time), -1, np.int64)
+
+
+def _nothing() -> pd.DataFrame:
+    return pd.DataFrame({c: np.zeros(0, np.int64) for c in ("step", "start_ns", "end_ns", "least", "most")})
