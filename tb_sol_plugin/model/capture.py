@@ -108,13 +108,14 @@ class Capture:
 
         Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
         where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file, `sol_capture.mode` and the like
-        how it was made, `facts.beside` what it says of itself. unread: of a SOL capture that cannot be read, for the warnings.
+        how it was made, `sol_capture.model.parameters` and the like what was trained, `facts.beside` what it says of itself. unread: of
+        a SOL capture that cannot be read, for the warnings.
         """
         metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] != "sol_capture"}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
         if other is not None:
             metadata["sol_capture"] = other.facts.file
-            metadata |= {f"sol_capture.{k}": other.facts.metadata[k] for k in _HOW if k in other.facts.metadata}
+            metadata |= {f"sol_capture.{k}": v for k, v in other.facts.metadata.items() if k in _HOW or k.partition(".")[0] in _OF_A_MODEL}
             tables |= _as_seen_from(self, other)
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
@@ -166,6 +167,7 @@ class Capture:
 
 _UNREAD = "the SOL capture beside this trace cannot be read: "
 _HOW = ("mode", "every_n_steps", "time_source")
+_OF_A_MODEL = ("model", "plan", "groups")
 _OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name, S.COPIES.name)
 
 
