@@ -28,7 +28,7 @@ docs:  ## write the generated pages: cost models, OpenAPI
 	$(PYTHON) -m tb_sol_plugin.cost.docs > docs/cost-models.md && $(PYTHON) -m tb_sol_plugin.web.openapi
 
 samples:  ## record and simulate the samples again
-	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_proton.py
+	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py
 	$(PYTHON) samples/capture_train.py && $(PYTHON) samples/capture_rl.py && $(PYTHON) samples/capture_fsdp.py
 
 serve:  ## TensorBoard on the samples
