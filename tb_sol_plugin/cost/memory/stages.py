@@ -35,21 +35,24 @@ class Stage:
     logits_bytes: int
 
     @property
+    def state_bytes(self) -> int:
+        """What stays from step to step: parameters, gradients, master weights and optimizer state."""
+        return self.parameter_bytes + self.gradient_bytes + self.main_gradient_bytes + self.master_bytes + self.optimizer_bytes
+
+    @property
     def total_bytes(self) -> int:
-        return (
-            self.parameter_bytes + self.gradient_bytes + self.main_gradient_bytes + self.master_bytes + self.optimizer_bytes
-            + self.activation_bytes + self.logits_bytes
-        )  # fmt: skip
+        return self.state_bytes + self.activation_bytes + self.logits_bytes
 
 
 def stages(model: Model, layout: Layout) -> list[Stage]:
     """What a rank of every pipeline stage is expected to hold, first to last."""
-    return [_stage(model, layout, k) for k in range(layout.pp)]
+    return [stage(model, layout, k) for k in range(layout.pp)]
 
 
-def _stage(model: Model, layout: Layout, k: int) -> Stage:
+def stage(model: Model, layout: Layout, k: int) -> Stage:
+    """What a rank of stage k (0-based) is expected to hold."""
     dense, experts = parameters(model, layout, k)
-    per, of_experts = per_parameter(layout), per_parameter(layout, max(layout.dp * layout.cp * layout.tp // (layout.ep * _etp(layout)), 1))
+    per, of_experts = per_parameter(layout), per_parameter(layout, expert_ranks(layout))
 
     def size(name: str) -> int:
         of_dense: float = getattr(per, name)
@@ -64,6 +67,11 @@ def _stage(model: Model, layout: Layout, k: int) -> Stage:
 
 def _etp(layout: Layout) -> int:
     return layout.etp or layout.tp
+
+
+def expert_ranks(layout: Layout) -> int:
+    """Ranks that hold the same experts: the data parallel size of experts."""
+    return max(layout.dp * layout.cp * layout.tp // (layout.ep * _etp(layout)), 1)
 
 
 def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
@@ -102,27 +110,46 @@ def in_flight(layout: Layout, k: int) -> float:
 
 def per_layer(model: Model, layout: Layout) -> float:
     """Bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`)."""
-    s, b, h, t = layout.seq / layout.cp, layout.micro_batch, model.hidden, layout.tp
+    return layout.micro_batch * _per_layer(model, layout)
+
+
+def _per_layer(model: Model, layout: Layout) -> float:
+    """`per_layer` of one sample."""
+    s, h, t = layout.seq / layout.cp, model.hidden, layout.tp
     wide = 2 if layout.number == "fp32" else 1
     width = model.ffn * (model.experts_per_token if model.experts else 1)
     body = (18 + 4 * width / h) / t if layout.sequence_parallel else (10 + 24 / t) * SLACK
     scores = 5 * model.heads * s / h / t if layout.recompute == "none" else 0.0
-    return s * b * h * (body + scores) * wide
+    return s * h * (body + scores) * wide
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes of activations, without logits, for one sample: of each microbatch that a stage holds, and once whatever it holds."""
+
+    each: float
+    once: float
+
+
+def activations_of_a_sample(model: Model, layout: Layout, k: int) -> Activations:
+    """What a rank of stage k keeps per sample of a micro-batch. Everything here grows with the micro-batch in proportion."""
+    s, h = layout.seq / layout.cp, model.hidden
+    split = layout.tp if layout.sequence_parallel else 1
+    one = _per_layer(model, layout)
+    kept = 2 * s * h / split if layout.recompute == "full" else one
+    each = kept * model.layers / layout.pp
+    once = one if layout.recompute == "full" else 0.0
+    if k == 0:  # ids of tokens, and the mask of the dropout behind the embedding
+        each += (8 * s + s * h) * (1 / layout.tp if layout.sequence_parallel else SLACK)
+    if k == layout.pp - 1:  # input of the loss: the final norm's result, and its copy in FP32 or for the head's gradient
+        once += 4 * s * h / split
+    return Activations(each, once)
 
 
 def activations(model: Model, layout: Layout, k: int) -> int:
     """Bytes of activations on a rank of stage k, without logits."""
-    s, b, h, t = layout.seq / layout.cp, layout.micro_batch, model.hidden, layout.tp
-    layers, held = model.layers / layout.pp, in_flight(layout, k)
-    split = t if layout.sequence_parallel else 1
-    one = per_layer(model, layout)
-    kept = 2 * s * b * h / split if layout.recompute == "full" else one
-    out = kept * layers * held + (one if layout.recompute == "full" else 0.0)
-    if k == 0:  # ids of tokens, and the mask of the dropout behind the embedding
-        out += (8 * s * b + s * b * h) * held * (1 / t if layout.sequence_parallel else SLACK)
-    if k == layout.pp - 1:  # input of the loss: the final norm's result, and its copy in FP32 or for the head's gradient
-        out += 4 * s * b * h / split
-    return round(out)
+    sample = activations_of_a_sample(model, layout, k)
+    return round(layout.micro_batch * (sample.each * in_flight(layout, k) + sample.once))
 
 
 def logits(model: Model, layout: Layout, k: int) -> int:

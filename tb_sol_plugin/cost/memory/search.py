@@ -1,0 +1,81 @@
+"""The same model on the same devices, spread in every other way: bytes of the first, a middle and the last stage of each layout.
+
+State does not depend on the micro-batch and activations are in proportion to it, so that what one sample takes is made once per tensor
+and pipeline parallel size; the rest is a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, get_args
+
+import pandas as pd
+
+from tb_sol_plugin.cost.memory.layout import Layout, Model, Recompute
+from tb_sol_plugin.cost.memory.possible import possible
+from tb_sol_plugin.cost.memory.stages import activations_of_a_sample, in_flight, logits, stage
+
+MICRO_BATCHES: Final = (1, 2, 4, 8)
+KINDS: Final[tuple[Recompute, ...]] = get_args(Recompute)
+COLUMNS: Final = (
+    "tp", "pp", "vpp", "dp", "micro_batch", "microbatches", "recompute", "first_bytes", "middle_bytes", "last_bytes", "largest_bytes",
+    "imbalance",
+)  # fmt: skip
+
+
+def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, ...] = MICRO_BATCHES) -> pd.DataFrame:
+    """Every possible (tp, pp, dp, micro-batch, recompute) on `world` devices; all else as in `layout`.
+
+    microbatches: 0 for as many as there are stages. middle_bytes: of the second stage, the fullest of those between the ends; NaN without
+    one. imbalance: the largest of the three over the smallest. With a number of microbatches the samples of a step stay the same, and
+    layouts that cannot divide them are left out. Chunks per stage (vpp) are 1 where those of `layout` do not fit.
+    """
+    sizes = sorted({*micro_batches, layout.micro_batch})
+    samples = layout.microbatches * layout.micro_batch * layout.dp
+    rows: list[tuple[object, ...]] = []
+    for one in _spread(model, layout, world):
+        places = sorted({0, min(1, one.pp - 1), one.pp - 1})
+        state = [stage(model, one, k).state_bytes for k in places]
+        counts = {size: _microbatches(samples, size, one.dp) for size in sizes}
+        held = {n: [in_flight(replace(one, microbatches=n), k) for k in places] for n in set(counts.values()) if n is not None}
+        head = [logits(model, replace(one, micro_batch=1), k) for k in places]
+        for kind in KINDS:
+            sample = [activations_of_a_sample(model, replace(one, recompute=kind), k) for k in places]
+            for size, count in counts.items():
+                if count is None:
+                    continue
+                parts = zip(state, sample, held[count], head, strict=True)
+                total = [fixed + round(size * (p.each * n + p.once)) + size * h for fixed, p, n, h in parts]
+                middle = total[1] if len(total) > 2 else None
+                most = max(total)
+                rows.append((one.tp, one.pp, one.vpp, one.dp, size, count, kind, total[0], middle, total[-1], most, most / min(total)))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"middle_bytes": "float64"})
+
+
+def _spread(model: Model, layout: Layout, world: int) -> Iterator[Layout]:
+    """Possible layouts of a model over `world` devices, smallest copies of the model first."""
+    over = divisors(world // layout.cp) if world % layout.cp == 0 else []
+    for tp in over:
+        for pp in over:
+            if (world // layout.cp) % (tp * pp):
+                continue
+            one = replace(layout, tp=tp, pp=pp, dp=world // layout.cp // tp // pp)
+            if one.vpp > 1 and (pp == 1 or model.layers % (pp * one.vpp)):
+                one = replace(one, vpp=1)
+            if possible(model, one):
+                yield one
+
+
+def _microbatches(samples: int, size: int, dp: int) -> int | None:
+    """Microbatches that keep the samples of a step; 0 where their number is left open, None where they do not divide."""
+    if not samples:
+        return 0
+    return samples // (size * dp) if samples % (size * dp) == 0 else None
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, smallest first."""
+    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
