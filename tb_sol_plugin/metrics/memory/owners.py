@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics.memory.lines import is_users_frame
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -21,7 +23,10 @@ _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
 
 
 def owners(capture: Capture) -> pd.DataFrame:
-    """Per row of `memory`: around (host row that holds its time, deepest), operator, module, frame (host rows), phase_node, step; -1 none.
+    """Per row of `memory`: around, operator, module, frame, line (host rows), phase_node, step; -1 none.
+
+    around is the deepest host row that holds its time; frame the innermost python function, line the innermost that is the program's
+    own and not torch's.
 
     In the backward pass the module is that of the forward operator, and user ranges are those of the thread that issued it.
     """
@@ -45,17 +50,19 @@ def _owners(capture: Capture) -> pd.DataFrame:
     around, _ = at.annotation_around(capture, rows, time)
     phases = phase_tree(capture)
     node = np.where(around >= 0, phases.node[around.clip(0)], -1) if len(phases.node) else np.full(len(table), -1)
+    frame = _frames(capture, rows, time, lambda name: _PLACED.match(name) is not None)
+    own = _frames(capture, rows, time, is_users_frame)
     return pd.DataFrame({
-        "around": rows, "operator": operator, "module": module, "frame": _frames(capture, rows, time),
+        "around": rows, "operator": operator, "module": module, "frame": frame, "line": np.where(own >= 0, own, frame),
         "phase_node": node.astype(np.int32), "step": steps_at(capture, time),
     })  # fmt: skip
 
 
-def _frames(capture: Capture, rows: at.Rows, time: at.Ints) -> at.Rows:
+def _frames(capture: Capture, rows: at.Rows, time: at.Ints, test: Callable[[str], bool]) -> at.Rows:
     h = at.host(capture)
     if not len(h.start) or not (h.kind == S.FRAME).any():
         return np.full(len(rows), -1, np.int32)
-    placed = (h.kind == S.FRAME) & texts.where(capture.host["name"], lambda name: _PLACED.match(name) is not None)
+    placed = (h.kind == S.FRAME) & texts.where(capture.host["name"], test)
     return tree.nearest(placed, h.parent, h.stop, rows, time)
 
 
