@@ -43,7 +43,7 @@ WIDTH, HEADS, LAYERS, WORDS = 8192, 64, 2, 32768
 TOKENS = (4096, 4096, 4096, 6144)
 """Of one micro batch, by rank."""
 ITERATIONS, TRACED = 40, range(30, 36)
-HISTORY = 700
+HISTORY = 1500
 """Entries that the allocator's history keeps."""
 TOTAL = 85_018_279_936
 CONTEXT, COMMUNICATION = 528 * MIB, 1104 * MIB

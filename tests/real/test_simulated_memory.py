@@ -141,7 +141,7 @@ def test_the_sources_agree(run: str) -> None:
     # THEN in every microsecond the last level of either is the same: the snapshot's clock has no finer ticks
     of_a, of_b = ((x.time_ns + c.facts.origin_ns) // 1000 for x, c in ((a, trace), (b, snapshot)))
     common = np.intersect1d(of_a, of_b)
-    assert len(common) > 300
+    assert len(common) > 500
     last = [np.searchsorted(of, common, side="right") - 1 for of in (of_a, of_b)]
     assert a.allocated[last[0]].tolist() == b.allocated[last[1]].tolist()
     assert a.reserved[last[0]].tolist() == b.reserved[last[1]].tolist()
