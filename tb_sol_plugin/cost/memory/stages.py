@@ -81,14 +81,19 @@ def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
     split = (queries + (0 if model.experts else model.feed_forward)) // layout.tp
     split += model.keys_and_values // min(layout.tp, model.kv_heads or model.heads)  # beyond one head a rank they are repeated
     dense = layers * (split + 2 * model.norm + model.router)
+    dense += sum(tables(model, layout, k)) + (model.norm if k == layout.pp - 1 else 0)
+    return dense, layers * model.feed_forward * model.experts // (layout.ep * _etp(layout))
+
+
+def tables(model: Model, layout: Layout, k: int) -> tuple[int, int]:
+    """(parameters of the embedding, of the head) on a rank of stage k. A tied head is the embedding where both stand on one stage."""
     table = model.hidden * model.vocab
     first, last = k == 0, k == layout.pp - 1
-    dense += _placed(layout.embedding_placement, table, layout.tp, first)
+    embedding = _placed(layout.embedding_placement, table, layout.tp, first)
     shared = model.tied and first and layout.embedding_placement == "own" and layout.head_placement == "own"
-    if not (shared and last):  # tied: a last stage apart from the first keeps a copy of the embedding
-        dense += _placed(layout.head_placement, table, layout.tp, last) if not (model.tied and layout.pp == 1) else 0
-    dense += model.norm if last else 0
-    return dense, layers * model.feed_forward * model.experts // (layout.ep * _etp(layout))
+    if (shared and last) or (model.tied and layout.pp == 1):
+        return embedding, 0
+    return embedding, _placed(layout.head_placement, table, layout.tp, last)  # tied: a last stage apart from the first keeps a copy
 
 
 def _placed(placement: Placement, table: int, tp: int, here: bool) -> int:
