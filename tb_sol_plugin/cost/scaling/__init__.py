@@ -19,7 +19,8 @@ atomic batch size), k micro-steps of accumulation before the one that updates; t
     speedup(n, r)               # goodput at its best there over that of one replica at its best
 
     leave_one_out(...), bootstrap(found), band(samples, predict)     # confidence: how far the fit can be trusted
-    allocate(jobs, Cluster(...)), replay(...)                        # clusters: which job gets how many devices; a simulation
+    allocate([Job(name=..., speedup=speedup, max_replicas=64), ...], Cluster.alike(nodes=16, devices=8), p=1)       # Allocation
+    replay(classes, cluster, arrivals(classes, per_hour=8, hours=24), hours=48, policy="goodput")    # Replayed: a simulation over time
 
 What the modules hold: `model` the formulas, `optimize` the search for a batch size, `fit` points to parameters, `identify` what the
 points determine, `objective` what the fit makes small, `speedup`, `confidence`, `cluster` and `placement` allocations of several jobs,
@@ -28,29 +29,42 @@ points determine, `objective` what the fit makes small, `speedup`, `confidence`,
 
 from __future__ import annotations
 
+from tb_sol_plugin.cost.scaling.cluster import Allocation, Cluster, Job, Shape, allocate, over_sizes
 from tb_sol_plugin.cost.scaling.confidence import Bootstrap, LeftOut, band, bootstrap, leave_one_out
 from tb_sol_plugin.cost.scaling.fit import Fit, fit, fit_perf_params
 from tb_sol_plugin.cost.scaling.model import Best, GoodputFunction, GradParams, PerfParams
 from tb_sol_plugin.cost.scaling.objective import objective
 from tb_sol_plugin.cost.scaling.points import Dropped, Points, points
+from tb_sol_plugin.cost.scaling.replay import Arrivals, JobClass, Replayed, arrivals, replay
 from tb_sol_plugin.cost.scaling.speedup import SpeedupFunction
 
 __all__ = [
+    "Allocation",
+    "Arrivals",
     "Best",
     "Bootstrap",
+    "Cluster",
     "Dropped",
     "Fit",
     "GoodputFunction",
     "GradParams",
+    "Job",
+    "JobClass",
     "LeftOut",
     "PerfParams",
     "Points",
+    "Replayed",
+    "Shape",
     "SpeedupFunction",
+    "allocate",
+    "arrivals",
     "band",
     "bootstrap",
     "fit",
     "fit_perf_params",
     "leave_one_out",
     "objective",
+    "over_sizes",
     "points",
+    "replay",
 ]

@@ -36,6 +36,10 @@ class SpeedupFunction:
 
     def __call__(self, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike) -> Number:
         """Speedup; numbers or arrays that broadcast. ValueError unless 1 <= n <= r or both are 0."""
+        if isinstance(num_nodes, int | float) and isinstance(num_replicas, int | float):
+            known = self._known.get((num_nodes, num_replicas))
+            if known is not None:
+                return known
         nodes, replicas = np.broadcast_arrays(np.asarray(num_nodes, float), np.asarray(num_replicas, float))
         pairs, inverse = np.unique(np.stack([nodes.ravel(), replicas.ravel()], axis=1), axis=0, return_inverse=True)
         keys = [(float(n), float(r)) for n, r in pairs]

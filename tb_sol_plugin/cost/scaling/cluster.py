@@ -1,0 +1,289 @@
+"""Which of several jobs gets how many devices of a cluster: the allocation of the highest total speedup, by integer programming.
+
+A job's score is speedup x share x nodes: share, of the cluster's devices, is what one replica takes; nodes, those of the cluster. A job
+that runs and is given something else is scored x (1 - penalty), for the time a restart costs. The sum over jobs is made as large as
+can be, or for another p the mean ((1/J) sum speedup^p)^(1/p): the smaller p, the more evenly.
+
+A job runs on part of one node, or on equal parts of several; at most one job of the second kind per node. Jobs alike are counted, not
+told apart, so that the size of the problem does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tb_sol_plugin.cost.scaling.model import Floats
+from tb_sol_plugin.cost.scaling.placement import Demand, Pattern, Seats, patterns, place, sizes
+
+PENALTY: Final = 0.1
+"""What a restart takes off a job's score."""
+WAITING: Final = 0.01
+"""What a job without devices counts as for p <= 0, where a speedup of 0 would hide all others."""
+LIMIT_S: Final = 10.0
+
+
+class Shape(NamedTuple):
+    """What a job holds: replicas, in equal parts on so many nodes. (0, 0): nothing."""
+
+    nodes: int
+    replicas: int
+
+
+IDLE: Final = Shape(0, 0)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices of each node."""
+
+    devices: tuple[int, ...]
+
+    @classmethod
+    def alike(cls, nodes: int, devices: int) -> Cluster:
+        """So many nodes with so many devices each."""
+        return cls((devices,) * nodes)
+
+    @property
+    def total(self) -> int:
+        return sum(self.devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """speedup: see `SpeedupFunction`. replica_devices: devices of one replica, all on one node. current, seats: what it holds now.
+
+    seats: devices by node; without them, a job that keeps its shape is taken to keep its place.
+    """
+
+    name: str
+    speedup: Callable[[Floats, Floats], float | Floats]
+    max_replicas: int
+    min_replicas: int = 1
+    replica_devices: int = 1
+    current: Shape = IDLE
+    seats: Seats = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One entry per job, in their order: shape, seats (devices by node), speedup, score with the penalty, whether it must restart.
+
+    score: the sum of scores. mean: the p-mean of speedups x (1 - penalty where restarted). devices: in use. notes: what to know.
+    """
+
+    shapes: tuple[Shape, ...]
+    seats: tuple[Seats, ...]
+    speedups: Floats
+    scores: Floats
+    restarts: tuple[bool, ...]
+    score: float
+    mean: float
+    devices: int
+    notes: tuple[str, ...]
+
+
+def allocate(jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: float = PENALTY, limit_s: float = LIMIT_S) -> Allocation:
+    """The allocation of the highest score (p = 1) or p-mean. ValueError: a penalty outside [0, 1), or a cluster without devices.
+
+    Within `limit_s` seconds, to a thousandth; where that is not enough the best found, with a note. Where jobs that keep their shape
+    must move to make room, they count as restarted: the score is that of the places given in the end.
+    """
+    if not 0 <= penalty < 1:
+        raise ValueError(f"penalty must lie in [0, 1), not {penalty}")
+    if not cluster.devices or min(cluster.devices) < 1:
+        raise ValueError("a cluster needs nodes, and each node a device")
+    kinds = _kinds(jobs, cluster)
+    notes: list[str] = []
+    given, packing = _solve(kinds, cluster, p, penalty, limit_s, notes)
+    shapes = [IDLE] * len(jobs)
+    for kind, counts in zip(kinds, given, strict=True):
+        for index, shape in kind.deal(counts):
+            shapes[index] = shape
+    demands = [
+        Demand(shape.nodes, shape.replicas * job.replica_devices // max(shape.nodes, 1), job.seats if shape == job.current else {})
+        for job, shape in zip(jobs, shapes, strict=True)
+    ]
+    seats, lost = place(demands, cluster.devices, packing)
+    if lost:
+        notes.append(f"{len(lost)} jobs found no place among the others and wait")
+    for index in lost:
+        shapes[index] = IDLE
+    return _described(jobs, cluster, shapes, seats, p, penalty, notes)
+
+
+def over_sizes(jobs: Sequence[Job], nodes: Iterable[int], devices: int, *, p: float = 1.0) -> list[tuple[int, Allocation]]:
+    """(nodes, allocation) for clusters of several sizes with so many devices per node: what a larger cluster would add."""
+    return [(n, allocate(jobs, Cluster.alike(n, devices), p=p)) for n in nodes]
+
+
+@dataclass
+class _Kind:
+    """Jobs alike but for what they hold now: their places in the list by shape held, and what each could be given."""
+
+    example: Job
+    holders: dict[Shape, list[int]]
+    options: list[Shape]
+    parts: list[int]
+    speedups: Floats
+
+    @cached_property
+    def running(self) -> int:
+        return sum(len(v) for shape, v in self.holders.items() if shape != IDLE)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.holders.get(IDLE, []))
+
+    def deal(self, counts: dict[tuple[str, int], int]) -> list[tuple[int, Shape]]:
+        """(place in the list, shape) of every job that gets something, from counts by (keep, move or start; option)."""
+        free = {shape: list(places) for shape, places in self.holders.items()}
+        out = []
+        for (what, option), count in counts.items():
+            if what == "keep":
+                shape = self.options[option]
+                out += [(free[shape].pop(0), shape) for _ in range(count)]
+        movers = [(i, shape) for shape, places in free.items() if shape != IDLE for i in places]
+        starters = sorted(free.get(IDLE, []))
+        for (what, option), count in counts.items():
+            for _ in range(count if what != "keep" else 0):
+                if what == "start":
+                    out.append((starters.pop(0), self.options[option]))
+                else:
+                    out.append((movers.pop(0)[0], self.options[option]))
+        return out
+
+
+def _kinds(jobs: Sequence[Job], cluster: Cluster) -> list[_Kind]:
+    found: dict[tuple[int, int, int, int], dict[Shape, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, job in enumerate(jobs):
+        found[id(job.speedup), job.max_replicas, job.min_replicas, job.replica_devices][job.current].append(i)
+    out = []
+    for holders in found.values():
+        example = jobs[next(iter(holders.values()))[0]]
+        options = _options(example, cluster, [shape for shape in holders if shape != IDLE])
+        parts = [o.replicas * example.replica_devices // o.nodes for o in options]
+        n, r = np.array(options, float).reshape(-1, 2).T
+        speedups = np.nan_to_num(np.atleast_1d(example.speedup(n, r))) if options else np.zeros(0)
+        out.append(_Kind(example, dict(holders), options, parts, speedups))
+    return out
+
+
+def _options(job: Job, cluster: Cluster, held: list[Shape]) -> list[Shape]:
+    """What a job could be given: any count on one node; on several, a whole or half node's worth on each; what jobs like it hold."""
+    most = max(cluster.devices) // job.replica_devices
+    low, high = max(job.min_replicas, 1), job.max_replicas
+    out = {Shape(1, r) for r in range(low, min(high, most) + 1)}
+    count = 2
+    while count <= len(cluster.devices):
+        out |= {Shape(count, count * part) for part in {most, most // 2} - {0} if low <= count * part <= high}
+        count += max(1, count // 5)
+    allowed = set(sizes(cluster.devices))
+    out |= {s for s in held if s.nodes <= len(cluster.devices)}
+    return sorted(s for s in out if s.replicas * job.replica_devices // s.nodes in allowed)
+
+
+def _solve(
+    kinds: list[_Kind], cluster: Cluster, p: float, penalty: float, limit_s: float, notes: list[str]
+) -> tuple[list[dict[tuple[str, int], int]], list[tuple[Pattern, int]]]:
+    """Counts by (keep, move or start; option) for each kind, and how many nodes are divided in which way."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array
+
+    ways = patterns(cluster.devices)
+    names: list[tuple[int, str, int]] = []
+    gain: list[float] = []
+    high: list[float] = []
+    entries: list[tuple[int, int, float]] = []  # row, column, value
+    limits: list[float] = []
+
+    def row(limit: float) -> int:
+        limits.append(limit)
+        return len(limits) - 1
+
+    singles = {size: row(0) for size in sizes(cluster.devices)}
+    slices = {size: row(0) for size in sizes(cluster.devices)}
+    nodes = {d: row(cluster.devices.count(d)) for d in set(cluster.devices)}
+    for k, kind in enumerate(kinds):
+        row_running, row_waiting = row(kind.running), row(kind.waiting)
+        for option, (shape, part, speedup) in enumerate(zip(kind.options, kind.parts, kind.speedups, strict=True)):
+            if speedup <= 0:
+                continue
+            held = len(kind.holders.get(shape, []))
+            for what, most, factor in (("keep", held, 1.0), ("move", kind.running, 1 - penalty), ("start", kind.waiting, 1.0)):
+                if most:
+                    column = len(names)
+                    names.append((k, what, option))
+                    gain.append(_worth(speedup * factor, p) - _worth(0.0, p))
+                    high.append(most)
+                    entries.append((row_waiting if what == "start" else row_running, column, 1.0))
+                    where = singles if shape.nodes == 1 else slices
+                    entries.append((where[part], column, float(shape.nodes)))
+    if p == 1:  # the score of the module's head; other p compare speedups as they are
+        gain = [g * kinds[k].example.replica_devices for g, (k, _, _) in zip(gain, names, strict=True)]
+    first = len(names)
+    for column, way in enumerate(ways, first):
+        entries.append((nodes[way.devices], column, 1.0))
+        if way.slice:
+            entries.append((slices[way.slice], column, -1.0))
+        entries += [(singles[size], column, -float(way.parts.count(size))) for size in set(way.parts)]
+        gain.append(0.0)
+        high.append(float(cluster.devices.count(way.devices)))
+    rows, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(gain))).tocsr()
+    # keeping more of a shape than hold it is ruled out by the bounds; what is equal in score goes to fewer devices
+    found = milp(
+        -np.array(gain), constraints=LinearConstraint(matrix, -np.inf, np.array(limits)), integrality=np.ones(len(gain)),
+        bounds=Bounds(0, np.array(high)), options={"time_limit": limit_s, "mip_rel_gap": 1e-3},
+    )  # fmt: skip
+    out: list[dict[tuple[str, int], int]] = [{} for _ in kinds]
+    if found.x is None:
+        notes.append(f"no allocation was found within {limit_s:g} s: all stays as it is")
+        for kind, counts in zip(kinds, out, strict=True):
+            counts |= {("keep", kind.options.index(s)): len(v) for s, v in kind.holders.items() if s in kind.options}
+        return out, []
+    if found.status != 0:
+        notes.append(f"ended after {limit_s:g} s: a better allocation may exist")
+    chosen = np.round(found.x).astype(int)
+    for (k, what, option), count in zip(names, chosen[:first].tolist(), strict=True):
+        if count:
+            out[k][what, option] = count
+    return out, [(way, n) for way, n in zip(ways, chosen[first:].tolist(), strict=True) if n]
+
+
+def _worth(speedup: float, p: float) -> float:
+    """What a speedup adds to the sum under a p-mean, rising with the speedup for every p."""
+    if p > 0:
+        return float(speedup**p)
+    floored = max(speedup, WAITING)
+    return float(np.log(floored) if p == 0 else -(floored**p))
+
+
+def _described(
+    jobs: Sequence[Job], cluster: Cluster, shapes: list[Shape], seats: list[Seats], p: float, penalty: float, notes: list[str]
+) -> Allocation:
+    n, r = np.array(shapes, float).reshape(-1, 2).T
+    speedups = np.array([float(job.speedup(a, b)) if b else 0.0 for job, a, b in zip(jobs, n, r, strict=True)])
+    restarts = tuple(
+        job.current != IDLE and shape != IDLE and (shape != job.current or (bool(job.seats) and seat != job.seats))
+        for job, shape, seat in zip(jobs, shapes, seats, strict=True)
+    )
+    penalised = speedups * np.where(restarts, 1 - penalty, 1.0)
+    share = np.array([job.replica_devices for job in jobs], float) / cluster.total
+    scores = penalised * share * len(cluster.devices)
+    return Allocation(
+        tuple(shapes), tuple(seats), speedups, scores, restarts, float(scores.sum()), _p_mean(penalised, p),
+        sum(sum(s.values()) for s in seats), tuple(notes),
+    )  # fmt: skip
+
+
+def _p_mean(values: Floats, p: float) -> float:
+    if not len(values):
+        return 0.0
+    floored = values if p > 0 else np.maximum(values, WAITING)
+    return float(np.exp(np.log(floored).mean()) if p == 0 else np.mean(floored**p) ** (1 / p))
