@@ -54,7 +54,8 @@ def totals(capture: Capture) -> pd.DataFrame:
     unknown = table[:, CATEGORIES.index("unknown")]
     flag = np.where(unknown < 0, "negative", np.where(unknown > TOLERANCE * total, "large", ""))
     return pd.DataFrame({
-        "record": rows.astype(np.int32), "of": pd.Categorical.from_codes(of, pd.Index(OF)), "total": total, "unknown": unknown, "flag": flag,
+        "record": rows.astype(np.int32), "of": pd.Categorical.from_codes(of, pd.Index(OF)), "total": total, "unknown": unknown,
+        "flag": flag,
     })  # fmt: skip
 
 
