@@ -6,6 +6,9 @@ its route, CLI subcommand, CSV, OpenAPI entry and page follow. The module's docs
 One that compares the workers of a run calls `@over_workers(part=...)` on a function `(parts, query) -> Report` instead: `part` is made
 of every worker where its capture is opened, and the report of all the parts.
 
+One that sets two recordings beside each other calls `@over_pair(part=...)` on a function `(here, there, query) -> Report`, where both are
+a `Side`; the same machinery makes the part of each. Its query is a `PairQuery`.
+
 One that needs no recording calls `@without_recording(...)` on a function `query -> Report`; where a recording is named all the same, it
 may take from it what the query leaves open (`recorded=`). Such an analysis is always available.
 """
@@ -28,12 +31,13 @@ import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, Notice, Reading, Report, UnavailableReport
-from tb_sol_plugin.model.selection import Field, Query, fields, parse
-from tb_sol_plugin.model.workers import Lack, Made, WorkerPart, facts_of
+from tb_sol_plugin.model.report import Column, FieldNow, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.model.selection import Field, PairQuery, Query, fields, parse
+from tb_sol_plugin.model.workers import Lack, Made, Side, WorkerPart, facts_of
 from tb_sol_plugin.units import human
 
 Q = TypeVar("Q", bound=Query)
+A = TypeVar("A", bound=PairQuery)
 P = TypeVar("P", bound=msgspec.Struct)
 
 ONE_WORKER: Final = Lack(
@@ -42,23 +46,26 @@ ONE_WORKER: Final = Lack(
     'on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir, worker_name=f"rank{rank}")',
 )
 """What an analysis over workers says of a run with one."""
+ALONE: Final = Lack(
+    "this sets two recordings beside each other, and there is one here",
+    "let several ranks record, or put a second run into the logdir",
+    'run.analyze(name, other_run="...", other_worker="...")',
+)
+"""What an analysis over two recordings says of one."""
 
 
 @dataclass(frozen=True)
-class Over:
-    """How an analysis over the workers of a run is made.
+class Parts:
+    """What an analysis over several recordings needs of each.
 
-    part: of one worker, what the report needs of it: a small `msgspec.Struct` (at most 2 MiB encoded). Its query has only the `fields`
-    named here, the others stand at their defaults; so a part serves every value of the others.
-    report: of all workers, those without a part included, in natural order. version: raised when `part` answers something else.
-    least: workers it takes. beside: `part` reads what a trace has from the SOL capture beside it.
+    part: of one recording, what the report needs of it: a small `msgspec.Struct` (at most 2 MiB encoded). Its query has only the `fields`
+    named here, the others stand at their defaults; so a part serves every value of the others. version: raised when `part` answers
+    something else. beside: `part` reads what a trace has from the SOL capture beside it.
     """
 
     part: Callable[[Capture, Query], msgspec.Struct]
-    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Query], Report]
     fields: tuple[str, ...]
     version: int
-    least: int
     beside: bool
 
     @cached_property
@@ -74,6 +81,24 @@ class Over:
 
 
 @dataclass(frozen=True)
+class Over(Parts):
+    """How an analysis over the workers of a run is made.
+
+    report: of all workers, those without a part included, in natural order. least: workers it takes.
+    """
+
+    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Query], Report]
+    least: int
+
+
+@dataclass(frozen=True)
+class Pair(Parts):
+    """How an analysis over two recordings is made. report: of the one that is shown and the one beside it."""
+
+    report: Callable[[Side[msgspec.Struct], Side[msgspec.Struct], Query], Report]
+
+
+@dataclass(frozen=True)
 class Analysis:
     """What the registry knows of an analysis.
 
@@ -83,6 +108,7 @@ class Analysis:
     counted: whether work that a SOL capture counted will do in place of what it needs.
     under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
     over: of an analysis over the workers of a run, how it is made; `run` then takes one capture for a run of one worker.
+    pair: of an analysis over two recordings, how it is made; `run` then says that one capture is not enough.
     alone: of an analysis that answers without a recording, how: it takes the query alone.
     """
 
@@ -103,6 +129,12 @@ class Analysis:
     under: str = ""
     over: Over | None = None
     alone: Callable[[Query], Report] | None = None
+    pair: Pair | None = None
+
+    @property
+    def parts(self) -> Parts | None:
+        """What it needs of each of several recordings; None for an analysis of one."""
+        return self.over or self.pair
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -178,7 +210,7 @@ def over_workers(
     def register(function: Callable[[Sequence[WorkerPart[P]], Q], Report]) -> Callable[[Sequence[WorkerPart[P]], Q], Report]:
         module = importlib.import_module(function.__module__)
         name = module.__name__.rpartition(".")[2]
-        over = Over(part, function, fields, version, least, beside)  # type: ignore[arg-type]
+        over = Over(part, fields, version, beside, report=function, least=least)  # type: ignore[arg-type]
 
         def of_one(capture: Capture, asked: Query) -> Report:
             return over.report([_worker_of(name, over, capture, asked)], asked)
@@ -186,6 +218,45 @@ def over_workers(
         _FOUND[name] = Analysis(
             name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
             (module.__doc__ or "").strip(), counted=counted, under=under, over=over,
+        )  # fmt: skip
+        return function
+
+    return register
+
+
+def over_pair(
+    *,
+    part: Callable[[Capture, A], P],
+    title: str,
+    question: str,
+    group: str,
+    order: int,
+    query: type[A],
+    fields: tuple[str, ...] = ("step",),
+    version: int = 1,
+    beside: bool = False,
+    needs: tuple[str, ...] = (),
+    tables: Mapping[str, tuple[Column, ...]] | None = None,
+    facts: Mapping[str, str] | None = None,
+    icon: str = "",
+    under: str = "",
+) -> Callable[[Callable[[Side[P], Side[P], A], Report]], Callable[[Side[P], Side[P], A], Report]]:
+    """Register a function over two recordings, the one that is shown and another, as `analysis` does one of a capture. See `Parts`.
+
+    needs: what each of the two must hold.
+    """
+
+    def register(function: Callable[[Side[P], Side[P], A], Report]) -> Callable[[Side[P], Side[P], A], Report]:
+        module = importlib.import_module(function.__module__)
+        name = module.__name__.rpartition(".")[2]
+        pair = Pair(part, fields, version, beside, report=function)  # type: ignore[arg-type]
+
+        def of_one(capture: Capture, asked: Query) -> Report:
+            raise Unavailable(ALONE.because, hint=f"{ALONE.record_it_with}; then {ALONE.argument}")
+
+        _FOUND[name] = Analysis(
+            name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
+            (module.__doc__ or "").strip(), under=under, pair=pair,
         )  # fmt: skip
         return function
 
@@ -244,10 +315,15 @@ def get(name: str) -> Analysis:
         raise NotFound(f"no analysis {name!r}", hint=f"there are: {', '.join(registry())}", field="name") from None
 
 
-def availability(item: Analysis, capture: Capture, workers: int = 1) -> tuple[str, str, str] | None:
-    """None if the capture has what the analysis needs; else (because, record it with, argument). workers: of its run."""
+def availability(item: Analysis, capture: Capture, workers: int = 1, others: bool = True) -> tuple[str, str, str] | None:
+    """None if the capture has what the analysis needs; else (because, record it with, argument).
+
+    workers: of its run. others: whether there is another recording to set beside it.
+    """
     if item.alone is not None:
         return None
+    if item.pair is not None and not others:
+        return ALONE.because, ALONE.record_it_with, ""
     if item.over is not None and workers < item.over.least:
         return ONE_WORKER.because, ONE_WORKER.record_it_with, ONE_WORKER.argument
     if item.counted is not None:
@@ -315,30 +391,30 @@ class PartMaker:
     raw: tuple[tuple[str, str], ...] = ()
 
     @property
-    def over(self) -> Over:
+    def parts(self) -> Parts:
         """How the analysis is made; its module is loaded, the others are not."""
         importlib.import_module(f"{__name__}.{self.analysis}")
-        found = _FOUND[self.analysis].over
+        found = _FOUND[self.analysis].parts
         assert found is not None
         return found
 
     @cached_property
     def key(self) -> str:
         """Changes with the analysis, the version and the layout of its parts, and what they depend on of the query."""
-        over = self.over
-        layout = json.dumps(msgspec.json.schema(over.kind), sort_keys=True)
-        text = json.dumps([self.analysis, over.version, layout, self.raw])
+        parts = self.parts
+        layout = json.dumps(msgspec.json.schema(parts.kind), sort_keys=True)
+        text = json.dumps([self.analysis, parts.version, layout, self.raw])
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def __call__(self, capture: Capture) -> Made:
         """The part of a capture; what it lacks and a step that it does not have are answers too."""
-        over, facts = self.over, facts_of(capture)
+        parts, facts = self.parts, facts_of(capture)
         item = _FOUND[self.analysis]
-        lack = availability(item, capture, over.least)
+        lack = availability(item, capture, item.over.least if item.over is not None else 1)
         if lack is not None:
             return Made(facts, lack=Lack(*lack))
         try:
-            part = over.part(capture, parse(item.query, dict(self.raw)))
+            part = parts.part(capture, parse(item.query, dict(self.raw)))
         except Unavailable as error:
             return Made(facts, lack=Lack(error.message, error.hint))
         except BadQuery as error:
@@ -347,11 +423,11 @@ class PartMaker:
 
 
 def part_maker(name: str, raw: Mapping[str, str]) -> PartMaker:
-    """What makes the parts that an analysis over workers needs for a query. BadQuery where the query does not parse."""
+    """What makes the parts that an analysis over several recordings needs for a query. BadQuery where the query does not parse."""
     item = get(name)
-    assert item.over is not None
+    assert item.parts is not None
     query = parse(item.query, dict(raw))
-    values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.over.fields}
+    values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.parts.fields}
     return PartMaker(name, tuple((n, value) for n, (default, value) in values.items() if value != default))
 
 
@@ -410,6 +486,51 @@ def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerP
         raise Unavailable(made.lack.because, hint=made.lack.record_it_with)
     return WorkerPart(
         capture.worker, capture.span, capture.facts.file, "read", made.facts.rank, made.facts, body=lambda: made.body, decode=over.decode
+    )
+
+
+# -- over two recordings ---------------------------------------------------------------------------------------------
+
+
+def run_pair(
+    name: str,
+    here: Side[msgspec.Struct],
+    there: Side[msgspec.Struct],
+    raw: Mapping[str, str],
+    selection: Mapping[str, str],
+    stands: Mapping[str, FieldNow],
+) -> Report | UnavailableReport:
+    """The report over two recordings whose parts were made. Where one has none it says which, and why.
+
+    selection: run, worker and span that were asked for. stands: how the fields that name the other one stand. BadQuery where the query
+    does not fit one of them.
+    """
+    item = get(name)
+    assert item.pair is not None
+    query = parse(item.query, dict(raw))
+    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
+    because = record = argument = ""
+    lacking = next((side for side in (here, there) if side.of.state != "read"), None)
+    if lacking is not None:
+        lack = lacking.of.lack
+        if lack is not None and lack.error:
+            raise BadQuery(f"{lacking.name}: {lack.because}", hint=lack.record_it_with, field=lack.field)
+        because, record = f"{lacking.name}: {lacking.of.problem}", lacking.of.hint
+        argument = lack.argument if lack is not None else ""
+    else:
+        try:
+            report = item.pair.report(here, there, query)
+        except Unavailable as error:
+            because, record = error.message, error.hint
+        else:
+            report.selection = dict(shown)
+            report.fields = {**stands, **report.fields}
+            if there.chosen:
+                text = f"Beside it stands `{there.name}`, {there.chosen}. Another one can be chosen."
+                report.notices = [Notice(text, "info"), *report.notices]
+            return report
+    return UnavailableReport(
+        analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(shown)
     )
 
 

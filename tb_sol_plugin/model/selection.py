@@ -35,6 +35,21 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
     """Fields of a group that stand behind a button until they are changed."""
 
 
+class PairQuery(Query, kw_only=True, frozen=True):
+    """Fields of every analysis that sets another recording beside the one that is shown.
+
+    other_run: run of the other recording ("" = chosen for you: a run beside this one, else this run)
+    other_worker: worker of the other recording ("" = the same worker of another run, else another rank of this one)
+    other_span: span of the other recording ("" = the one in the same place)
+    """
+
+    other_run: str = ""
+    other_worker: str = ""
+    other_span: str = ""
+
+    LABELS: ClassVar[dict[str, str]] = {"other_run": "Beside run", "other_worker": "Worker", "other_span": "Span"}
+
+
 class Field(msgspec.Struct, frozen=True):
     """One query field as the page, the CLI and OpenAPI show it. page: what the page opens with.
 

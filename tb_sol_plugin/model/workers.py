@@ -93,6 +93,25 @@ class WorkerPart(Generic[P]):
         return (self.rank is None, self.rank or 0, natural(self.worker))
 
 
+@dataclass(frozen=True)
+class Side(Generic[P]):
+    """One of two recordings that are set beside each other.
+
+    name: what tells it from the other one, as short as may be: a run, a rank, a span. run: its run. of: its worker with the part.
+    chosen: how it was found where the reader left it open, "" where the reader named it.
+    """
+
+    name: str
+    run: str
+    of: WorkerPart[P]
+    chosen: str = ""
+
+    @property
+    def part(self) -> P:
+        """What the analysis made of it."""
+        return self.of.part
+
+
 def facts_of(capture: Capture) -> WorkerFacts:
     """The facts of a capture that go with every part."""
     f = capture.facts
