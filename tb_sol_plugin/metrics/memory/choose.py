@@ -23,7 +23,7 @@ SOURCES: Final = {
     "recorder": "records of the program",
 }
 """In the order in which they are taken where a reader does not choose."""
-NAMELESS: Final = "device"
+NAMELESS: Final = "the device"
 _NUMBER: Final = re.compile(r"(\d+)$")
 _HOST: Final = ("cpu", "host")
 FEW: Final = 8

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.memory.curves import GAINS, Curves
 from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.metrics.names import module_instance
-from tb_sol_plugin.metrics.phases import phase_tree
+from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
@@ -90,7 +90,7 @@ def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFr
     own = owners(capture).iloc[np.where(row >= 0, row, 0)].reset_index(drop=True)
     rows = {name: np.where(row >= 0, own[name].to_numpy(), -1) for name in own.columns}
     parent = at.nearest(capture, S.OPERATOR, rows["operator"], strict=True)
-    paths = np.array([*phase_tree(capture).path, ""], object)
+    paths = np.array([*("" if p == STEP else p for p in phase_tree(capture).path), ""], object)
     numbers = np.append(capture.steps["number"].to_numpy(), -1)
     return pd.DataFrame({
         "operator": _names(capture, rows["operator"]), "parent": _names(capture, parent),

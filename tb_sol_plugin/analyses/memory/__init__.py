@@ -1,0 +1,156 @@
+"""Memory over time, and what held it at its peak.
+
+What is in use and what the allocator holds, of each device and of the host, from whatever the recording has: memory events of a trace,
+an allocator snapshot, a memory timeline, or records of the program. The rows of what holds memory add up to what was in use exactly.
+A window of time, a step or another moment may be looked at: all numbers and tables are then of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.analyses.memory import allocations, figure, operators, peak, recorded, steps, tiles
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.memory import curves as C
+from tb_sol_plugin.metrics.memory.choose import Memory, Source, chosen, memories
+from tb_sol_plugin.metrics.memory.headroom import headroom
+from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
+from tb_sol_plugin.metrics.memory.holders import answers, holders
+from tb_sol_plugin.metrics.memory.leak import longest
+from tb_sol_plugin.metrics.memory.summary import summary
+from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import AnySection, Link, Notice, Report
+from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.units import human
+
+FEW: Final = 5
+"""Notes of a source that are shown."""
+
+
+class MemoryQuery(Query, kw_only=True, frozen=True):
+    """device: which memory: its name as the page says it ("" = the device with most in use)
+    source: where the numbers are from; auto takes the first that there is, in this order
+    by: what holds memory, by which names; auto takes the first that the recording can answer
+    window: part of the recording to look at, as 12.5ms-40ms since its start ("" = all of it)
+    at: moment at which to say what holds memory, as 12.5ms since the start of the recording ("" = the peak)
+    min_bytes: only allocations of at least so many bytes
+    """
+
+    device: str = ""
+    source: Source = "auto"
+    by: Literal["auto", "category", "module", "operator", "frame", "phase"] = "auto"
+    window: str = ""
+    at: str = ""
+    min_bytes: int = 0
+
+
+@analysis(
+    title="Memory",
+    question="What holds memory at the peak?",
+    group="Run",
+    order=10,
+    needs=("memory_use",),
+    query=MemoryQuery,
+    tables={
+        "curve": recorded.CURVE, "peak": peak.COLUMNS, "operators": operators.COLUMNS, "allocations": allocations.COLUMNS,
+        "per_step": steps.COLUMNS, "devices": recorded.DEVICES,
+    },
+    facts=tiles.FACTS,
+)  # fmt: skip
+def run(capture: Capture, query: MemoryQuery) -> Report:
+    if query.min_bytes < 0:
+        raise BadQuery(f"min_bytes is {query.min_bytes}", hint="give a number of bytes, 0 for all", field="min_bytes")
+    if not memories(capture):
+        raise Unavailable(
+            "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
+        )
+    memory, whole = chosen(capture, query.device, query.source)
+    window = window_of(capture, whole, query.window, query)
+    start = origin(capture)
+    at = moment(query.at)
+    curve = C.within(whole, window)
+    at_ns = _moment(at, start, whole)
+    by, why = _grouping(capture, whole, query.by)
+    found = summary(capture, curve, limits=query.device_limits)
+    if found is None:
+        raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
+    peak_held = holders(capture, curve, by)
+    held = holders(capture, whole, by, at_ns) if at_ns is not None else peak_held
+    room = headroom(capture, whole, limits=query.device_limits)
+    part = _part(query, window, start)
+    kept = _kept(query)
+    axis = figure.axis_of(curve, window, start, int(capture.facts.extent_ns[1]))
+    single = allocations.section(capture, whole, window, query.min_bytes, start, part, axis.scale)
+    by_step = steps.section(capture, whole, start, axis.scale, {n: v for n, v in kept.items() if n not in ("window", "step", "at")})
+    drawn = C.thin(curve, recorded.POINTS)
+    others = query.source if not query.device.strip() else None
+    stretches = {"allocations": single.stretches} | ({"per_step": by_step.stretches} if by_step is not None else {})
+    holds = peak.section(held, by, start, at_peak=at_ns is None, why=why, query={n: v for n, v in kept.items() if n != "at"})
+    sections: list[AnySection] = [
+        tiles.section(found, start, room=room, growth=longest(capture, memory.curves)),
+        figure.section(
+            capture, drawn, found, axis, at_ns=at_ns, stretches=stretches, title=f"{memory.label[0].upper()}{memory.label[1:]} over time"
+        ),
+        holds,
+        *([by_step.table] if by_step is not None else []),
+        operators.section(capture, whole, window, part),
+        single.table,
+        *recorded.devices(capture, memory, whole, query.device_limits),
+        recorded.curve(capture, memory, drawn, start, window=window, others=others),
+    ]
+    if by_step is not None:
+        holds.span, by_step.table.span = 7, 5
+    return Report(
+        analysis="memory",
+        title="Memory",
+        headline=tiles.headline(found, peak_held, by, memory.label, start, part=part, room=room),
+        notices=_notices(whole, memory, query, kept),
+        sections=sections,
+    )  # fmt: skip
+
+
+def _moment(at: int | None, start: int, whole: C.Curves) -> int | None:
+    """ns of the capture. BadQuery before the first level is known, or after the end."""
+    if at is None:
+        return None
+    return max(at + start, int(whole.time_ns[0]))
+
+
+def _grouping(capture: Capture, curve: C.Curves, asked: str) -> tuple[By, str]:
+    """What the rows of the table are, and why it cannot be answered, "" where it can."""
+    can = answers(capture, curve)
+    if asked == "auto":
+        first: By = "category" if "category" in can or not can else can[0]
+        return first, "" if can else "Whose it is, this source does not tell."
+    by = next(g for g in GROUPINGS if g == asked)
+    if by in can:
+        return by, ""
+    other = f"; it can by {', '.join(can)}" if can else ""
+    return by, f"This source cannot tell it by {by}{other}."
+
+
+def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str:
+    """The part that is looked at, in words; "" for all."""
+    if window is None:
+        return ""
+    if not query.window.strip():
+        return f"step {query.step.strip()}"
+    return f"{human(window[0] - start, 'ns')} to {human(window[1] - start, 'ns')}"
+
+
+def _kept(query: MemoryQuery) -> dict[str, str]:
+    """The query as links carry it on."""
+    values = {n: str(getattr(query, n)) for n in ("device", "source", "by", "window", "at", "step", "min_bytes", "device_limits")}
+    return {n: v for n, v in values.items() if v not in ("", "auto", "0")}
+
+
+def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str, str]) -> list[Notice]:
+    """What to know of the source, and the way back from a window."""
+    out = []
+    if query.window.strip():
+        rest = {n: v for n, v in kept.items() if n not in ("window", "at")}
+        out.append(Notice("Numbers and tables are of the window that is drawn.", "info", Link("memory", rest, "Whole recording")))
+    quiet = (C.HOST_RESERVED, C.SAMPLES, C.EARLIER, C.REQUESTED)
+    return out + [Notice(f"{note[0].upper()}{note[1:]}.", "info" if note in quiet else "warn") for note in whole.notes[:FEW]]
