@@ -145,8 +145,9 @@ class MemoryTracking:
         if self.peaks is not None and self.due(index, report):
             self.peaks.begin()
 
-    def ended(self, number: int, *, walk: bool, model: object, phase: int) -> None:
-        """A record is due at the end of iteration `number`. walk: with the optimizer. phase: label of the innermost open phase."""
+    def ended(self, number: int, at: int, *, walk: bool, model: object, phase: int) -> None:
+        """A record is due of iteration `number`, which ended at `at` on the recorder's clock. walk: with the optimizer. phase: label of the
+        innermost open phase."""
         by_phase = self.peaks.end(phase) if self.peaks is not None and self.peaks.on else {}
         record = self._now("iteration", number)
         if by_phase:
@@ -155,7 +156,7 @@ class MemoryTracking:
             record = replace(record, since="iteration", phase=self._name(label), phases=self._named(by_phase), **most)  # type: ignore[arg-type]
         if walk:
             record = walked(record, model, self._optimizer())
-        self.keep(record, by_phase)
+        self._write(record, at, by_phase)
 
     # --- On request ---
 
@@ -169,11 +170,14 @@ class MemoryTracking:
         record = moment(tag, iteration)
         return replace(record, since="reset") if self.peaks is not None and self.peaks.reset else record
 
-    def keep(self, record: MemoryRecord, by_phase: Mapping[int, list[int]] | None = None, *, running: bool = True) -> None:
-        """Write it. by_phase: its `phases` by label. running: it was made while the tracker ran, whose clock stood still at times."""
+    def keep(self, record: MemoryRecord, *, running: bool = True) -> None:
+        """Write it. running: it was made while the tracker ran, whose clock stood still at times."""
+        self._write(record, record.monotonic_ns - self._clock.monotonic_ns - (self._clock.own_ns if running else 0), {})
+
+    def _write(self, record: MemoryRecord, time_ns: int, by_phase: Mapping[int, list[int]]) -> None:
+        """Write it as of a time on the recorder's clock. by_phase: its `phases` by label."""
         if self._output.places.logdir is not None:
-            at = record.monotonic_ns - self._clock.monotonic_ns - (self._clock.own_ns if running else 0)
-            self._output.memory(self._fields(record, at, by_phase or {}))
+            self._output.memory(self._fields(record, time_ns, by_phase))
 
     def _fields(self, record: MemoryRecord, time_ns: int, by_phase: Mapping[int, list[int]]) -> dict[str, object]:
         device = HOST if record.device is None else record.device

@@ -342,7 +342,7 @@ class SOLTracker:
             else:
                 self.output.finish(finished)
             if self.memory.on:
-                self.boundary.attempt("memory", lambda: self._record_due(number, finished.report), None)
+                self.boundary.attempt("memory", lambda: self._record_due(number, end, finished.report), None)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
             self._arm(finished.step, (batch, tokens))
@@ -536,11 +536,11 @@ class SOLTracker:
             self.boundary.attempt("memory", lambda: self.memory.keep(record, running=False), None)
         return record
 
-    def _record_due(self, number: int, reported: bool) -> None:
+    def _record_due(self, number: int, end: int, reported: bool) -> None:
         """Memory at the end of an iteration, where that was asked for. The schedule is at the next one already."""
         index, report = self._schedule.index, self._schedule.report
         if reported or self.memory.due(index - 1, report):
-            self.memory.ended(number, walk=reported, model=self._model, phase=self.phases.inheriting())
+            self.memory.ended(number, end, walk=reported, model=self._model, phase=self.phases.inheriting())
         self.memory.begin(index, report)
 
     # --- What was captured ---

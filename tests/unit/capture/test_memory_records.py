@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import os
 import weakref
@@ -268,6 +269,23 @@ def test_records_at_intervals(tmp_path: Path) -> None:
         for _ in range(14):
             tracker.step()
     assert memory_in(tmp_path / "plain") == []
+
+
+def test_records_stand_at_the_ends_of_their_iterations(tmp_path: Path) -> None:
+    # GIVEN a run whose iterations are counted and traced in between, which takes the recorder much longer than the iterations
+    model = nn.Linear(10, 5)
+    options = {"every_n_steps": 2, "memory": True, "memory_every": 1, "profile": True, "traces": 1}
+    with sol.capture(str(tmp_path), model=model, **options, **QUIET) as tracker:
+        for _ in range(6):
+            model(torch.ones(2, 10)).sum().backward()
+            tracker.step()
+    # THEN the times of the records are those at which the iterations end, on the clock that leaves out the recorder's own work
+    (path,) = tmp_path.glob("*.sol.jsonl")
+    ends = {r["iteration"]: r["start_ns"] + r["duration_ns"] for r in records_in(path.read_bytes()) if r["kind"] == "step"}
+    assert {r["iteration"]: r["time_ns"] for r in memory_in(tmp_path)} == ends and len(ends) == 6
+    # AND the trace holds memory events
+    (trace,) = tmp_path.glob("*.pt.trace.json.gz")
+    assert b'"[memory]"' in gzip.decompress(trace.read_bytes())
 
 
 def test_iterations_between_records_go_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
