@@ -85,10 +85,15 @@ def logged(header: dict[str, object], name: str) -> tuple[str, ...]:
     return tuple(redact.text(str(line))[:400] for line in lines[:20])
 
 
+TOLD = ("atomic_bsz", "num_nodes", "num_replicas")
+"""Numbers that a program adds to its trace with `prof.add_metadata_json`, as `metrics/scaling` reads them."""
+
+
 def metadata(header: dict[str, object]) -> dict[str, str]:
     """The allowlisted, redacted part of the free-form metadata."""
     found = header.get("metadata")
-    return redact.allowlisted(found) if isinstance(found, dict) else {}
+    out = redact.allowlisted(found) if isinstance(found, dict) else {}
+    return out | {name: str(n) for name in TOLD if (n := _int(header.get(name))) > 0}
 
 
 def base_time(header: dict[str, object]) -> int | None:

@@ -1,0 +1,196 @@
+"""Points of a model of step time: one per configuration of a run (nodes, replicas, batch), from traces, records and what a person gives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics.scaling.part import Counted, ScalingPart
+from tb_sol_plugin.model.workers import WorkerPart
+
+Source: TypeAlias = Literal["given", "recorded", "trace"]
+SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace")
+"""Of one configuration in one run the first of these stands for it."""
+FAR: Final = 5.0
+"""Steps that lie this many median absolute deviations from the median are left out."""
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One configuration as measured. Times in seconds.
+
+    accum_step_time: of a micro-step that only accumulates; optim_step_time: of one that reduces gradients and updates; sync_time: the
+    part of that which nothing hides. steps: that update; accumulating: that do not. outliers: steps left out. guessed: what was worked
+    out rather than told, in words. used: whether the fit may take it; why: why not.
+    """
+
+    run: str
+    num_nodes: int
+    num_replicas: int
+    atomic_bsz: int
+    accum_step_time: float
+    optim_step_time: float
+    sync_time: float
+    steps: int
+    accumulating: int
+    source: Source
+    outliers: int = 0
+    guessed: tuple[str, ...] = ()
+    used: bool = True
+    why: str = ""
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """(nodes, replicas, samples per micro-step and replica)."""
+        return self.num_nodes, self.num_replicas, self.atomic_bsz
+
+
+def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[Point], list[str]]:
+    """Points of one run, and why it gives none (or fewer), in words for a person."""
+    parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
+    recorded = _recorded(run, [p for _, p in parts])
+    told: list[str] = []
+    point = _traced(run, parts, told)
+    return [*recorded, *([point] if point is not None else [])], told if not recorded else []
+
+
+def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
+    """From the sums that the program kept: each rank has its own, the slowest stands for a configuration."""
+    slowest: dict[tuple[int, int, int], Counted] = {}
+    for part in parts:
+        for c in part.counted:
+            if c.optim_count <= 0:
+                continue
+            key = c.num_nodes, c.num_replicas, c.atomic_bsz
+            if key not in slowest or c.optim_step_time / c.optim_count > slowest[key].optim_step_time / slowest[key].optim_count:
+                slowest[key] = c
+    out = []
+    for key, c in sorted(slowest.items()):
+        accum = (c.accum_step_time + c.optim_step_time - c.optim_sync_time) / (c.accum_count + c.optim_count)
+        optim, sync = c.optim_step_time / c.optim_count, c.optim_sync_time / c.optim_count
+        out.append(_checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded")))
+    return out
+
+
+def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], told: list[str]) -> Point | None:
+    """From steps in traces: of each step the slowest rank, of the steps the median."""
+    stepping = [(w, p) for w, p in parts if p.steps]
+    if not stepping:
+        told.append("no finished step beyond the first one: call prof.step() after every iteration, and record several")
+        return None
+    guessed: list[str] = []
+    size = _size(stepping, guessed, told)
+    if size is None:
+        return None
+    batches = [p for _, p in stepping if p.batch]
+    if not batches:
+        told.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
+        return None
+    batch = batches[0]
+    if batch.batch_guessed:
+        guessed.append(f"batch size: {batch.batch_source}")
+    if len({p.batch for p in batches}) > 1:
+        guessed.append("batch size: ranks differ, the first one's is taken")
+    return _median(run, (*size, batch.batch), [p for _, p in stepping], tuple(guessed), told)
+
+
+def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], told: list[str]) -> tuple[int, int] | None:
+    """(nodes, replicas): as the program told them, else replicas of the world's size, and nodes as host names."""
+    replicas = max(p.replicas for _, p in stepping)
+    ranks = {w.rank if w.rank is not None else w.worker for w, _ in stepping}
+    world = max((w.facts.world_size or 0 for w, _ in stepping if w.facts is not None), default=0)
+    if not replicas:
+        if not world:
+            world = len(ranks)
+            if world > 1 or any(s.reduces for _, p in stepping for s in p.steps):
+                guessed.append("replicas: as many as there are recordings")
+        model = max(max(p.tensor, 1) * max(p.pipeline, 1) for _, p in stepping)
+        if world % model:
+            told.append(f"{world} ranks are no multiple of tensor x pipeline parallel size {model}")
+            return None
+        replicas = world // model
+    nodes = max(p.nodes for _, p in stepping)
+    if not nodes:
+        hosts = {p.host for _, p in stepping if p.host}
+        nodes = max(len(hosts), 1)
+        if replicas > 1 and len(ranks) < world:
+            guessed.append(f"nodes: host names of {len(ranks)} of {world} ranks")
+        elif replicas > 1 and not hosts:
+            guessed.append("nodes: no host is named, taken as one")
+        elif replicas > 1 and any(p.host_guessed for _, p in stepping):
+            guessed.append("nodes: from the names of the files")
+    return min(nodes, replicas), replicas
+
+
+def _median(
+    run: str, key: tuple[int, int, int], parts: Sequence[ScalingPart], guessed: tuple[str, ...], told: list[str]
+) -> Point | None:
+    longest: dict[int, tuple[int, int, bool]] = {}
+    for part in parts:
+        for s in part.steps:
+            if s.number not in longest or s.duration_ns > longest[s.number][0]:
+                longest[s.number] = (s.duration_ns, s.sync_ns, s.reduces)
+    rows = list(longest.values())
+    several = key[1] > 1
+    updating = [r for r in rows if r[2]] if several and any(r[2] for r in rows) else rows
+    only = [r for r in rows if not r[2]] if several and any(r[2] for r in rows) else []
+    if several and not any(r[2] for r in rows):
+        guessed = (*guessed, "synchronisation: no reduction of gradients is recorded, its time is taken as 0")
+    optim, far = _near(np.array([r[0] for r in updating], float))
+    sync = np.array([r[1] for r in updating], float)
+    alone = np.concatenate([np.array([r[0] for r in only], float), np.array([r[0] for r in updating], float) - sync])
+    alone, far_too = _near(alone)
+    if not len(optim) or not len(alone):
+        told.append("no step is left")
+        return None
+    step = float(np.median(optim))
+    point = Point(
+        run, *key, min(float(np.median(alone)), step) / 1e9, step / 1e9, float(np.median(sync)) / 1e9,
+        len(updating), len(only), "trace", max(far, far_too), guessed,
+    )  # fmt: skip
+    return _checked(point)
+
+
+def _near(values: Floats) -> tuple[Floats, int]:
+    """(values without those far from the median, how many are left out)."""
+    if len(values) < 3:
+        return values, 0
+    away = np.abs(values - np.median(values))
+    mad = float(np.median(away))
+    keep = away <= FAR * mad if mad > 0 else np.ones(len(values), bool)
+    return values[keep], int((~keep).sum())
+
+
+def _checked(p: Point) -> Point:
+    """The point, left out of the fit where its numbers cannot be."""
+    why = ""
+    numbers = (p.accum_step_time, p.optim_step_time)
+    if p.sync_time > p.optim_step_time * (1 + 1e-9):
+        why = "synchronisation lasts longer than the step"
+    elif not all(np.isfinite(n) and n > 0 for n in numbers) or not np.isfinite(p.sync_time) or p.sync_time < 0:
+        why = "a time is not above 0"
+    elif not 1 <= p.num_nodes <= p.num_replicas:
+        why = "more nodes than replicas"
+    elif p.atomic_bsz < 1:
+        why = "the batch size is not above 0"
+    return replace(p, used=False, why=why) if why else p
+
+
+def combined(points: Sequence[Point]) -> list[Point]:
+    """All points; of one configuration and run what was given stands before what was recorded, and that before what a trace says."""
+    best: dict[tuple[str, int, int, int], int] = defaultdict(lambda: len(SOURCES))
+    for p in points:
+        if p.used:
+            best[p.run, *p.key] = min(best[p.run, *p.key], SOURCES.index(p.source))
+    out = []
+    for p in points:
+        rank = best[p.run, *p.key]
+        behind = p.used and SOURCES.index(p.source) > rank
+        out.append(replace(p, used=False, why=f"what was {SOURCES[rank]} stands for it") if behind else p)
+    return out

@@ -1,0 +1,110 @@
+"""Points of step time from traces: what a step waits for, the slowest rank, the median, and what is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin import ingest
+from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
+from tb_sol_plugin.metrics.scaling.points import combined, of_run
+from tb_sol_plugin.metrics.scaling.steps import steps
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.workers import WorkerFacts, WorkerPart, facts_of
+from tests.support.scaling_runs import step_trace, write_run
+
+MS = 1_000_000
+
+
+def worker(capture: Capture, name: str) -> WorkerPart[ScalingPart]:
+    made = part_of(capture)
+    return WorkerPart(name, "", name, "read", capture.facts.rank, facts_of(capture), body=lambda: b"", decode=lambda _: made)
+
+
+def made(part: ScalingPart, rank: int | None, world: int | None) -> WorkerPart[ScalingPart]:
+    facts = WorkerFacts("kineto", rank, world, "", "nvidia", (), 0, True, (0, 1))
+    return WorkerPart(f"w{rank}", "", "f", "read", rank, facts, body=lambda: b"", decode=lambda _: part)
+
+
+def read(folder: Path) -> list[WorkerPart[ScalingPart]]:
+    return [worker(ingest.read(str(path)), path.name) for path in sorted(folder.glob("*.gz"))]
+
+
+def test_a_step_waits_for_what_nothing_hides(tmp_path: Path) -> None:
+    # GIVEN steps of 10 ms that compute for 8 ms and reduce for 3 ms from 7 ms on WHEN read THEN 2 of the 3 ms are waiting
+    trace = step_trace(accum_ns=8 * MS, optim_ns=10 * MS, replicas=4, batch=32, hidden_ns=1 * MS, steps=2)
+    found = steps(ingest.read(str(trace.write(tmp_path / "a.pt.trace.json.gz"))))
+    assert found["duration_ns"].tolist()[1:] == [10 * MS] * 2
+    assert found["reduce_ns"].tolist()[1:] == [3 * MS] * 2 and found["sync_ns"].tolist()[1:] == [2 * MS] * 2
+    assert found["reduces"].all()
+
+
+def test_collectives_of_the_forward_pass_are_none_of_gradients(tmp_path: Path) -> None:
+    # GIVEN a reduction launched before the backward pass (tensor parallel) WHEN read THEN it is no synchronisation of gradients
+    trace = step_trace(accum_ns=8 * MS, optim_ns=10 * MS, replicas=1, batch=32, steps=1)
+    call = trace.call("cudaLaunchKernel", 20 * MS + 1000, 1000, flow=True)
+    trace.collective("allreduce", 28 * MS, 1 * MS, elements=10, correlation=call)
+    found = steps(ingest.read(str(trace.write(tmp_path / "a.pt.trace.json.gz"))))
+    assert not found["reduces"].any() and not found["sync_ns"].any()
+
+
+@pytest.mark.parametrize("accumulating", [0, 1])
+def test_a_run_is_a_point(tmp_path: Path, accumulating: int) -> None:
+    # GIVEN two nodes with 8 replicas, micro-steps of 80 ms and updates of 95 ms WHEN read THEN that is the point, the batch as told
+    folder = write_run(tmp_path, nodes=2, replicas=8, batch=32, accum_s=0.08, optim_s=0.095, accumulating=accumulating)
+    points, told = of_run("run", read(folder))
+    assert told == [] and len(points) == 1 and points[0].key == (2, 8, 32) and points[0].used
+    assert points[0].accum_step_time == pytest.approx(0.08) and points[0].optim_step_time == pytest.approx(0.095)
+    assert points[0].sync_time == pytest.approx(0.015) and points[0].accumulating == (4 if accumulating else 0)
+    assert points[0].guessed == ("nodes: host names of 2 of 8 ranks",)
+
+
+def test_thirty_six_runs_give_back_the_model_they_were_made_of(tmp_path: Path) -> None:
+    # GIVEN runs made of known parameters WHEN read THEN every point lies within a thousandth of the model
+    true = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
+    for n, r in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 8), (4, 16)):
+        for b in (16, 32, 64, 128):
+            accum, optim = float(accum_time(true, b)), float(optim_time(true, n, r, b))
+            folder = write_run(tmp_path / f"{n}-{r}-{b}", nodes=n, replicas=r, batch=b, accum_s=accum, optim_s=optim, steps=2)
+            (point,), _ = of_run("run", read(folder))
+            assert point.key == (n, r, b)
+            assert point.optim_step_time == pytest.approx(optim, rel=1e-3) and point.accum_step_time == pytest.approx(accum, rel=1e-3)
+
+
+def test_the_slowest_rank_stands_for_a_step() -> None:
+    # GIVEN two ranks whose steps last 10 and 12, 14 and 11 ms WHEN put together THEN the steps are 12 and 14, their median 13,
+    # the waits those of the slower rank: 1 and 3, so that 11 is computed in both
+    def part(*rows: tuple[int, int, int]) -> ScalingPart:
+        return ScalingPart(tuple(Step(n, d * MS, s * MS, True) for n, d, s in rows), 1, "h", False, 8, "", False, 0, 0)
+
+    (point,), _ = of_run("r", [made(part((1, 10, 9), (2, 14, 3)), 0, 2), made(part((1, 12, 1), (2, 11, 9)), 1, 2)])
+    assert (point.optim_step_time, point.accum_step_time, point.sync_time) == pytest.approx((0.013, 0.011, 0.002))
+    assert point.guessed == () and point.key == (1, 2, 8)
+
+
+def test_a_step_far_from_the_others_is_left_out_and_counted() -> None:
+    # GIVEN nine steps of 10 to 10.8 ms and one of 100 ms WHEN put together THEN the median is of the nine
+    rows = tuple(Step(i, 10 * MS + i * 100_000, 0, False) for i in range(9)) + (Step(9, 100 * MS, 0, False),)
+    (point,), _ = of_run("r", [made(ScalingPart(rows, 0, "", False, 8, "", False, 0, 0), 0, 1)])
+    assert point.optim_step_time == pytest.approx(0.0104) and point.outliers == 1
+
+
+def test_what_cannot_be_known_is_said() -> None:
+    # GIVEN no batch size, or no steps WHEN put together THEN there is no point, and the reason says what to record
+    rows = (Step(1, 10 * MS, 0, False),)
+    points, told = of_run("r", [made(ScalingPart(rows, 0, "", False, 0, "", False, 0, 0), 0, 1)])
+    assert points == [] and "atomic_bsz" in told[0]
+    points, told = of_run("r", [made(ScalingPart((), 0, "", False, 8, "", False, 0, 0), 0, 1)])
+    assert points == [] and "prof.step()" in told[0]
+    # AND 6 ranks with tensor parallel 4 are no whole replicas
+    points, told = of_run("r", [made(ScalingPart(rows, 0, "", False, 8, "", False, 4, 1), 0, 6)])
+    assert points == [] and "multiple" in told[0]
+
+
+def test_synchronisation_longer_than_the_step_is_shown_and_not_fitted() -> None:
+    rows = (Step(1, 10 * MS, 11 * MS, True), Step(2, 10 * MS, 11 * MS, True))
+    (point,), _ = of_run("r", [made(ScalingPart(rows, 0, "h", False, 8, "", False, 0, 0), 0, 2)])
+    assert not point.used and point.why == "synchronisation lasts longer than the step"
+    assert combined([point])[0].used is False
