@@ -44,7 +44,8 @@ class ScalingPart(msgspec.Struct, frozen=True):
     """One worker. steps: complete ones but for the first, which has one-time costs; left: steps that are not among them.
 
     host: where it ran, "" unknown; host_guessed: read off the worker's name. batch: samples per micro-step and replica, 0 unknown.
-    tensor, pipeline: parallel sizes; nodes, replicas: as the program told; 0 unknown. counted: what the program recorded; sqr, var: gradient statistics, None unknown.
+    tensor, pipeline: parallel sizes; nodes, replicas: as the program told; 0 unknown.
+    counted: what the program recorded; sqr, var: gradient statistics, None unknown.
     initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown). accumulation: allowed.
     reserved, memory: most bytes that one device's allocator held, and the device's; -1 unknown.
     """

@@ -184,13 +184,14 @@ def _checked(p: Point) -> Point:
 
 def combined(points: Sequence[Point]) -> list[Point]:
     """All points; of one configuration and run what was given stands before what was recorded, and that before what a trace says."""
-    best: dict[tuple[str, int, int, int], int] = defaultdict(lambda: len(SOURCES))
+    best: dict[tuple[str, tuple[int, int, int]], int] = defaultdict(lambda: len(SOURCES))
     for p in points:
         if p.used:
-            best[p.run, *p.key] = min(best[p.run, *p.key], SOURCES.index(p.source))
+            where = (p.run, p.key)
+            best[where] = min(best[where], SOURCES.index(p.source))
     out = []
     for p in points:
-        rank = best[p.run, *p.key]
+        rank = best[p.run, p.key]
         behind = p.used and SOURCES.index(p.source) > rank
         out.append(replace(p, used=False, why=f"what was {SOURCES[rank]} stands for it") if behind else p)
     return out
