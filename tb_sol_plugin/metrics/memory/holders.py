@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.memory import held_by_blocks as blocks
+from tb_sol_plugin.metrics.memory import held_by_category as category
 from tb_sol_plugin.metrics.memory import held_by_events as events
 from tb_sol_plugin.metrics.memory import held_by_parts as parts
 from tb_sol_plugin.metrics.memory import replay as R
@@ -25,7 +26,8 @@ EARLIER_THAN_HISTORY: Final = "what was allocated before the history and freed w
 def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
     """The groupings that the source of this curve, or what is joined to it, can answer."""
     if curve.source == "events":
-        return events.answers(capture, _device(capture, curve))
+        found = events.answers(capture, _device(capture, curve))
+        return ("category", *found) if found else ()
     if curve.source == "timeline":
         return ("category",)
     if curve.source == "snapshot":
@@ -78,9 +80,19 @@ def _number(curve: Curves) -> int:
 
 
 def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, place: int) -> Holders:
-    lives, before, notes = events.alive(capture, _device(capture, curve), place)
-    groups = NOTHING if by == "category" else events.grouped(capture, lives, by)
-    return made(time, total, groups, before=before, notes=notes)
+    device = _device(capture, curve)
+    lives, before, notes = events.alive(capture, device, place)
+    if by != "category":
+        return made(time, total, events.grouped(capture, lives, by), before=before, notes=notes)
+    timeline = next((c for c in whole(capture) if c.source == "timeline" and c.device == curve.device), None)
+    seen = category.measured(timeline, time, total) if timeline is not None else None
+    if seen is not None:
+        return made(time, total, seen, notes=(*notes, category.MEASURED))
+    guess = category.estimated(capture, device, lives)
+    found = category.recorded(capture, -1 if device.type == R.CPU else device.id, time, total, guess)
+    if found is not None:
+        return made(time, total, found[0], notes=(*notes, *found[1], category.ESTIMATED_REST))
+    return made(time, total, guess, before=before, notes=(*notes, category.ESTIMATED))
 
 
 def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Holders:
