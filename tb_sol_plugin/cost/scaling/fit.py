@@ -25,6 +25,8 @@ _SMOOTH: Final = (1e-2, 1e-3, 1e-4, 1e-6, 0.0)
 QUICK: Final = (1e-3, 1e-5)
 """What does where a start is all but the answer."""
 _TIE: Final = 1e-9
+_NOTHING: Final = 1e-4
+"""Of the shortest step; a part of the time below is not seen in it."""
 _FAR: Final = (np.log(LEAST), 100.0)
 """Bounds of the logarithm of a time in seconds."""
 
@@ -208,10 +210,14 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
 
 def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
     """What the reader of a fit should know of its outcome."""
+    shortest = float(used.optim_step_time.min())
+    most = {"beta_c": float(used.atomic_bsz.max()), "beta_n": 0.0, "beta_r": 0.0}
+    for name, where in (("beta_n", used.num_nodes > 1), ("beta_r", used.num_nodes <= 1)):
+        most[name] = float(np.max(used.num_replicas[where] - 2, initial=0))
     out = []
     for name, value in params._asdict().items():
-        if name != "gamma" and found.known[name] and value <= 2 * LEAST:
-            out.append(f"{name} ended at its least value: the points show none of it")
+        if name != "gamma" and found.known[name] and value * most.get(name, 1.0) < _NOTHING * shortest:
+            out.append(f"{name} is next to nothing: the points show none of it")
     if found.known["gamma"] and params.gamma >= GAMMA[1] - 1e-6:
         out.append("gamma ended at its highest value: network time hides behind compute all but entirely")
     sooner = int((used.optim_step_time < used.accum_step_time * 0.95).sum())
