@@ -126,9 +126,10 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     options.device = raw.pop("device_limits") if options.path and split_choice(raw.get("device_limits", ""))[0] else ""
     if not options.path:
         report = run_alone(name, raw)
-    elif get(name).over is not None:
+    elif get(name).parts is not None:
         run, shown = which_one(options)
-        report = run.compare(name, raw, shown, _tell_workers if sys.stderr.isatty() else lambda done, total: None)
+        told = _tell_workers if sys.stderr.isatty() else lambda done, total: None
+        report = (run.compare if get(name).over is not None else run.beside)(name, raw, shown, told)
     else:
         capture = open_one(options)
         report = run_analysis(name, capture, raw)

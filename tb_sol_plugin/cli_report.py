@@ -68,7 +68,7 @@ def tell(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> 
 def _answers(out: Console, capture: Capture, device: str) -> Iterator[tuple[str, Report | UnavailableReport]]:
     """Every analysis with its answer, the overview first."""
     for name, item in sorted(registry().items(), key=lambda pair: pair[0] != FIRST):
-        if name in LEFT_OUT or item.over is not None or item.alone is not None:  # this is the story of one recording
+        if name in LEFT_OUT or item.parts is not None or item.alone is not None:  # this is the story of one recording
             continue
         raw = {"device_limits": device} if device and "device_limits" in item.query.__struct_fields__ else {}
         try:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
+from tb_sol_plugin.errors import NotFound
+
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.report import Report, UnavailableReport
-    from tb_sol_plugin.model.workers import Maker, WorkerPart
+    from tb_sol_plugin.model.report import FieldNow, Report, UnavailableReport
+    from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -46,14 +48,37 @@ class PartsReader(Protocol):
     ) -> list[WorkerPart[P]]: ...
 
 
-class Run:
-    """Recordings in natural order (worker, then span); captures are opened on demand by `opener`, parts of them made by `parts`."""
+class PairReader(Protocol):
+    """The recording shown and the one beside it with the parts that `maker` makes of them, and how the fields stand that name the other.
 
-    def __init__(self, name: str, recordings: Sequence[Recording], opener: Callable[[Recording], Capture], parts: PartsReader) -> None:
+    raw: query fields, among which those of a `PairQuery` name the other one. other: recordings of a run that is not of this place.
+    """
+
+    def __call__(
+        self, shown: Recording, raw: Mapping[str, str], maker: Maker, decode: Callable[[bytes], P], *, beside: bool,
+        told: Callable[[int, int], None], other: Sequence[Recording] = (),
+    ) -> tuple[Side[P], Side[P], dict[str, FieldNow]]: ...  # fmt: skip
+
+
+class Run:
+    """Recordings in natural order (worker, then span); captures are opened on demand by `opener`, parts of them made by `parts`.
+
+    pairs: sets another recording beside one of them; None where that cannot be.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        recordings: Sequence[Recording],
+        opener: Callable[[Recording], Capture],
+        parts: PartsReader,
+        pairs: PairReader | None = None,
+    ) -> None:
         self.name = name
         self.recordings = sorted(recordings, key=lambda r: (natural(r.worker), natural(r.span)))
         self._opener = opener
         self._parts = parts
+        self._pairs = pairs
 
     @property
     def workers(self) -> list[str]:
@@ -73,11 +98,17 @@ class Run:
         """One per worker and span. Opens all of them."""
         return [self._opener(r) for r in self.recordings]
 
-    def analyze(self, name: str, **query: object) -> Report | UnavailableReport:
-        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first recording."""
+    def analyze(self, name: str, *, other: Run | str = "", **query: object) -> Report | UnavailableReport:
+        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first recording.
+
+        other: for an analysis over two recordings, the run to set beside this one: itself, its name, or its path.
+        """
         from tb_sol_plugin.analyses import get, run_analysis
 
         raw = {k: str(v) for k, v in query.items()}
+        if get(name).pair is not None:
+            return self.beside(name, raw, other=other)
+        raw |= {"other": str(other)} if other else {}  # which no other analysis takes
         if get(name).over is None:
             return run_analysis(name, self.open(self.recordings[0]), raw)
         return self.compare(name, raw)
@@ -94,8 +125,39 @@ class Run:
 
         over = get(name).over
         assert over is not None
-        traces = [r for r in self.recordings if r.kind == "kineto"] or self.recordings
-        latest = [r for r in traces if r.worker == traces[0].worker][-1]
-        one = shown or latest
+        one = shown or self._latest
         parts = self._parts(one, part_maker(name, raw), over.decode, beside=over.beside, told=told)
         return run_over(name, parts, raw, {"run": self.name, "worker": one.worker, "span": one.span})
+
+    def beside(
+        self,
+        name: str,
+        raw: dict[str, str],
+        shown: Recording | None = None,
+        told: Callable[[int, int], None] = lambda done, total: None,
+        other: Run | str = "",
+    ) -> Report | UnavailableReport:
+        """An analysis over two recordings: the one shown (without it the first worker's latest) and the one that `raw` or `other` names.
+
+        What neither names is chosen: a run beside this one, else another worker of it. NotFound where a name is not there.
+        """
+        from tb_sol_plugin.analyses import get, part_maker, run_pair
+
+        pair = get(name).pair
+        assert pair is not None
+        if self._pairs is None:
+            raise NotFound("this run knows of no other recording", hint="open it with tb_sol_plugin.open", field="other_run")
+        one = shown or self._latest
+        if isinstance(other, str):
+            raw = {**raw, "other_run": other} if other else raw
+        elsewhere = other.recordings if isinstance(other, Run) else ()
+        here, there, stands = self._pairs(
+            one, raw, part_maker(name, raw), pair.decode, beside=pair.beside, told=told, other=elsewhere
+        )
+        return run_pair(name, here, there, raw, {"run": self.name, "worker": one.worker, "span": one.span}, stands)
+
+    @property
+    def _latest(self) -> Recording:
+        """The latest recording of the first worker, a trace before others."""
+        traces = [r for r in self.recordings if r.kind == "kineto"] or self.recordings
+        return [r for r in traces if r.worker == traces[0].worker][-1]

@@ -11,15 +11,17 @@ import msgspec
 
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.devices.book import DeviceBook
-from tb_sol_plugin.model.run import PartsReader, Recording, Run
-from tb_sol_plugin.model.workers import Maker, WorkerPart
+from tb_sol_plugin.model.report import FieldNow
+from tb_sol_plugin.model.run import PairReader, PartsReader, Recording, Run
+from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
 from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
+from tb_sol_plugin.store.pairs import Other, paired
 from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
-from tb_sol_plugin.store.worker_parts import PartFiles, make_part, no_part, spans_like, wanted_of, worker_part
+from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, spans_like, wanted_of, worker_part
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -121,7 +123,7 @@ def open_run(
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
     chosen = run or every[0]
-    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen]), every
+    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen], listing.runs), every
 
 
 def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
@@ -129,9 +131,17 @@ def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
     return DeviceFiles(options.device, options.fs_options).book(*folders_above(path, file=file))
 
 
-def _run(name: str, recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook, beside: Sequence[Recording]) -> Run:
+def _run(
+    name: str,
+    recordings: Sequence[Recording],
+    options: StoreOptions,
+    book: DeviceBook,
+    beside: Sequence[Recording],
+    runs: Mapping[str, Sequence[Recording]] | None = None,
+) -> Run:
     reader = parts_reader(recordings, options, book)
-    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader)
+    pairs = pair_reader(runs or {name: recordings}, options, book, beside)
+    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader, pairs)
 
 
 def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> PartsReader:
@@ -147,18 +157,70 @@ def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: D
         out: list[WorkerPart[P]] = []
         for done, (worker, recording) in enumerate(chosen):
             told(done, len(chosen))
-            if recording is None:
-                out.append(no_part(worker, None))
-                continue
-            try:
-                made = make_part(wanted[recording], options)
-            except SolError as error:
-                out.append(no_part(worker, recording, error))
-            else:
-                again = partial(kept.load, wanted[recording].key) if made.kept else None
-                out.append(worker_part(worker, recording, wanted[recording].key, made.body, decode, again))
+            out.append(no_part(worker, None) if recording is None else _part(wanted[recording], decode, options, kept))
         told(len(chosen), len(chosen))
         kept.evict()
         return out
 
     return read
+
+
+def pair_reader(
+    runs: Mapping[str, Sequence[Recording]], options: StoreOptions, book: DeviceBook, beside_it: Sequence[Recording] = ()
+) -> PairReader:
+    """Makes the parts of two recordings in this process. The other one is of a run that is named, of the recordings given, or at a path.
+
+    runs: by name. beside_it: recordings among which the SOL capture of a trace is found where they are more than those of its run.
+    """
+    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
+
+    def read(
+        shown: Recording, raw: Mapping[str, str], maker: Maker, decode: Callable[[bytes], P], *, beside: bool,
+        told: Callable[[int, int], None], other: Sequence[Recording] = (),
+    ) -> tuple[Side[P], Side[P], dict[str, FieldNow]]:  # fmt: skip
+        every, asked = dict(runs), Other.of(raw)
+        added = [*other] or (_recordings_at(asked.run, options) if asked.run and asked.run not in runs else [])
+        if added:
+            name = added[0].run if added[0].run not in every else f"{added[0].run} (2)"
+            every[name] = [msgspec.structs.replace(r, run=name) for r in added]
+            asked = Other(name, asked.worker, asked.span)
+        pair = paired(shown, every, asked)
+        sides: list[WorkerPart[P]] = []
+        for done, recording in enumerate((pair.shown, pair.other)):
+            told(done, 2)
+            near = [*every[recording.run], *(beside_it if recording.run == shown.run else ())] if beside else []
+            devices = book_for(recording.path, options, file=True) if added and recording is pair.other else book
+            (wanted,) = wanted_of([recording], maker, devices=devices, recordings=near)
+            sides.append(_part(wanted, decode, options, kept))
+        told(2, 2)
+        kept.evict()
+        here, there = sides
+        return Side(pair.names[0], shown.run, here), Side(pair.names[1], pair.other.run, there, pair.chosen), pair.stands
+
+    return read
+
+
+def _part(wanted: Wanted, decode: Callable[[bytes], P], options: StoreOptions, kept: PartFiles) -> WorkerPart[P]:
+    recording = wanted.recording
+    try:
+        made = make_part(wanted, options)
+    except SolError as error:
+        return no_part(recording.worker, recording, error)
+    again = partial(kept.load, wanted.key) if made.kept else None
+    return worker_part(recording.worker, recording, wanted.key, made.body, decode, again)
+
+
+def _recordings_at(path: str, options: StoreOptions) -> list[Recording]:
+    """The recordings of the one run at a path; none where nothing is there: then it is a name. NotFound where there are several runs."""
+    try:
+        one = is_file(path, options)
+    except BadInput:
+        return []
+    if one:
+        recording = recording_of(path, options)
+        return [msgspec.structs.replace(r, run=recording.file) for r in (recording, *captures_in_folder_of(path, options))]
+    found = listing_of(path, options).runs
+    if len(found) > 1:
+        names_there = ", ".join([*found][:8])
+        raise NotFound(f"{len(found)} runs at {basename(path)!r}", hint=f"name the folder of one: {names_there}", field="other_run")
+    return list(next(iter(found.values()), ()))

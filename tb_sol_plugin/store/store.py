@@ -25,9 +25,10 @@ from tb_sol_plugin.store.scan import Heads, Listing, scan
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.devices.book import DeviceBook
-    from tb_sol_plugin.model.workers import Maker, WorkerPart
+    from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
     from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
+    from tb_sol_plugin.store.pairs import Other, Paired
 
 P = TypeVar("P", bound=msgspec.Struct)
 ScanState: TypeAlias = Literal["scanning", "done", "error"]
@@ -183,22 +184,57 @@ class Store:
 
         wait: seconds to wait for all of them. beside: parts read what traces have from the SOL captures beside them.
         """
-        from tb_sol_plugin.store.worker_parts import no_part, spans_like, wanted_of, worker_part
+        from tb_sol_plugin.store.worker_parts import no_part, spans_like
 
-        recordings, gather = self.recordings(shown.run), self.gather
-        chosen = spans_like(recordings, shown)
+        chosen = spans_like(self.recordings(shown.run), shown)
         there = [r for _, r in chosen if r is not None]
-        wanted = wanted_of(there, maker, devices=self.book(shown), recordings=recordings if beside else ())
-        answers = dict(zip(there, gather.ask(wanted, wait), strict=True))
+        found = dict(zip(there, self._parts_of(there, maker, decode, wait, beside), strict=True))
+        return [found[recording] if recording is not None else no_part(worker, None) for worker, recording in chosen]
+
+    def _parts_of(
+        self, recordings: Sequence[Recording], maker: Maker, decode: Callable[[bytes], P], wait: float, beside: bool
+    ) -> list[WorkerPart[P]]:
+        """The parts of recordings of any runs, in their order."""
+        from tb_sol_plugin.store.worker_parts import Wanted, no_part, wanted_of, worker_part
+
+        gather = self.gather
+        wanted: dict[Recording, Wanted] = {}
+        for run in dict.fromkeys(r.run for r in recordings):
+            own = [r for r in recordings if r.run == run]
+            near = self.recordings(run) if beside else ()
+            wanted |= zip(own, wanted_of(own, maker, devices=self.book(own[0]), recordings=near), strict=True)
+        answers = gather.ask([wanted[r] for r in recordings], wait)
         out: list[WorkerPart[P]] = []
-        for worker, recording in chosen:
-            answer = answers[recording] if recording is not None else None
-            body = gather.body(answer.key) if answer is not None and answer.there else None
-            if recording is None or answer is None or body is None:
-                out.append(no_part(worker, recording, answer.error if answer is not None else None))
+        for recording, answer in zip(recordings, answers, strict=True):
+            body = gather.body(answer.key) if answer.there else None
+            if body is None:
+                out.append(no_part(recording.worker, recording, answer.error))
             else:
-                out.append(worker_part(worker, recording, answer.key, body, decode, partial(gather.body, answer.key)))
+                out.append(worker_part(recording.worker, recording, answer.key, body, decode, partial(gather.body, answer.key)))
         return out
+
+    def paired(self, shown: Recording, asked: Other) -> Paired:
+        """The recording that stands beside the one shown, see `pairs.paired`."""
+        from tb_sol_plugin.store.pairs import paired
+
+        if asked.run and asked.run not in self._listing.runs:
+            self._listing_once_more()  # it may have appeared since
+        return paired(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)}, asked)
+
+    def another(self, shown: Recording) -> bool:
+        """Whether there is a recording to set beside this one."""
+        from tb_sol_plugin.store.pairs import another
+
+        return another(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
+
+    def pair_parts(
+        self, pair: Paired, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+    ) -> tuple[Side[P], Side[P]]:
+        """Both sides of a pair with the parts of their recordings; what is not there is made from now on, as in `worker_parts`."""
+        from tb_sol_plugin.model.workers import Side
+
+        found = self._parts_of((pair.shown, pair.other), maker, decode, wait, beside)
+        return Side(pair.names[0], pair.shown.run, found[0]), Side(pair.names[1], pair.other.run, found[1], pair.chosen)
 
     def worker_count(self, shown: Recording) -> int:
         """How many workers a run has beside the recording shown, itself included."""
@@ -233,11 +269,12 @@ class Store:
 
     def run(self, name: str, wait: float = 60.0) -> Run:
         """A run whose captures open on demand."""
-        from tb_sol_plugin.store.direct import parts_reader
+        from tb_sol_plugin.store.direct import pair_reader, parts_reader
 
         found = self.recordings(name)
         book = self.book(found[0])
-        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book))
+        pairs = pair_reader({**self._listing.runs, name: found}, self.options, book)
+        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book), pairs)
 
     def close(self) -> None:
         """End worker processes; a scan under way ends by its own budget."""

@@ -177,20 +177,26 @@ def spans_like(recordings: Sequence[Recording], shown: Recording) -> list[tuple[
     Recordings are of the kind of the one shown where a worker has such. A SOL capture that a trace tells already is no worker of its
     own beside traces. None for a worker that has no k-th recording.
     """
+    chosen = of_workers(recordings, shown.kind)
+    place = [r.span for r in chosen[shown.worker]].index(shown.span)
+    return [(worker, own[place] if place < len(own) else None) for worker, own in chosen.items()]
+
+
+def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Recording]]:
+    """The recordings of a run by worker, both in natural order: of that kind where a worker has such, else all of its own.
+
+    A SOL capture that a trace tells already is no worker of its own beside traces.
+    """
     pairs = companions(tuple(recordings))
     of_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
-        if recording.kind == shown.kind or recording not in pairs:
+        if recording.kind == kind or recording not in pairs:
             of_worker.setdefault(recording.worker, []).append(recording)
-    place = -1
-    chosen: list[tuple[str, list[Recording]]] = []
+    out = {}
     for worker in sorted(of_worker, key=natural):
-        own = [r for r in of_worker[worker] if r.kind == shown.kind] or of_worker[worker]
-        own.sort(key=lambda r: natural(r.span))
-        chosen.append((worker, own))
-        if worker == shown.worker:
-            place = [r.span for r in own].index(shown.span)
-    return [(worker, own[place] if place < len(own) else None) for worker, own in chosen]
+        own = [r for r in of_worker[worker] if r.kind == kind] or of_worker[worker]
+        out[worker] = sorted(own, key=lambda r: natural(r.span))
+    return out
 
 
 def wanted_of(

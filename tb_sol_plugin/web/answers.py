@@ -73,16 +73,19 @@ def catalogue() -> wire.Analyses:
     return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()))
 
 
-def analyses(capture: Capture, limits: str = "", workers: int = 1) -> wire.Analyses:
-    """What can be asked of a capture: analyses, steps, the limits it is measured against. workers: of its run."""
+def analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
+    """What can be asked of a capture: analyses, steps, the limits it is measured against.
+
+    workers: of its run. others: whether another recording can stand beside it.
+    """
     device, note = _device(capture, limits)
-    return wire.Analyses("ready", _infos(capture, workers), _steps(capture), device, note, list(devices.choices(capture.devices)))
+    return wire.Analyses("ready", _infos(capture, workers, others), _steps(capture), device, note, list(devices.choices(capture.devices)))
 
 
-def _infos(capture: Capture | None, workers: int = 1) -> list[wire.AnalysisInfo]:
+def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:
     out = []
     for item in registry().values():
-        lack = availability(item, capture, workers) if capture is not None else None
+        lack = availability(item, capture, workers, others) if capture is not None else None
         because, record, argument = lack or ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over
+from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over, run_pair
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
@@ -21,6 +21,7 @@ from tb_sol_plugin.model.selection import parse
 from tb_sol_plugin.store import files, parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.pairs import Other
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import answers, wire
 from tb_sol_plugin.web.csv_text import csv_of
@@ -96,9 +97,9 @@ def analyses() -> Response:
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
-    workers = c.store.worker_count(recording)
-    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside, workers)
-    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits, workers)))
+    workers, others = c.store.worker_count(recording), c.store.another(recording)
+    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside, workers, others)
+    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits, workers, others)))
     return reply(made, request)
 
 
@@ -117,6 +118,8 @@ def analysis(name: str) -> Response:
     recording = _recording()
     if item.over is not None:
         return _over_workers(item, recording, raw, asked)
+    if item.pair is not None:
+        return _over_pair(item, recording, raw, asked)
     capture = _capture(recording)
     key = (cache_key(recording), recording.file, asked, capture.devices.fingerprint, capture.beside)
     return _answer(asked, recording, key, lambda: run_analysis(name, capture, raw))
@@ -141,6 +144,24 @@ def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], ask
     response = _answer(asked, recording, key, lambda: run_over(item.name, workers, raw, selection), keep=not waiting)
     response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
+
+
+def _over_pair(item: Analysis, recording: Recording, raw: dict[str, str], asked: Asked) -> Response:
+    """The report over the recording that is shown and the one that the query sets beside it."""
+    c, pair = context(), item.pair
+    assert pair is not None
+    two = c.store.paired(recording, Other.of(raw))
+    here, there = c.store.pair_parts(two, part_maker(item.name, raw), pair.decode, wait=_wait(), beside=pair.beside)
+    waiting = [r for r, side in ((two.shown, here), (two.other, there)) if side.of.state == "waiting"]
+    if waiting:
+        every = {two.shown, two.other}
+        done, total = sum(r.size for r in every if r not in waiting), sum(r.size for r in every)
+        raise Gathering(wire.LoadProgress(done, total, 0, f"{2 - len(waiting)} of 2 recordings", 0.0, 0))
+    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
+    stands = repr([(s.name, s.run, s.chosen, s.of.worker, s.of.file, s.of.state, s.of.problem, s.of.key) for s in (here, there)])
+    stands += repr(sorted(two.stands.items()))
+    key = ("pair", hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
+    return _answer(asked, recording, key, lambda: run_pair(item.name, here, there, raw, selection, two.stands))
 
 
 def _answer(

@@ -1,0 +1,202 @@
+"""Which recording stands beside another one, by the names of runs, workers and spans alone: as a reader asks for it, else chosen."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
+from tb_sol_plugin.model.report import FieldNow
+from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.store.names import labels, rank_in
+from tb_sol_plugin.store.worker_parts import of_workers
+
+MOST_CHOICES: Final = 500
+"""Names of runs, workers or spans that are offered."""
+NOTHING: Final = "there is no second recording here to set beside this one"
+RECORD: Final = "let several ranks record, or put a second run into the logdir"
+
+
+@dataclass(frozen=True)
+class Other:
+    """Names of the other recording as a reader gives them; "" is left open."""
+
+    run: str = ""
+    worker: str = ""
+    span: str = ""
+
+    @classmethod
+    def of(cls, raw: Mapping[str, str]) -> Other:
+        """From the query fields of a pair."""
+        return cls(*(raw.get(f"other_{name}", "").strip() for name in ("run", "worker", "span")))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two recordings beside each other. names: what tells them apart, as short as may be. chosen: how the other one was found, "" where
+    the reader named it. stands: how the query fields of the other one stand.
+    """
+
+    shown: Recording
+    other: Recording
+    names: tuple[str, str]
+    chosen: str
+    stands: dict[str, FieldNow]
+
+
+def paired(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> Paired:
+    """The recording to set beside the one shown. runs: recordings of all runs by name, that of the one shown among them.
+
+    NotFound for a name that is not there, with near ones; BadQuery where it is the recording itself; Unavailable where there is no other.
+    """
+    other, chosen = _other(shown, runs, asked)
+    if other == shown:
+        raise BadQuery("this is the recording itself", hint="name another run, worker or span", field=_field(asked))
+    return Paired(shown, other, names_of(shown, other, runs), chosen, _stands(other, shown.kind, runs))
+
+
+def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
+    """Whether there is a recording to set beside this one."""
+    try:
+        return _other(shown, runs, Other())[0] != shown
+    except Unavailable:
+        return False
+
+
+def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> tuple[Recording, str]:
+    """The other recording, and how it was chosen."""
+    if asked.run and asked.run not in runs:
+        raise NotFound(f"no run {asked.run[:80]!r} here", hint=_near(asked.run, runs), field="other_run")
+    if asked.run and asked.run != shown.run:
+        return _in_run(shown, runs[asked.run], asked)
+    own = of_workers(runs[shown.run], shown.kind)
+    if asked.worker or asked.span:
+        return _in_run(shown, runs[shown.run], asked)
+    if not asked.run:
+        beside = _beside(shown, [name for name in runs if _folder(name) == _folder(shown.run) != ""], runs)
+        if beside is not None:
+            return beside, "the same worker of the run beside this one"
+    others = [w for w in own if w != shown.worker]
+    if others:
+        after = [w for w in others if natural(w) > natural(shown.worker)]
+        return _like(shown, own[(after or others)[0]], own.get(shown.worker, [])), "another worker of this run"
+    if not asked.run:
+        beside = _beside(shown, list(runs), runs)
+        if beside is not None:
+            return beside, "the same worker of another run"
+    spans = [r for r in own.get(shown.worker, []) if r != shown]
+    if spans:
+        earlier = [r for r in spans if natural(r.span) < natural(shown.span)]
+        return (earlier[-1] if earlier else spans[0]), "another span of this worker"
+    raise Unavailable(NOTHING, hint=RECORD)
+
+
+def _beside(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequence[Recording]]) -> Recording | None:
+    """The same worker of the next run in natural order, else of the one before; None where no run has that worker."""
+    order = sorted((n for n in names if n != shown.run), key=natural)
+    after = [n for n in order if natural(n) > natural(shown.run)]
+    for name in [*after, *reversed([n for n in order if n not in after])]:
+        there = of_workers(runs[name], shown.kind)
+        worker = _same_worker(shown, runs[shown.run], there)
+        if worker is not None:
+            return _like(shown, there[worker], of_workers(runs[shown.run], shown.kind).get(shown.worker, []))
+    return None
+
+
+def _in_run(shown: Recording, recordings: Sequence[Recording], asked: Other) -> tuple[Recording, str]:
+    """The recording of a run whose worker and span may be left open."""
+    there = of_workers(recordings, shown.kind)
+    same_run = recordings[0].run == shown.run
+    chosen = ""
+    if asked.worker and asked.worker not in there:
+        rank = int(asked.worker) if re.fullmatch(r"\d{1,9}", asked.worker) else rank_in(asked.worker)
+        ranked = [w for w in there if rank is not None and rank_in(w) == rank]
+        if len(ranked) != 1:
+            raise NotFound(f"no worker {asked.worker[:80]!r} in this run", hint=_near(asked.worker, there), field="other_worker")
+        worker = ranked[0]
+    elif asked.worker:
+        worker = asked.worker
+    else:
+        found = shown.worker if same_run else _same_worker(shown, [r for r in recordings if r.run == shown.run], there)
+        found = found if found is not None and found in there else None
+        worker, chosen = (found, "") if found is not None else (next(iter(there)), "its first worker")
+    own = there[worker]
+    if not asked.span:
+        return _like(shown, own, [shown]), chosen
+    for recording in own:
+        if recording.span == asked.span:
+            return recording, chosen
+    raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=_near(asked.span, [r.span for r in own]), field="other_span")
+
+
+def _same_worker(shown: Recording, own: Sequence[Recording], there: Mapping[str, Sequence[Recording]]) -> str | None:
+    """The worker of another run that goes with the one shown: of its name, else of its rank, else where both runs have one worker."""
+    if shown.worker in there:
+        return shown.worker
+    rank = rank_in(shown.worker)
+    if rank is not None:
+        ranked = [w for w in there if rank_in(w) == rank]
+        return ranked[0] if ranked else None
+    return next(iter(there)) if len(there) == 1 and len({r.worker for r in own}) <= 1 else None
+
+
+def _like(shown: Recording, there: Sequence[Recording], own: Sequence[Recording]) -> Recording:
+    """The recording in the place that the one shown has among its own, else the last."""
+    place = own.index(shown) if shown in own else 0
+    return there[place] if place < len(there) else there[-1]
+
+
+def _field(asked: Other) -> str:
+    return "other_span" if asked.span else "other_worker" if asked.worker else "other_run"
+
+
+def _folder(run: str) -> str:
+    return run.rpartition("/")[0]
+
+
+# -- for a person ----------------------------------------------------------------------------------------------------
+
+
+def names_of(shown: Recording, other: Recording, runs: Mapping[str, Sequence[Recording]]) -> tuple[str, str]:
+    """What tells two recordings apart: their runs without the folders they share, their ranks or workers, their spans."""
+    of_run = _apart(shown.run, other.run) if shown.run != other.run else ("", "")
+    ranks = rank_in(shown.worker), rank_in(other.worker)
+    same = shown.worker == other.worker or (ranks[0] is not None and ranks[0] == ranks[1])
+    one_each = of_run[0] != "" and all(len({r.worker for r in runs.get(r_.run, [r_])}) == 1 for r_ in (shown, other))
+    told = None not in ranks and ranks[0] != ranks[1]
+    of_worker = tuple(f"rank {rank}" if told else r.worker for rank, r in zip(ranks, (shown, other), strict=True))
+    parts = [of_run] if of_run[0] else []
+    if not same and not one_each:
+        parts.append((of_worker[0], of_worker[1]))
+    if not parts:
+        known = labels(r.span for r in runs.get(shown.run, [shown, other]) if r.worker == shown.worker)
+        parts.append((f"span {known.get(shown.span, shown.span)}", f"span {known.get(other.span, other.span)}"))
+    return ", ".join(p[0] for p in parts), ", ".join(p[1] for p in parts)
+
+
+def _apart(a: str, b: str) -> tuple[str, str]:
+    """Two names of runs without the folders that both begin with."""
+    left, right = a.split("/"), b.split("/")
+    shared = 0
+    while shared < min(len(left), len(right)) - 1 and left[shared] == right[shared]:
+        shared += 1
+    return "/".join(left[shared:]) or ".", "/".join(right[shared:]) or "."
+
+
+def _stands(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]) -> dict[str, FieldNow]:
+    workers = of_workers(runs[other.run], kind)
+    spans = [r.span for r in workers.get(other.worker, [other])]
+    return {
+        "other_run": FieldNow(other.run, tuple(runs)[:MOST_CHOICES]),
+        "other_worker": FieldNow(other.worker, tuple(workers)[:MOST_CHOICES]),
+        "other_span": FieldNow(other.span, tuple(spans)[:MOST_CHOICES]),
+    }
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name[:200], names, 3, 0.4) or names[:3]
+    return f"there is: {', '.join(close)}" if close else ""
