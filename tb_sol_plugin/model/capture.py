@@ -104,23 +104,25 @@ class Capture:
         return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, beside=self.beside)
 
     def with_ledger(self, other: Capture | None, *, beside: str = "", unread: str = "") -> Capture:
-        """This trace with the labels, the ledger, the iterations and the label times of a SOL capture in place of its own; None: without.
+        """This trace with labels, ledger, iterations, label times and records of memory of a SOL capture in place of its own; None: without.
 
         Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
         where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file, `sol_capture.mode` and the like
         how it was made, `sol_capture.model.parameters` and the like what was trained, `facts.beside` what it says of itself. unread: of
         a SOL capture that cannot be read, for the warnings.
         """
-        metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] != "sol_capture"}
+        metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] not in ("sol_capture", S.MEMORY_RECORDS.name)}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
         if other is not None:
             metadata["sol_capture"] = other.facts.file
             metadata |= {f"sol_capture.{k}": v for k, v in other.facts.metadata.items() if k in _HOW or k.partition(".")[0] in _OF_A_MODEL}
             tables |= _as_seen_from(self, other)
+            if len(tables[S.MEMORY_RECORDS.name]) and not (self.facts.absolute and other.facts.absolute):
+                metadata[f"{S.MEMORY_RECORDS.name}.clock"] = "own"
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
         limits = other.facts.limits if other is not None and same else None
-        beside_it = _said_by(other) if other is not None else ()
+        beside_it = said_by(other) if other is not None else ()
         facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits, beside=beside_it)
         return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
 
@@ -168,7 +170,9 @@ class Capture:
 _UNREAD = "the SOL capture beside this trace cannot be read: "
 _HOW = ("mode", "every_n_steps", "time_source")
 _OF_A_MODEL = ("model", "plan", "groups")
-_OF_A_LEDGER = (S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name, S.COPIES.name)
+_OF_A_LEDGER = (
+    S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name, S.COPIES.name, S.MEMORY_RECORDS.name, S.MEMORY_PARTS.name,
+)  # fmt: skip
 
 
 def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
@@ -178,6 +182,9 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
     for name in (S.ITERATIONS.name, S.LABEL_TIMES.name):
         start = tables[name]["start_ns"].to_numpy()
         tables[name] = tables[name].assign(start_ns=start + shift + own_work_until(other, start))
+    records = tables[S.MEMORY_RECORDS.name]
+    time = records["time_ns"].to_numpy()
+    tables[S.MEMORY_RECORDS.name] = records.assign(time_ns=time + shift + own_work_until(other, time))
     ledger = tables[S.LEDGER.name]
     numbers = trace.steps["number"].to_numpy()
     rows = {int(number): row for row, number in enumerate(numbers) if number >= 0}
@@ -206,7 +213,7 @@ def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:
     return np.where(row >= 0, stood[np.maximum(row, 0)], 0) if len(stood) else np.zeros(len(at), np.int64)
 
 
-def _said_by(other: Capture) -> tuple[str, ...]:
+def said_by(other: Capture) -> tuple[str, ...]:
     """What a SOL capture notes of itself: its warnings, and what was odd in the file or not counted, with how often."""
     issues = other.tables["issues"]
     odd = zip(issues["reason"].astype(str).tolist(), issues["count"].tolist(), strict=True)
