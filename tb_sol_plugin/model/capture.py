@@ -104,18 +104,19 @@ class Capture:
         return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, beside=self.beside)
 
     def with_ledger(self, other: Capture | None, *, beside: str = "", unread: str = "") -> Capture:
-        """This trace with labels, ledger, iterations, label times and records of memory of a SOL capture in place of its own; None: without.
+        """This trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None: without.
 
         Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
         where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file, `sol_capture.mode` and the like
-        how it was made, `sol_capture.model.parameters` and the like what was trained, `facts.beside` what it says of itself. unread: of
-        a SOL capture that cannot be read, for the warnings.
+        how it was made, `plan.hidden`, `groups.tp` and the like what was trained and how it was spread, `facts.beside` what it says of
+        itself. unread: of a SOL capture that cannot be read, for the warnings.
         """
-        metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] not in ("sol_capture", S.MEMORY_RECORDS.name)}
+        metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] not in _JOINED}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
         if other is not None:
             metadata["sol_capture"] = other.facts.file
-            metadata |= {f"sol_capture.{k}": v for k, v in other.facts.metadata.items() if k in _HOW or k.partition(".")[0] in _OF_A_MODEL}
+            metadata |= {f"sol_capture.{k}": other.facts.metadata[k] for k in _HOW if k in other.facts.metadata}
+            metadata |= {k: v for k, v in other.facts.metadata.items() if k.partition(".")[0] in _OF_A_MODEL}
             tables |= _as_seen_from(self, other)
             if len(tables[S.MEMORY_RECORDS.name]) and not (self.facts.absolute and other.facts.absolute):
                 metadata[f"{S.MEMORY_RECORDS.name}.clock"] = "own"
@@ -169,7 +170,8 @@ class Capture:
 
 _UNREAD = "the SOL capture beside this trace cannot be read: "
 _HOW = ("mode", "every_n_steps", "time_source")
-_OF_A_MODEL = ("model", "plan", "groups")
+_OF_A_MODEL = ("plan", "groups")
+_JOINED = ("sol_capture", S.MEMORY_RECORDS.name, *_OF_A_MODEL)
 _OF_A_LEDGER = (
     S.LABELS.name, S.LEDGER.name, S.ITERATIONS.name, S.LABEL_TIMES.name, S.COPIES.name, S.MEMORY_RECORDS.name, S.MEMORY_PARTS.name,
 )  # fmt: skip
