@@ -112,8 +112,9 @@ class Outlook:
         """The best way to run one of the counts."""
         b = {name: float(values[place]) for name, values in self.best.items()}
         return Run(
-            int(b["nodes"]), int(b["replicas"]), int(b["atomic"]), int(b["accum"]), b["goodput"], b["throughput"], b["efficiency"], b["speedup"]
-        )
+            nodes=int(b["nodes"]), replicas=int(b["replicas"]), atomic=int(b["atomic"]), accum=int(b["accum"]), goodput=b["goodput"],
+            throughput=b["throughput"], efficiency=b["efficiency"], speedup=b["speedup"],
+        )  # fmt: skip
 
     @cached_property
     def stop(self) -> int:

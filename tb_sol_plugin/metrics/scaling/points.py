@@ -74,7 +74,7 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
     for key, c in sorted(slowest.items()):
         accum = (c.accum_step_time + c.optim_step_time - c.optim_sync_time) / (c.accum_count + c.optim_count)
         optim, sync = c.optim_step_time / c.optim_count, c.optim_sync_time / c.optim_count
-        out.append(_checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded")))
+        out.append(checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded")))
     return out
 
 
@@ -154,7 +154,7 @@ def _median(
         run, *key, min(float(np.median(alone)), step) / 1e9, step / 1e9, float(np.median(sync)) / 1e9,
         len(updating), len(only), "trace", max(far, far_too), guessed,
     )  # fmt: skip
-    return _checked(point)
+    return checked(point)
 
 
 def _near(values: Floats) -> tuple[Floats, int]:
@@ -167,7 +167,7 @@ def _near(values: Floats) -> tuple[Floats, int]:
     return values[keep], int((~keep).sum())
 
 
-def _checked(p: Point) -> Point:
+def checked(p: Point) -> Point:
     """The point, left out of the fit where its numbers cannot be."""
     why = ""
     numbers = (p.accum_step_time, p.optim_step_time)
