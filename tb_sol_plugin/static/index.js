@@ -1104,7 +1104,7 @@ function address(path, query) {
 	const text = Object.entries(query).filter(([, v]) => v !== void 0 && v !== "").map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v)}`).join("&");
 	return text ? `${path}?${text}` : path;
 }
-async function ask(url, init) {
+async function ask$1(url, init) {
 	let reply;
 	try {
 		reply = await fetch(url, {
@@ -1140,7 +1140,7 @@ async function ask(url, init) {
 		message: `The server answered ${reply.status}.`
 	}, reply.status, failed.progress ?? null);
 }
-var get = (url, signal) => ask(url, signal ? { signal } : {});
+var get = (url, signal) => ask$1(url, signal ? { signal } : {});
 var where$1 = (w) => ({
 	run: w.run,
 	worker: w.worker,
@@ -1156,8 +1156,8 @@ var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encod
 	...where$1(w),
 	...query
 }), signal);
-var postCancel = (w) => ask(address("api/v1/cancel", where$1(w)), { method: "POST" });
-var postRescan = () => ask("api/v1/rescan", { method: "POST" });
+var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
+var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
 var exportAddress = (w, form) => address("api/v1/export", {
 	...where$1(w),
@@ -3682,7 +3682,7 @@ var binary = (v) => {
 /** As short as it can be said: `150 GB/s`, `2.5 TB/s`. */
 var short$1 = (v, unit) => human(v, unit).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 /** The unit that labels carry without its decimal prefix: `FLOP/s` of `1 TFLOP/s`; "" for plain numbers, null where they are none. */
-function unitOf$2(value, text) {
+function unitOf$3(value, text) {
 	if (typeof value !== "number" || typeof text !== "string" || readQuantity(text) !== value) return null;
 	const name = /[A-Za-zµ%/]+$/.exec(text.trim())?.[0] ?? "";
 	return value >= 1e3 && /^[kMGTPE]./.test(name) ? name.slice(1) : name;
@@ -3736,7 +3736,7 @@ function relabelled(axis) {
 	if (!Number.isFinite(low) || !Number.isFinite(high) || high <= low) return axis;
 	if (values.filter((v) => Math.log10(Number(v)) >= low && Math.log10(Number(v)) <= high).length > FEW) return axis;
 	const sizes = texts.some((t) => String(t).endsWith("iB"));
-	const units = new Set(values.map((v, i) => unitOf$2(v, texts[i])).filter((u) => u !== null));
+	const units = new Set(values.map((v, i) => unitOf$3(v, texts[i])).filter((u) => u !== null));
 	if (!sizes && units.size !== 1) return axis;
 	const unit = [...units][0] ?? "";
 	let at = steps(low, high, sizes);
@@ -3864,6 +3864,7 @@ function ready(s, look) {
 	applyZoom(layout, drawn, look.zoom);
 	if (look.inside) for (const trace of drawn) stepBack(trace, look.inside);
 	if (look.areas.length) layout["shapes"] = [...layout["shapes"] ?? [], ...look.areas.flatMap((area) => frame(area, layout, look))];
+	if (look.covered) cover(look.covered, layout, look);
 	const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected] : null;
 	const ring = look.selected ? selection(drawn, look) : [];
 	return {
@@ -3961,6 +3962,48 @@ function frame(area, layout, look) {
 			color: look.token("accent"),
 			width: 1.2
 		}
+	}];
+}
+/** Tints a stretch of the x axis, with its words at its top. */
+function cover(stretch, layout, look) {
+	const axis = layout["xaxis"];
+	const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
+	const [low, high] = [Number(range[0]), Number(range[1])];
+	const [x0, x1] = [Math.max(stretch.start ?? low, low), Math.min(stretch.end ?? high, high)];
+	if (!(x1 >= x0)) return;
+	const accent = look.token("accent");
+	layout["shapes"] = [...layout["shapes"] ?? [], {
+		type: "rect",
+		xref: "x",
+		yref: "paper",
+		x0,
+		x1,
+		y0: 0,
+		y1: 1,
+		layer: "above",
+		fillcolor: `${accent}2E`,
+		line: {
+			color: accent,
+			width: 1.2
+		}
+	}];
+	if (!stretch.text) return;
+	const right = (x0 + x1) / 2 > low + NEAR_END * (high - low);
+	layout["annotations"] = [...layout["annotations"] ?? [], {
+		xref: "x",
+		yref: "paper",
+		x: right ? x0 : x1,
+		y: .5,
+		text: `<b>${escaped(stretch.text)}</b>`,
+		showarrow: false,
+		xanchor: right ? "right" : "left",
+		xshift: right ? -5 : 5,
+		font: {
+			size: 12,
+			color: accent
+		},
+		bgcolor: `${look.token("surface")}CC`,
+		borderpad: 1
 	}];
 }
 /** Where a value lies on an axis that has a range, 0 to 1; null elsewhere. */
@@ -4193,7 +4236,7 @@ function linked(s) {
 	return (s.figure.data ?? []).filter((t) => LINKED.has(t["type"]) && Array.isArray(t["customdata"]) && Array.isArray(t["x"]) && Array.isArray(t["y"]) && typeof t["x"][0] === "number" && typeof t["y"][0] === "number");
 }
 /** Can rows be chosen by an area in this figure? */
-var brushable = (s) => linked(s).length > 0;
+var brushable = (s) => !s.zoom && linked(s).length > 0;
 /** The pairs of axes with points to choose, as suffixes: "" first. */
 var pairsOf = (s) => [...new Set(linked(s).map(axesOf))].sort();
 /** Keys of the points inside the areas of a figure's text; null when nothing is selected. */
@@ -7608,12 +7651,12 @@ var valueText = (value, label) => value === "true" ? label : value === "false" ?
 var low = (label) => /^[A-Z][a-z]/.test(label) ? label[0].toLowerCase() + label.slice(1) : label;
 /** A bound in the unit of its column, every digit that was typed. */
 var inUnit = (value, l) => String(Number((value / l.scale.factor).toPrecision(6))).replace("-", "−");
-var unitOf$1 = (l) => l.scale.name ? " " + l.scale.name : "";
+var unitOf$2 = (l) => l.scale.name ? " " + l.scale.name : "";
 /** `Time > 0.1 ms`, `0.1 < Time < 5 ms`. */
 function rangeWords(range, l) {
 	const { above, below } = range;
-	if (above !== null && below !== null) return `${inUnit(above, l)} < ${l.column.label} < ${inUnit(below, l)}${unitOf$1(l)}`;
-	return above !== null ? `${l.column.label} > ${inUnit(above, l)}${unitOf$1(l)}` : `${l.column.label} < ${inUnit(below ?? 0, l)}${unitOf$1(l)}`;
+	if (above !== null && below !== null) return `${inUnit(above, l)} < ${l.column.label} < ${inUnit(below, l)}${unitOf$2(l)}`;
+	return above !== null ? `${l.column.label} > ${inUnit(above, l)}${unitOf$2(l)}` : `${l.column.label} < ${inUnit(below ?? 0, l)}${unitOf$2(l)}`;
 }
 /** `74`; `32 of 74 with time above 0.1 ms; 99.8 % of time`. */
 function countText(s, shown) {
@@ -7622,7 +7665,7 @@ function countText(s, shown) {
 	const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
 	const only = ranges.length === 1 && !Object.values(state.keep).some((v) => v.length) && !pickedOf(s) ? ranges[0] : null;
 	const [l, range] = only ? [laid(s).get(only[0]), only[1]] : [null, null];
-	const words = l && range ? ` with ${low(l.column.label)} ${[range.above !== null && `above ${inUnit(range.above, l)}${unitOf$1(l)}`, range.below !== null && `below ${inUnit(range.below, l)}${unitOf$1(l)}`].filter(Boolean).join(" and ")}` : "";
+	const words = l && range ? ` with ${low(l.column.label)} ${[range.above !== null && `above ${inUnit(range.above, l)}${unitOf$2(l)}`, range.below !== null && `below ${inUnit(range.below, l)}${unitOf$2(l)}`].filter(Boolean).join(" and ")}` : "";
 	return `${number(shown.count, 0)} of ${number(shown.of, 0)}${words}${shareText(s, shown)}`;
 }
 /** What the shown rows are of the table's own total, by its first column of bars. */
@@ -9832,7 +9875,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 				class: c.show === "code" ? "mono" : "",
 				children: /* @__PURE__ */ a(Value, {
 					value: cell(table, c.name, index),
-					unit: unitOf(c),
+					unit: unitOf$1(c),
 					mark: table.marks?.[c.name]?.[String(index)],
 					doc: c.doc
 				})
@@ -9851,7 +9894,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 	});
 }
 /** The unit to show: not again where the label is the unit. */
-function unitOf(c) {
+function unitOf$1(c) {
 	const unit = c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "");
 	return unit === c.label && scaleOf(1e9, unit).name === unit ? "" : unit;
 }
@@ -9900,13 +9943,15 @@ function load() {
 var CONFIG = {
 	displayModeBar: false,
 	responsive: false,
-	doubleClick: "reset",
 	showTips: false,
 	scrollZoom: false
 };
 /** Draws or redraws; resolves when drawn. */
-async function draw(el, data, layout) {
-	return (await load()).react(el, data, layout, CONFIG);
+async function draw(el, data, layout, doubleClick = "reset") {
+	return (await load()).react(el, data, layout, {
+		...CONFIG,
+		doubleClick
+	});
 }
 async function resize(el) {
 	if (!loading || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
@@ -9925,6 +9970,18 @@ function placeOf(el, axes, x, y) {
 		x: left,
 		y: top
 	} : null;
+}
+/** How near, in pixels, a click must be to a point to mean the point itself. */
+var SNAP = 6;
+/** Where on the x axis a click means: the nearest point's place where it is near, else the place itself; with the axis' length. */
+function clickedAt(el, event) {
+	const axis = el._fullLayout?.["xaxis"];
+	if (!axis || !event.event) return null;
+	const pixel = event.event.clientX - el.getBoundingClientRect().left - axis._offset;
+	return {
+		x: event.points.map((p) => p.x).find((x) => typeof x === "number" && Math.abs(axis.l2p(x) - pixel) <= SNAP) ?? axis.p2l(pixel),
+		width: axis.range[1] - axis.range[0]
+	};
 }
 /** The figure as a picture, on a ground of `background`. */
 async function picture(data, layout, format, background, width, height) {
@@ -9997,8 +10054,61 @@ function BoxScale({ s, partial }) {
 		})]
 	});
 }
+// src/sections/figure/window.ts
+var UNITS = [
+	[1e9, "s"],
+	[1e6, "ms"],
+	[1e3, "us"],
+	[1, "ns"]
+];
+/** A window is written with so many digits of its own length: finer than a pixel. */
+var PARTS = 1e5;
+function unitOf(ns) {
+	return UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
+}
+/** `12.345ms`: whole nanoseconds at the finest, no finer than `fine` ns asks for. */
+function said(ns, unit, fine) {
+	const [size, name] = unit;
+	const decimals = Math.max(0, Math.min(Math.round(Math.log10(size)), Math.ceil(Math.log10(size / Math.max(fine, 1)))));
+	return `${Number((ns / size).toFixed(decimals))}${name}`;
+}
+/** The window between two places of the axis; null where it has no length. */
+function windowText(ends, zoom) {
+	const [a, b] = ends.map((x) => Math.round(x * (zoom.scale ?? 1))).sort((x, y) => x - y);
+	if (!Number.isFinite(a) || !Number.isFinite(b) || b - a < 1) return null;
+	const unit = unitOf(Math.max(Math.abs(a), Math.abs(b)));
+	const fine = (b - a) / PARTS;
+	return `${said(a, unit, fine)}-${said(b, unit, fine)}`;
+}
+/** A moment of the axis; `width` is the length of the axis, so that the text is as fine as a pixel is. */
+function momentText(x, width, zoom) {
+	const scale = zoom.scale ?? 1;
+	const ns = Math.round(x * scale);
+	return Number.isFinite(ns) ? said(ns, unitOf(ns), Math.abs(width) * scale / PARTS) : null;
+}
+/** The x range that a finished drag asks for; null where it asks for something else. */
+function draggedRange(changes) {
+	const ends = changes["xaxis.range"] ?? [changes["xaxis.range[0]"], changes["xaxis.range[1]"]];
+	if (!Array.isArray(ends) || ends.length !== 2 || !ends.every((e) => typeof e === "number" && Number.isFinite(e))) return null;
+	return ends;
+}
+/** The first stretch whose row is selected in its table. */
+function coveredBy(stretches, rowOf) {
+	for (const [table, rows] of Object.entries(stretches ?? {})) {
+		const row = rowOf(table);
+		if (row && Object.hasOwn(rows, row)) return rows[row];
+	}
+	return null;
+}
 // src/sections/figure/figure.tsx
 var NONE = /* @__PURE__ */ new Set();
+/** Asks for other values of the page's query; "" leaves a field at its default. */
+function ask(fields) {
+	change({ query: Object.fromEntries(Object.entries({
+		...view.peek().query,
+		...fields
+	}).filter(([, value]) => value !== "")) }, "push");
+}
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 var ZOOMED = /(^|;)([xy]\d*|l):/;
 /** Narrower than this there is no room for a card beside a point: the row stands in the table. */
@@ -10021,13 +10131,16 @@ function Figure({ s, table, twins, main }) {
 	const [spot, setSpot] = d$2(null);
 	const [shows, setShows] = d$2(false);
 	const known = T({
+		s,
 		table,
 		twins
 	});
 	known.current = {
+		s,
 		table,
 		twins
 	};
+	const covered = coveredBy(s.stretches, (id) => tableOf(id).row);
 	const keepKey = keep ? [...keep].join("") : "";
 	const legend = legendOf(s);
 	A$1(() => {
@@ -10061,10 +10174,11 @@ function Figure({ s, table, twins, main }) {
 				inside,
 				drag,
 				paint: paintOf(zoom),
-				partial: table ? partialKeys(table) : NONE
+				partial: table ? partialKeys(table) : NONE,
+				covered
 			});
 			const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-			draw(el, shown, layout).then((el) => {
+			draw(el, shown, layout, s.zoom ? false : "reset").then((el) => {
 				if (!live) return;
 				setShows(shows);
 				listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0);
@@ -10081,6 +10195,13 @@ function Figure({ s, table, twins, main }) {
 			if (bound.current) return;
 			bound.current = true;
 			drawn.on("plotly_click", (event) => {
+				const { zoom } = known.current.s;
+				if (zoom) {
+					const place = zoom.at ? clickedAt(drawn, event) : null;
+					const text = place && momentText(place.x, place.width, zoom);
+					if (zoom.at && text) ask({ [zoom.at]: text });
+					return;
+				}
 				const key = pointKey(event.points[0]?.customdata);
 				const { table, twins } = known.current;
 				if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
@@ -10091,6 +10212,16 @@ function Figure({ s, table, twins, main }) {
 			});
 			drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
 			drawn.on("plotly_relayout", (changes) => {
+				const asked = known.current.s.zoom;
+				if (asked) {
+					const range = draggedRange(changes);
+					const text = range && windowText(range, asked);
+					if (text) ask({
+						[asked.window]: text,
+						...asked.at ? { [asked.at]: "" } : {}
+					});
+					return;
+				}
 				const before = view.peek().figures[s.id] ?? "";
 				const after = zoomText(changes, before);
 				if (after !== before) changeFigure(s.id, after);
@@ -10118,7 +10249,8 @@ function Figure({ s, table, twins, main }) {
 		keepKey,
 		zoom,
 		hidden,
-		drag
+		drag,
+		covered
 	]);
 	return /* @__PURE__ */ a($, { children: [
 		legend.length > 0 && /* @__PURE__ */ a("div", {

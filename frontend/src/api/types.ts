@@ -83,6 +83,20 @@ export interface PointNote {
   axis?: "x" | "x2";
 }
 
+/** What dragging and clicking along x ask for: the query fields that a window and a moment go to; ns per unit of the axis. */
+export interface Zoom {
+  window: string;
+  at?: string;
+  scale?: number;
+}
+
+/** A part of the x axis that a table's row stands for; without an end: to the edge. */
+export interface Stretch {
+  start?: number | null;
+  end?: number | null;
+  text?: string;
+}
+
 export interface FigureSection extends SectionBase {
   kind: "figure";
   figure: { data?: Record<string, unknown>[]; layout?: Record<string, unknown> };
@@ -90,6 +104,9 @@ export interface FigureSection extends SectionBase {
   table?: string;
   notes?: Record<string, PointNote>;
   height?: number;
+  zoom?: Zoom | null;
+  /** by table and row key */
+  stretches?: Record<string, Record<string, Stretch>>;
 }
 
 export interface Finding {

@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.memory.headroom import headroom
 from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
 from tb_sol_plugin.metrics.memory.holders import answers, holders
 from tb_sol_plugin.metrics.memory.leak import longest
+from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.metrics.memory.summary import summary
 from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
 from tb_sol_plugin.model.capture import Capture
@@ -84,7 +85,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     axis = figure.axis_of(curve, window, start, int(capture.facts.extent_ns[1]))
     single = allocations.section(capture, whole, window, query.min_bytes, start, part, axis.scale)
     by_step = steps.section(capture, whole, start, axis.scale, {n: v for n, v in kept.items() if n not in ("window", "step", "at")})
-    drawn = C.thin(curve, recorded.POINTS)
+    drawn = C.thin(C.within(stacked(capture, whole), window), recorded.POINTS)
     others = query.source if not query.device.strip() else None
     stretches = {"allocations": single.stretches} | ({"per_step": by_step.stretches} if by_step is not None else {})
     holds = peak.section(held, by, start, at_peak=at_ns is None, why=why, query={n: v for n, v in kept.items() if n != "at"})
@@ -101,7 +102,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         recorded.curve(capture, memory, drawn, start, window=window, others=others),
     ]
     if by_step is not None:
-        holds.span, by_step.table.span = 7, 5
+        holds.span = by_step.table.span = 6
     return Report(
         analysis="memory",
         title="Memory",

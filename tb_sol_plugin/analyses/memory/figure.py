@@ -26,7 +26,7 @@ WIDE: Final = 0.045
 """A phase has its name where it takes this share of the axis."""
 FAR: Final = 3.0
 """The limit is drawn where it is not more than so many times the largest value: else the curve would be a line at the bottom."""
-TINTS: Final = ("33", "22", "16", "0E")
+TINTS: Final = ("1F", "14", "0D", "08")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def section(
         )
     elif limit is not None and not curve.relative:
         said = f"{human(limit, 'B')} on the device, {limit / max(top, 1):,.0f}× what is drawn"
-        notes.append(_note(1, 0.985, said, xref="paper", yref="paper", xanchor="right", yanchor="top", color="ink-3"))
+        notes.append(_note(1, 1, said, xref="paper", yref="paper", xanchor="right", yanchor="bottom", yshift=2, color="ink-3"))
     data += _peak(curve, axis, scale, at_ns)
     data += _failures(curve, axis, scale)
     if at_ns is not None:
@@ -111,7 +111,8 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         if not curve.categories[name].any():
             continue
         line: F.Plain = {"shape": "hv", "width": 0}
-        data.append(drawn(curve.categories[name], label(name), stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
+        said = ("≈ " if curve.source == "events" and name not in ("before", "unknown") else "") + label(name)
+        data.append(drawn(curve.categories[name], said, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
     stacked = bool(data)
     if curve.reserved is not None:
         data.append(drawn(curve.reserved, "reserved", line={"shape": "hv", "width": 1.4, "color": F.light("ink-3"), "dash": "4px,3px"}))
@@ -121,7 +122,12 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         data.append(drawn(known, "most since the record before", line=line))
     fill: F.Plain = {} if stacked else {"fill": "tozeroy", "fillcolor": F.light("compute") + "26"}
     texts = _hover(curve, axis)
-    whole = drawn(allocated, "in use", line={"shape": "hv", "width": 1.6, "color": F.light("ink" if stacked else "compute")}, **fill)
+    whole = drawn(
+        allocated,
+        "in use",
+        line={"shape": "hv", "width": 0.8 if stacked else 1.6, "color": F.light("ink" if stacked else "compute")},
+        **fill,
+    )
     data.append(whole | {"hoverinfo": "text", "hovertext": [*texts, texts[-1]]})
     return data, top, unit, scale
 

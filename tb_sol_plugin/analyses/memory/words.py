@@ -8,6 +8,7 @@ from tb_sol_plugin.units import NARROW, digits, human, number
 
 GIB: Final = 1 << 30
 CATEGORIES: Final[dict[str, tuple[str, str]]] = {
+    "before": ("allocated before the window", "host"),
     "params": ("parameters", "compute"),
     "parameter": ("parameters", "compute"),
     "optimizer": ("optimizer state", "norm"),
@@ -20,7 +21,6 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
     "input": ("inputs", "elementwise"),
     "temporary": ("temporary", "DtoH"),
     "autograd_detail": ("detail of autograd", "conv"),
-    "before": ("allocated before the window", "host"),
     "unknown": ("unknown", "idle"),
 }
 """Label and colour of what memory is for, in the order in which the stack is drawn from below."""

@@ -113,8 +113,8 @@ def within(curve: Curves, window: tuple[int, int] | None) -> Curves:
 
 
 def thin(curve: Curves, most: int) -> Curves:
-    """A curve with at most so many points; its peak and every largest and smallest value of its levels stay."""
-    levels = [level for level in (curve.allocated, curve.reserved, curve.highest, *curve.categories.values()) if level is not None]
+    """A curve with at most so many points; its peak and every largest and smallest value of its levels stay. Categories are told there."""
+    levels = [level for level in (curve.allocated, curve.reserved, curve.highest) if level is not None]
     keep = thinned(curve.time_ns, levels, most)
     if len(keep) == len(curve.time_ns):
         return curve

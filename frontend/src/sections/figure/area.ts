@@ -56,7 +56,7 @@ function linked(s: FigureSection): Plain[] {
 }
 
 /** Can rows be chosen by an area in this figure? */
-export const brushable = (s: FigureSection): boolean => linked(s).length > 0;
+export const brushable = (s: FigureSection): boolean => !s.zoom && linked(s).length > 0;
 
 /** The pairs of axes with points to choose, as suffixes: "" first. */
 export const pairsOf = (s: FigureSection): string[] => [...new Set(linked(s).map(axesOf))].sort();

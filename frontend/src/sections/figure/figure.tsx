@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FigureSection, TableSection } from "../../api/types";
-import { changeFigure, tableOf, view } from "../../state/view";
+import { change, changeFigure, tableOf, view } from "../../state/view";
 import { Mark as Shape } from "../../ui/icons";
 import { dark, themed, token } from "../../ui/theme";
 import { hasChart, insideOf, selectRow } from "../linked";
@@ -11,9 +11,10 @@ import { findOf } from "../table/table";
 import { areasOf, areasOfRange, brushable, withAreas } from "./area";
 import { dragOf } from "./drag";
 import { Pinned, type Spot } from "./pinned";
-import { draw, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
+import { clickedAt, draw, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
 import { BoxScale, paintOf } from "./scale";
 import { legendOf, pointKey, ready, zoomText } from "./template";
+import { coveredBy, draggedRange, momentText, windowText } from "./window";
 
 interface FigureProps {
   s: FigureSection;
@@ -24,6 +25,11 @@ interface FigureProps {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+
+/** Asks for other values of the page's query; "" leaves a field at its default. */
+function ask(fields: Record<string, string>): void {
+  change({ query: Object.fromEntries(Object.entries({ ...view.peek().query, ...fields }).filter(([, value]) => value !== "")) }, "push");
+}
 
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 const ZOOMED = /(^|;)([xy]\d*|l):/;
@@ -48,8 +54,9 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const drag = brushable(s) ? dragOf(s.id) : "zoom";
   const [spot, setSpot] = useState<Spot | null>(null);
   const [shows, setShows] = useState(false); // the selected row is drawn here
-  const known = useRef<{ table: TableSection | null; twins: TableSection[] }>({ table, twins });
-  known.current = { table, twins };
+  const known = useRef<{ s: FigureSection; table: TableSection | null; twins: TableSection[] }>({ s, table, twins });
+  known.current = { s, table, twins };
+  const covered = coveredBy(s.stretches, (id) => tableOf(id).row);
   const keepKey = keep ? [...keep].join("\u0001") : "";
   const legend = legendOf(s);
 
@@ -71,9 +78,9 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     if (!near || !el || width < 40) return;
     let live = true;
     const timer = window.setTimeout(() => {
-      const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom), partial: table ? partialKeys(table) : NONE });
+      const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom), partial: table ? partialKeys(table) : NONE, covered });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-      draw(el, shown, layout).then((el) => { if (!live) return; setShows(shows); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
+      draw(el, shown, layout, s.zoom ? false : "reset").then((el) => { if (!live) return; setShows(shows); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
     const listen = (drawn: PlotElement, at: { x: number; y: number } | null, radius: number): void => {
       setDrawn(true);
@@ -81,6 +88,13 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       if (bound.current) return;
       bound.current = true;
       drawn.on("plotly_click", (event: PlotEvent) => {
+        const { zoom } = known.current.s;
+        if (zoom) {
+          const place = zoom.at ? clickedAt(drawn, event) : null;
+          const text = place && momentText(place.x, place.width, zoom);
+          if (zoom.at && text) ask({ [zoom.at]: text });
+          return;
+        }
         const key = pointKey(event.points[0]?.customdata);
         const { table, twins } = known.current;
         if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
@@ -91,6 +105,13 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       });
       drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
       drawn.on("plotly_relayout", (changes: Record<string, unknown>) => {
+        const asked = known.current.s.zoom;
+        if (asked) {
+          const range = draggedRange(changes);
+          const text = range && windowText(range, asked);
+          if (text) ask({ [asked.window]: text, ...(asked.at ? { [asked.at]: "" } : {}) });
+          return;
+        }
         const before = view.peek().figures[s.id] ?? "";
         const after = zoomText(changes, before);
         if (after !== before) changeFigure(s.id, after);
@@ -104,7 +125,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       live = false;
       window.clearTimeout(timer);
     };
-  }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden, drag]);
+  }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden, drag, covered]);
 
   return (
     <>

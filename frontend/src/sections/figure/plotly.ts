@@ -2,6 +2,7 @@
 
 export interface PlotPoint {
   customdata?: unknown;
+  x?: unknown;
   curveNumber: number;
   pointNumber: number;
   id?: string;
@@ -11,6 +12,7 @@ export interface PlotEvent {
   points: PlotPoint[];
   range?: unknown;
   nextLevel?: string;
+  event?: MouseEvent;
 }
 
 export interface PlotElement extends HTMLElement {
@@ -21,6 +23,7 @@ interface Axis {
   _offset: number;
   l2p: (value: number) => number;
   d2l: (value: unknown) => number;
+  p2l: (pixel: number) => number;
 }
 
 interface PlotlyModule {
@@ -51,11 +54,11 @@ function load(): Promise<PlotlyModule> {
   return loading;
 }
 
-const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false, scrollZoom: false };
+const CONFIG = { displayModeBar: false, responsive: false, showTips: false, scrollZoom: false };
 
 /** Draws or redraws; resolves when drawn. */
-export async function draw(el: HTMLElement, data: unknown[], layout: object): Promise<PlotElement> {
-  return (await load()).react(el, data, layout, CONFIG);
+export async function draw(el: HTMLElement, data: unknown[], layout: object, doubleClick: "reset" | false = "reset"): Promise<PlotElement> {
+  return (await load()).react(el, data, layout, { ...CONFIG, doubleClick });
 }
 
 export async function resize(el: HTMLElement): Promise<void> {
@@ -74,6 +77,18 @@ export function placeOf(el: HTMLElement, axes: string, x: unknown, y: unknown): 
   if (!across || !up) return null;
   const [left, top] = [across._offset + across.l2p(across.d2l(x)), up._offset + up.l2p(up.d2l(y))];
   return Number.isFinite(left) && Number.isFinite(top) ? { x: left, y: top } : null;
+}
+
+/** How near, in pixels, a click must be to a point to mean the point itself. */
+const SNAP = 6;
+
+/** Where on the x axis a click means: the nearest point's place where it is near, else the place itself; with the axis' length. */
+export function clickedAt(el: HTMLElement, event: PlotEvent): { x: number; width: number } | null {
+  const axis = (el as unknown as { _fullLayout?: Record<string, (Axis & { range: [number, number] }) | undefined> })._fullLayout?.["xaxis"];
+  if (!axis || !event.event) return null;
+  const pixel = event.event.clientX - el.getBoundingClientRect().left - axis._offset;
+  const near = event.points.map((p) => p.x).find((x): x is number => typeof x === "number" && Math.abs(axis.l2p(x) - pixel) <= SNAP);
+  return { x: near ?? axis.p2l(pixel), width: axis.range[1] - axis.range[0] };
 }
 
 /** The figure as a picture, on a ground of `background`. */

@@ -1,5 +1,5 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
-import type { FigureSection, PointNote } from "../../api/types";
+import type { FigureSection, PointNote, Stretch } from "../../api/types";
 import type { Area } from "./area";
 import { capBars, edgeHatched } from "./bars";
 import { ALL, isHex, NESTED, mixed, onColour, oneRoot, paintBoxes } from "./boxes";
@@ -27,6 +27,8 @@ export interface Look {
   paint: "given" | "own";
   /** keys of rows whose ratio covers only a part of them */
   partial: ReadonlySet<string>;
+  /** what the selected row of a table covers on the x axis */
+  covered?: Stretch | null;
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -101,6 +103,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   applyZoom(layout, drawn, look.zoom);
   if (look.inside) for (const trace of drawn) stepBack(trace, look.inside);
   if (look.areas.length) layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), ...look.areas.flatMap((area) => frame(area, layout, look))];
+  if (look.covered) cover(look.covered, layout, look);
   const note = look.selected && s.notes && Object.hasOwn(s.notes, look.selected) ? s.notes[look.selected]! : null;
   const ring = look.selected ? selection(drawn, look) : [];
   return { data: [...drawn, ...(note ? toLimit(note, layout, ring, look) : []), ...ring], layout, point: pointOf(ring[0]), shows: ring.length > 0 || drawn.some((t) => Array.isArray(t["selectedpoints"]) && !look.inside) };
@@ -157,6 +160,23 @@ function frame(area: Area, layout: Plain, look: Look): Plain[] {
   if (!ends.every(Number.isFinite)) return [];
   const [x0, x1, y0, y1] = ends;
   return [{ type: "rect", xref: `x${area.axes}`, yref: `y${area.axes}`, x0, x1, y0, y1, layer: "below", fillcolor: `${look.token("accent")}1A`, line: { color: look.token("accent"), width: 1.2 } }];
+}
+
+/** Tints a stretch of the x axis, with its words at its top. */
+function cover(stretch: Stretch, layout: Plain, look: Look): void {
+  const axis = layout["xaxis"];
+  const range = isPlain(axis) && Array.isArray(axis["range"]) ? (axis["range"] as number[]) : [];
+  const [low, high] = [Number(range[0]), Number(range[1])];
+  const [x0, x1] = [Math.max(stretch.start ?? low, low), Math.min(stretch.end ?? high, high)];
+  if (!(x1 >= x0)) return;
+  const accent = look.token("accent");
+  layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), { type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "above", fillcolor: `${accent}2E`, line: { color: accent, width: 1.2 } }];
+  if (!stretch.text) return;
+  const right = (x0 + x1) / 2 > low + NEAR_END * (high - low);
+  layout["annotations"] = [...((layout["annotations"] as Plain[] | undefined) ?? []), {
+    xref: "x", yref: "paper", x: right ? x0 : x1, y: 0.5, text: `<b>${escaped(stretch.text)}</b>`, showarrow: false, xanchor: right ? "right" : "left", xshift: right ? -5 : 5,
+    font: { size: 12, color: accent }, bgcolor: `${look.token("surface")}CC`, borderpad: 1,
+  }];
 }
 
 /** Where a value lies on an axis that has a range, 0 to 1; null elsewhere. */
