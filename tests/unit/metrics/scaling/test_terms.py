@@ -1,0 +1,52 @@
+"""The terms of a question: who chose each, what memory allows, what to measure next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tb_sol_plugin.cost.scaling import GradParams
+from tb_sol_plugin.metrics.scaling.given import Given
+from tb_sol_plugin.metrics.scaling.part import ScalingPart
+from tb_sol_plugin.metrics.scaling.points import Point
+from tb_sol_plugin.metrics.scaling.terms import Wanted, measure_next, memory_limit, settle
+
+PART = ScalingPart((), 0, "", False, 8, "", False, 0, 0)
+
+
+def point(n: int, r: int, b: int) -> Point:
+    return Point("r", n, r, b, 0.1, 0.12, 0.02, 5, 0, "trace")
+
+
+def test_open_terms_come_from_the_points() -> None:
+    # GIVEN 1 x 32 and 8 on 2 nodes x 64 WHEN nothing is chosen THEN M0 is 32, totals up to 4 x 512, 4 to a node, micro-steps up to 128
+    found = settle([point(1, 1, 32), point(2, 8, 64)], [], Given(), Wanted())
+    t = found.terms
+    assert (t.initial, t.most, t.low, t.high, t.per_node, t.replicas, t.grads) == (32, 2048, 1, 128, 4, 32, None)
+    assert found.origin["initial"].startswith("the smallest") and found.origin["grads"] == ""
+
+
+def test_chosen_stands_over_recorded_over_given() -> None:
+    parts = [PART.__class__(**{f: getattr(PART, f) for f in PART.__struct_fields__} | {"initial": 64, "most": 1024, "sqr": 1.0, "var": 5.0})]
+    given = Given(initial=16, most=512, bounds=(4, 40), accumulation=False)
+    t = settle([point(1, 1, 32)], parts, given, Wanted(initial=100)).terms
+    assert (t.initial, t.most, t.low, t.high, t.accumulation) == (100, 1024, 4, 40, False) and t.grads == GradParams(1.0, 5.0)
+    assert settle([point(1, 1, 32)], parts, given, Wanted(sqr=2.0, var=3.0)).terms.grads == GradParams(2.0, 3.0)
+
+
+def test_memory_of_two_batch_sizes_bounds_the_micro_step() -> None:
+    # GIVEN 2 GB + 0.5 GB per sample on a device of 16 GB THEN 28 samples fit; one batch size alone says nothing
+    gb = 10**9
+    assert memory_limit([(4, 4 * gb, 16 * gb), (8, 6 * gb, 16 * gb)])[0] == 28
+    assert memory_limit([(4, 4 * gb, 16 * gb), (4, 5 * gb, 16 * gb)]) == (0, "")
+    assert memory_limit([(4, 4 * gb, -1), (8, 6 * gb, 16 * gb)]) == (0, "")
+    assert memory_limit([(4, 6 * gb, 16 * gb), (8, 6 * gb, 16 * gb)]) == (0, "")
+
+
+def test_what_to_measure_next() -> None:
+    # GIVEN one point THEN another batch, two replicas, two nodes are asked for; GIVEN a full grid THEN nothing
+    assert len(measure_next([point(1, 1, 32)])) == 3 and "two replicas" in measure_next([point(1, 1, 32)])[1]
+    full = [point(n, r, b) for n, r in ((1, 1), (1, 2), (1, 4), (2, 8), (4, 16)) for b in (16, 32)]
+    assert measure_next(full) == []
+    apart = [point(1, 1, 16), point(1, 2, 32), point(1, 4, 16), point(2, 8, 32), point(4, 16, 16)]
+    assert measure_next(apart) == ["16 replicas on 4 nodes with a second batch per replica"]
+    assert "one configuration" in measure_next([replace(point(1, 1, 8), used=False)])[0]
