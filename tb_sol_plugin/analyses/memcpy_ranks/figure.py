@@ -10,6 +10,8 @@ from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart
 from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks, times_text
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
+from tb_sol_plugin.metrics.rank_axis import BARS, absent, across, escaped, places, short
+from tb_sol_plugin.metrics.rank_axis import ends as ends_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of
@@ -20,18 +22,14 @@ GAP_PX: Final = 34
 """Between panels, where the title of the next one stands."""
 TOP_PX: Final = 26
 BOTTOM_PX: Final = 46
-BARS: Final = 100
-"""Up to so many ranks have bars, more have points."""
 NAMED: Final = 3
 """Ranks of a panel whose names stand beside their points."""
-FEW: Final = 24
-"""Up to so many workers without ranks have their names on the axis."""
 
 
 def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSection:
     """The compared value of every rank, largest directions first, and no more than five."""
     measure = MEASURES[what]
-    place = _places(ranks, found)
+    place = places(found)
     sums = {d: float(np.nansum(ranks.values(d, what))) for d in ranks.directions}
     shown = [d for d in ranks.directions if d in sorted(sums, key=lambda d: -sums[d])[:PANELS] and np.isfinite(ranks.values(d, what)).any()]
     if not shown:
@@ -40,7 +38,7 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
     data: list[F.Plain] = []
     layout: F.Plain = {}
     notes: list[F.Plain] = []
-    ends = _ends(place, found)
+    ends = ends_of(place, found)
     bars = max(len(place), found.total) <= BARS
     room = PANEL_PX * len(shown) + GAP_PX * (len(shown) - 1)
     gap, high = GAP_PX / room, PANEL_PX / room
@@ -50,14 +48,14 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
         factor, unit = F.time_scale(np.nanmax(values)) if measure.unit == "ns" else scale_of(float(np.nanmax(values)), measure.unit)
         top = 1 - at * (high + gap)
         last = at == len(shown) - 1
-        layout[f"xaxis{n}"] = _across(ranks, found, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
+        layout[f"xaxis{n}"] = across(found, ranks.labels, place, ends, last=last) | {"anchor": f"y{n}"} | ({"matches": "x"} if n else {})
         peak = float(np.nanmax(values)) / factor
         layout[f"yaxis{n}"] = F.axis(
             unit, domain=[max(top - high, 0.0), top], anchor=f"x{n}", range=[0 if bars else -0.06 * peak, 1.25 * peak or 1], nticks=4
         )
         axes: F.Plain = {"xaxis": f"x{n}", "yaxis": f"y{n}"} if n else {}
         data += _panel(ranks, direction, what, place, values / factor, ends, axes, factor, bars=bars)
-        data += _absent(found, axes, 0.06 * peak)
+        data += absent(found, axes, 0.06 * peak)
         notes.append({
             "xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left", "yanchor": "bottom", "showarrow": False,
             "text": f"<b>{NAMES[direction]}</b>{_said(ranks, direction, what)}", "font": {"size": 12, "color": F.light("ink-2")},
@@ -78,31 +76,6 @@ def panels(ranks: Ranks, found: peers.Crew[RankPart], what: str) -> FigureSectio
     )
 
 
-def _places(ranks: Ranks, found: peers.Crew[RankPart]) -> np.ndarray:
-    """Where the counting workers stand on the axis: at their ranks, or in their order where one has none."""
-    own = [w.rank for w in found.read if w.worker in found.counting]
-    return np.array(own if _by_rank(found) else range(len(own)), np.float64)
-
-
-def _ends(place: np.ndarray, found: peers.Crew[RankPart]) -> tuple[float, float]:
-    """The ends of the axis: of all ranks of the job where that is known, so that it stays while they are being read."""
-    known = found.world is not None and _by_rank(found)
-    low, high = (0.0, float(found.world or 1) - 1.0) if known else (float(place.min()), float(place.max()))
-    pad = max((high - low) * 0.015, 0.5)
-    return low - pad, high + pad
-
-
-def _across(ranks: Ranks, found: peers.Crew[RankPart], place: np.ndarray, ends: tuple[float, float], *, last: bool) -> F.Plain:
-    by_rank = _by_rank(found)
-    axis = F.axis("rank" if by_rank and last else "", range=list(ends), showticklabels=last, tickformat="d")
-    if ends[1] - ends[0] < 20:
-        axis["dtick"] = 1
-    if not by_rank:
-        many = len(place) > FEW
-        axis |= {"tickvals": [] if many else place.tolist(), "ticktext": [] if many else [_short(n) for n in ranks.labels]}
-    return axis
-
-
 def _panel(
     ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, ends: tuple[float, float], axes: F.Plain,
     factor: float, *, bars: bool,
@@ -115,7 +88,7 @@ def _panel(
     keys = [f"{ranks.counting[i]}|{direction}" if held[i] else "" for i in known.tolist()]
     amount = [human(float(v) * factor, measure.unit) if h else "no copy in this direction" for v, h in zip(values, held, strict=True)]
     marks = [", far from the others" if yes else "" for yes in far.tolist()]
-    hover = [f"<b>{_escaped(ranks.labels[i])}</b>{marks[i]}<br>{NAMES[direction]}: {amount[i]}" for i in known.tolist()]
+    hover = [f"<b>{escaped(ranks.labels[i])}</b>{marks[i]}<br>{NAMES[direction]}: {amount[i]}" for i in known.tolist()]
     median = ranks.spread(direction, what).median
     median = None if median is None else median / factor
     line: F.Plain = {
@@ -142,28 +115,6 @@ def _panel(
     return [line, points]
 
 
-def _absent(found: peers.Crew[RankPart], axes: F.Plain, height: float) -> list[F.Plain]:
-    """Crosses where a rank has no recording, or one that cannot be compared; nothing where workers stand by name."""
-    if not _by_rank(found):
-        return []
-    why = dict.fromkeys(found.missing, "no recording in this run")
-    why |= {p.rank: p.problem for p in found.without if p.rank is not None and p.state != "waiting" and p.rank not in why}
-    shown = {w.rank for w in found.read}
-    at = [r for r in sorted(why) if r not in shown]
-    if not at:
-        return []
-    return [{
-        "type": "scatter", "mode": "markers", "name": "left out", "x": at, "y": [height] * len(at),
-        "hovertext": [f"<b>rank {r}</b><br>{_escaped(why[r])}" for r in at], "hoverinfo": "text",
-        "marker": {"symbol": "x-thin", "size": 7, "color": F.light("ink-3"), "line": {"width": 1.4, "color": F.light("ink-3")}}, **axes,
-    }]  # fmt: skip
-
-
-def _by_rank(found: peers.Crew[RankPart]) -> bool:
-    """Whether ranks stand on the axis, and not the names of workers."""
-    return all(w.rank is not None for w in found.read)
-
-
 def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: np.ndarray, n: str) -> list[F.Plain]:
     """The names of the ranks that lie farthest from the others, beside their points."""
     raw = ranks.values(direction, what)
@@ -174,7 +125,7 @@ def _names(ranks: Ranks, direction: str, what: str, place: np.ndarray, values: n
     chosen = far[np.argsort(-away, kind="stable")][:NAMED].tolist()
     right = float(place.min()) + 0.85 * float(np.ptp(place))
     return [
-        {"xref": f"x{n}", "yref": f"y{n}", "x": float(place[i]), "y": float(values[i]), "text": _short(ranks.labels[i]), "showarrow": False,
+        {"xref": f"x{n}", "yref": f"y{n}", "x": float(place[i]), "y": float(values[i]), "text": short(ranks.labels[i]), "showarrow": False,
          "xanchor": "right" if place[i] > right else "left", "xshift": -5 if place[i] > right else 5, "yanchor": "bottom",
          "font": {"size": 11, "color": F.light("ink")}}
         for i in chosen
@@ -201,12 +152,3 @@ def _summary(ranks: Ranks, shown: list[str], what: str) -> str:
         median, reached = human(found.median, measure.unit), human(edge, measure.unit)
         parts.append(f"{NAMES[direction].lower()}: median {median}, {side} {reached} ({ranks.name_at(at)})")
     return f"{measure.words[0].upper()}{measure.words[1:]} of {len(ranks.counting)} ranks. " + "; ".join(parts) + "."
-
-
-def _short(name: str) -> str:
-    return _escaped(name if len(name) <= 14 else f"{name[:5]}…{name[-8:]}")
-
-
-def _escaped(name: str) -> str:
-    """A worker's name is any file's name: nothing in it is markup."""
-    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
