@@ -152,7 +152,8 @@ def findings(out: Console, section: FindingsSection) -> None:
     grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
     for finding in section.findings:
-        saving = "" if finding.saving_ns is None else f"−{human(finding.saving_ns, 'ns')}"
+        amount, unit = (finding.saving_bytes, "B") if section.saves == "memory" else (finding.saving_ns, "ns")
+        saving = "" if amount is None else f"−{human(amount, unit)}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
         told = prose(("Candidate: " if finding.candidate else "") + finding.title)
         told.append("\n").append_text(prose(finding.evidence, "dim"))

@@ -73,12 +73,14 @@ class Heap:
 class Fragmentation:
     """What is held and not in use, of one curve.
 
-    time_ns, gap: reserved less allocated over time. peak_ns, peak_gap, reserved_at_peak: when most is in use. worst_ns, worst_gap: when
-    most is held beside. max_reserved, max_allocated: of the curve. heap: of a snapshot, None without one. requested: in use is counted as
-    the program asked for it, so that rounding is in the gap.
+    time_ns, allocated, reserved, gap: the levels over time; gap is reserved less allocated. peak_ns, peak_gap, reserved_at_peak: when
+    most is in use. worst_ns, worst_gap: when most is held beside. max_reserved, max_allocated: of the curve. heap: of a snapshot, None
+    without one. requested: in use is counted as the program asked for it, so that rounding is in the gap.
     """
 
     time_ns: Ints
+    allocated: Ints
+    reserved: Ints
     gap: Ints
     peak_ns: int
     peak_gap: int
@@ -104,12 +106,12 @@ def fragmentation(capture: Capture, curve: Curves) -> Fragmentation | None:
     known = (full.reserved >= 0) & (full.allocated >= 0)
     if not known.any():
         return None
-    time, gap = full.time_ns[known], full.reserved[known] - full.allocated[known]
-    at, worst = int(np.argmax(full.allocated[known])), int(np.argmax(gap))
-    reserved = full.reserved[known]
+    time, used, reserved = full.time_ns[known], full.allocated[known], full.reserved[known]
+    gap = reserved - used
+    at, worst = int(np.argmax(used)), int(np.argmax(gap))
     return Fragmentation(
-        time, gap, int(time[at]), int(gap[at]), int(reserved[at]), int(time[worst]), int(gap[worst]), int(reserved.max()),
-        int(full.allocated[known].max()), heap(capture, number_of(curve.device)), full.source == "snapshot",
+        time, used, reserved, gap, int(time[at]), int(gap[at]), int(reserved[at]), int(time[worst]), int(gap[worst]), int(reserved.max()),
+        int(used.max()), heap(capture, number_of(curve.device)), full.source == "snapshot",
     )  # fmt: skip
 
 

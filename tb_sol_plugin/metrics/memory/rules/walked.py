@@ -1,0 +1,106 @@
+"""What the program itself told of its parameters, gradients and optimizer: the last look of a recorder, with the layout of the job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.memory.held_by_parts import records_with_parts
+from tb_sol_plugin.metrics.memory.rules.case import Case
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+HOW: Final = "look at it in the program: sol.capture(logdir, model=model, memory=True, optimizer=optimizer)"
+WIDTHS: Final = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "int64": 8, "int32": 4, "int16": 2,
+                 "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "bool": 1}  # fmt: skip
+"""Bytes of one number, by the names that recorders give types."""
+OPTIMIZER: Final = ("exp_avg", "exp_avg_sq", "other_optimizer", "master_weights")
+_PLACE: Final = re.compile(r"(\d+) of (\d+)")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The job as a recorder knows it: this rank's stage and the stages of the pipeline, sizes of the tensor and data parallel groups.
+
+    None unknown. told: whether the data parallel size was recorded; if not, it is the rest of the world size, a guess.
+    """
+
+    stage: int | None
+    stages: int | None
+    tp: int | None
+    dp: int | None
+    told: bool
+
+
+def walked(case: Case) -> pd.DataFrame | None:
+    """category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record that looked; None without."""
+    number = case.memory.number if not case.memory.host else -1
+    rows = records_with_parts(case.capture, number)
+    if not len(rows):
+        return None
+    parts = case.capture.tables[S.MEMORY_PARTS.name]
+    own = parts[parts["record"].to_numpy() == int(rows[-1])]
+    labels = case.capture.tables[S.LABELS.name]
+    label = own["module"].to_numpy().astype(np.int64)
+    known = len(labels) > 0
+    return pd.DataFrame({
+        "category": own["category"].astype(str).to_numpy(), "dtype": own["dtype"].astype(str).to_numpy(),
+        "module": texts.pick(labels["name"], label) if known else np.full(len(own), "", object),
+        "class_name": texts.pick(labels["class_name"], label) if known else np.full(len(own), "", object),
+        "tensors": own["tensors"].to_numpy(), "bytes": own["bytes"].to_numpy(), "view_bytes": own["view_bytes"].to_numpy(),
+    })  # fmt: skip
+
+
+def numbers_in(parts: pd.DataFrame, *categories: str) -> float | None:
+    """Numbers (elements) in tensors of these categories; None where a type has no known width."""
+    own = parts[parts["category"].isin(categories) & (parts["tensors"].to_numpy() > 0)]
+    width = own["dtype"].map(WIDTHS)
+    return None if width.isna().any() else float((own["view_bytes"] / width).sum())
+
+
+def bytes_in(parts: pd.DataFrame, *categories: str) -> int:
+    """Bytes of these categories."""
+    return int(parts.loc[parts["category"].isin(categories), "bytes"].sum())
+
+
+def layout(capture: Capture) -> Layout:
+    """From the header of the capture and, for the data parallel size, from the size of the job."""
+    found = {}
+    for name in ("pp", "tp", "dp", "cp"):
+        match = _PLACE.fullmatch(told_of(capture, f"groups.{name}"))
+        size = _whole(told_of(capture, f"plan.{name}"))
+        found[name] = (int(match[1]), int(match[2])) if match else (None, size)
+    world = capture.facts.world_size
+    dp = found["dp"][1]
+    told = dp is not None
+    if dp is None and world is not None:
+        others = [found[n][1] or 1 for n in ("pp", "tp", "cp")]
+        rest = world // int(np.prod(others))
+        dp = rest if rest * int(np.prod(others)) == world else None
+        told = any(found[n][1] is not None for n in ("pp", "tp"))
+    return Layout(found["pp"][0], found["pp"][1], found["tp"][1], dp, told)
+
+
+def told_of(capture: Capture, name: str) -> str:
+    """What a SOL capture's header tells under a name, of this capture or of the one beside its trace; "" where it does not."""
+    said = capture.facts.metadata
+    return said.get(name, "") or said.get(f"sol_capture.{name}", "")
+
+
+def planned(capture: Capture, name: str) -> str:
+    """A size or word of the header's plan, "" where it is not there."""
+    return told_of(capture, f"plan.{name}")
+
+
+def planned_number(capture: Capture, name: str) -> int | None:
+    """The same as a whole number."""
+    return _whole(planned(capture, name))
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
