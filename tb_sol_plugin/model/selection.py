@@ -82,7 +82,7 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
         choices = query.CHOICES.get(info.name, ())
         if typing.get_origin(hint) is Literal:
             kind, choices = "choice", tuple(str(c) for c in typing.get_args(hint))
-        elif hint is bool:
+        elif hint is bool or (isinstance(hint, types.UnionType) and bool in typing.get_args(hint)):
             kind = "flag"
         elif hint in (int, float) or (isinstance(hint, types.UnionType) and set(typing.get_args(hint)) & {int, float}):
             kind = "number"

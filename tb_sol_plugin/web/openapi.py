@@ -105,7 +105,8 @@ _WHICH = [
     _query("span", "name of a span; the first if absent", {"type": "string"}),
 ]
 _WHICH_IF_ANY = [
-    _query("run", "name of a run that fills in what is left open; none if run, worker and span are absent", {"type": "string"}), *_WHICH[1:],
+    _query("run", "name of a run that fills in what is left open; none if run, worker, span are absent", {"type": "string"}),
+    *_WHICH[1:],
 ]  # fmt: skip
 """For an analysis that needs no recording."""
 _WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30", {"type": "number", "minimum": 0, "maximum": 30})

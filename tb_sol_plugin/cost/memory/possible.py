@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -93,13 +93,33 @@ def possible(model: Model, layout: Layout) -> bool:
     return all(rule.holds(model, layout) for rule in RULES)
 
 
+def choices(field: str, model: Model, layout: Layout, candidates: Iterable[int]) -> tuple[int, ...]:
+    """Those of `candidates` that a size of the layout could have, all else as it is."""
+    return tuple(v for v in candidates if possible(model, replace(layout, **{field: v})))  # type: ignore[arg-type]
+
+
 def must_be_possible(model: Model, layout: Layout) -> None:
     """Raise BadQuery with what is wrong and its remedy where a layout cannot run a model."""
     found = problems(model, layout)
-    if found:
-        raise BadQuery(
-            "; ".join(dict.fromkeys(p.why for p in found)), hint="; ".join(dict.fromkeys(p.remedy for p in found)), field=found[0].field
-        )
+    if not found:
+        return
+    first = found[0]
+    said = [p for p in found if p.field == first.field]
+    if first.near:  # what the remedy mends too is not said
+        model, layout = _with(model, layout, first.field, first.near[0])
+        said += problems(model, layout)
+    else:
+        said = found
+    raise BadQuery(
+        "; ".join(dict.fromkeys(p.why for p in said)), hint="; ".join(dict.fromkeys(p.remedy for p in said)), field=first.field
+    )
+
+
+def _with(model: Model, layout: Layout, field: str, value: int) -> tuple[Model, Layout]:
+    """Both, with one size of either changed."""
+    if hasattr(model, field):
+        return replace(model, **{field: value}), layout  # type: ignore[arg-type]
+    return model, replace(layout, **{field: value})  # type: ignore[arg-type]
 
 
 def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
@@ -108,9 +128,8 @@ def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
     now: int = getattr(model, field, None) or getattr(layout, field, None) or _etp(layout)
 
     def fits(value: int) -> bool:
-        if hasattr(model, field):
-            return all(rule.holds(replace(model, **{field: value}), layout) for rule in own)  # type: ignore[arg-type]
-        return all(rule.holds(model, replace(layout, **{field: value})) for rule in own)  # type: ignore[arg-type]
+        changed = _with(model, layout, field, value)
+        return all(rule.holds(*changed) for rule in own)
 
     if field == "vocab":
         step = math.lcm(128, layout.tp)

@@ -1,0 +1,191 @@
+"""What can be asked of the memory plan, and what its tables hold."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+from tb_sol_plugin.model.devices.limits import known_keys
+from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.model.selection import Query
+
+POWERS: Final = ("1", "2", "4", "8", "16", "32", "64")
+
+
+class MemoryPlanQuery(Query, kw_only=True, frozen=True):
+    """A model and how it is trained. What is left open is that of the preset, of the recording where one is named, or the default.
+
+    preset: sizes of a published model ("" = as recorded, or LLaMA-7B); single sizes can be changed
+    hidden: width of the model, h
+    layers: transformer layers, L
+    vocab: words of the vocabulary as padded for tensor parallelism, V
+    ffn: width of the feed-forward, f
+    heads: attention heads, a
+    kv_heads: heads of keys and values, g (0 = as many as heads)
+    channels: channels of a head (0 = h / a)
+    gated: the feed-forward has three matrices (SwiGLU), else two
+    rms_norm: norms of one vector each, else of two
+    tied: the head is the embedding
+    experts: experts of a layer (0 = a dense feed-forward)
+    experts_per_token: experts that a token goes through
+    tp: tensor parallel size
+    pp: pipeline stages
+    dp: data parallel size
+    micro_batch: samples of a microbatch, b
+    vpp: chunks of layers per pipeline stage (1 = not interleaved)
+    cp: context parallel size
+    ep: expert parallel size
+    etp: tensor parallel size of the experts (0 = as tp)
+    world: devices in all; gives the data parallel size where that is left open
+    seq: tokens of a sequence, s
+    microbatches: per step and pipeline (0 = at least as many as there are stages)
+    sequence_parallel: tensor parallel ranks divide the sequence outside of matrix products
+    recompute: what the backward pass computes again: nothing, attention scores (what fused attention does too), or whole layers
+    dtype: type of parameters and activations; bf16 and fp16 train with FP32 master weights and main gradients
+    optimizer: what the state per parameter follows from
+    distributed_optimizer: data parallel ranks divide master weights and optimizer state (the same as sharding = optimizer)
+    sharding: what data parallel ranks divide: nothing, optimizer state (ZeRO-1), gradients too (ZeRO-2), parameters too (ZeRO-3, FSDP)
+    embedding_placement: own: on the first stage, over tp; all: on every stage, over tp; all_full: whole on every rank
+    head_placement: own: on the last stage, over tp; all: on every stage, over tp; all_full: whole on every rank
+    device: key of a device of the table, or a size as 80GB or 80GiB ("" = as recorded, as device_limits say, or H100_SXM)
+    base_gb: memory in use beside all this, as context and NCCL, in GB ("" = as recorded, or not counted)
+    """
+
+    preset: Literal["", "llama-7b", "llama-13b", "llama-70b", "gpt3-175b"] = ""
+    hidden: int | None = None
+    layers: int | None = None
+    vocab: int | None = None
+    ffn: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    channels: int | None = None
+    gated: bool | None = None
+    rms_norm: bool | None = None
+    tied: bool | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    micro_batch: int | None = None
+    vpp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    world: int | None = None
+    seq: int | None = None
+    microbatches: int | None = None
+    sequence_parallel: bool | None = None
+    recompute: Literal["", "none", "selective", "full"] = ""
+    dtype: Literal["", "bf16", "fp16", "fp32"] = ""
+    optimizer: Literal["", "adam", "adam8bit", "sgd", "sgd_momentum", "lion"] = ""
+    distributed_optimizer: bool | None = None
+    sharding: Literal["", "none", "optimizer", "gradients", "full"] = ""
+    embedding_placement: Literal["", "own", "all", "all_full"] = ""
+    head_placement: Literal["", "own", "all", "all_full"] = ""
+    device: str = ""
+    base_gb: float | None = None
+
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {"device": tuple(k for k in known_keys() if k != "CPU")}
+    LABELS: ClassVar[dict[str, str]] = {
+        "hidden": "Hidden size", "vocab": "Vocabulary", "ffn": "Feed-forward", "kv_heads": "KV heads", "channels": "Channels per head",
+        "gated": "Gated feed-forward", "rms_norm": "RMS norm", "tied": "Tied embedding", "experts_per_token": "Experts per token",
+        "tp": "Tensor parallel", "pp": "Pipeline stages", "dp": "Data parallel", "micro_batch": "Micro-batch", "vpp": "Chunks per stage",
+        "cp": "Context parallel", "ep": "Expert parallel", "etp": "Expert tensor parallel", "world": "Devices in all", "seq": "Sequence",
+        "microbatches": "Microbatches", "sequence_parallel": "Sequence parallel", "dtype": "Type", "embedding_placement": "Embedding",
+        "head_placement": "Head", "distributed_optimizer": "Distributed optimizer", "sharding": "Sharding", "device": "Device",
+        "base_gb": "Base memory, GB",
+    }  # fmt: skip
+    SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "tp": POWERS[:5], "pp": POWERS[:5], "dp": (*POWERS, "128", "256", "512", "1024"), "micro_batch": POWERS[:6],
+        "seq": ("1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"),
+    }  # fmt: skip
+    GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Layout": ("tp", "pp", "dp", "micro_batch", "vpp", "cp", "ep", "etp", "world"),
+        "Training": (
+            "seq", "recompute", "dtype", "optimizer", "sharding", "sequence_parallel", "microbatches", "distributed_optimizer",
+            "embedding_placement", "head_placement",
+        ),
+        "Model": (
+            "preset", "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "experts", "experts_per_token", "gated",
+            "rms_norm", "tied",
+        ),
+        "Device": ("device", "base_gb"),
+    }  # fmt: skip
+    SELDOM: ClassVar[tuple[str, ...]] = (
+        "vpp", "cp", "ep", "etp", "world", "microbatches", "distributed_optimizer", "embedding_placement", "head_placement", "channels",
+        "experts", "experts_per_token", "gated", "rms_norm", "tied",
+    )  # fmt: skip
+
+
+STAGES: Final = (
+    Column("stage", "Stage", "", "Pipeline stage, from 0."),
+    Column("layers", "Layers", "count", "Layers on the stage.", rank=2),
+    Column("microbatches", "Held", "count", "Microbatches whose activations the stage holds at once.", rank=2),
+    Column("parameters", "Parameters", "count", "Parameters on one rank of the stage."),
+    Column("parameter_bytes", "Parameters", "B", "Bytes of the parameters."),
+    Column("gradient_bytes", "Gradients", "B", "Bytes of all gradients, main gradients included."),
+    Column("main_gradient_bytes", "Of them main", "B", "FP32 main gradients, within the gradients.", rank=2),
+    Column("master_bytes", "Master", "B", "FP32 master weights."),
+    Column("optimizer_bytes", "Optimizer", "B", "State of the optimizer beside master weights."),
+    Column("state_bytes", "State", "B", "Parameters, gradients, master weights and optimizer state: what stays from step to step.", rank=2),
+    Column("activation_bytes", "Activations", "B", "Most activations held at once, logits included."),
+    Column("logits_bytes", "Of them logits", "B", "FP32 logits and their gradient, within the activations.", rank=2),
+    Column(
+        "total_bytes", "Total", "B", "All of it on one rank.", "stack",
+        parts=("parameter_bytes", "gradient_bytes", "master_bytes", "optimizer_bytes", "activation_bytes"),
+        part_colors=("compute", "communication", "conv", "norm", "attention"),
+    ),
+    Column("total_gib", "Total, GiB", "", "The same in GiB (2^30 bytes)."),
+    Column("state_gib", "State, GiB", "", "The state in GiB (2^30 bytes).", rank=3),
+    Column("headroom_bytes", "Left", "B", "Memory of the device less the total and the base.", missing="its memory is not known"),
+)  # fmt: skip
+FORMULAS: Final = (
+    Column("figure", "Figure", "", "What is worked out."),
+    Column("stage", "Stage", "", "Pipeline stage it is of.", missing="it is of the whole model"),
+    Column("formula", "Formula", "", "How; each letter stands among the inputs.", "code"),
+    Column("inputs", "Inputs", "", "What is put in.", "code"),
+    Column("count", "Result", "count", "The result where it is a number of things.", missing="the result is in bytes"),
+    Column("bytes", "Result", "B", "The result where it is bytes.", missing="the result is a number of things"),
+)
+DEVICES: Final = (
+    Column("device", "Device", "", "Key of the device in the table of device limits.", "code"),
+    Column("verdict", "Verdict", "", "fits; tight: less than 10 % of its memory would be left; too large.", "badge"),
+    Column("share", "Filled", "ratio", "Largest stage and base over the memory of the device.", "efficiency"),
+    Column("memory_bytes", "Memory", "B", "Memory of the device."),
+    Column("memory_gib", "Memory, GiB", "", "The same in GiB (2^30 bytes).", rank=2),
+    Column("headroom_bytes", "Left", "B", "Memory less the largest stage and the base; negative: so much is lacking."),
+    Column("name", "Name", "", "Name of the device.", rank=3),
+)
+LAYOUTS: Final = (
+    Column("layout", "Layout", "", "Tensor parallel, pipeline and data parallel size."),
+    Column("micro_batch", "Micro-batch", "count", "Samples of a microbatch."),
+    Column("recompute", "Recompute", "", "What the backward pass computes again."),
+    Column("verdict", "Verdict", "", "fits; tight: less than 10 % of the memory would be left; too large.", "badge"),
+    Column("largest_bytes", "Largest", "B", "The fullest stage.", "bar", color="bar-ink"),
+    Column("headroom_bytes", "Left", "B", "Memory of the device less that and the base; negative: so much is lacking."),
+    Column("first_bytes", "First", "B", "First stage."),
+    Column("middle_bytes", "Middle", "B", "Second stage, the fullest between the ends.", missing="there is no stage between the ends"),
+    Column("last_bytes", "Last", "B", "Last stage."),
+    Column("imbalance", "Imbalance", "", "Largest of these stages over the smallest."),
+    Column("tp", "TP", "count", "Tensor parallel size.", rank=3),
+    Column("pp", "PP", "count", "Pipeline stages.", rank=3),
+    Column("dp", "DP", "count", "Data parallel size.", rank=3),
+    Column("vpp", "VPP", "count", "Chunks per stage.", rank=3),
+    Column("microbatches", "Microbatches", "count", "Per step and pipeline.", rank=3, missing="left open: as many as there are stages"),
+)
+FACTS: Final = {
+    "model": "The model: a preset, with changed sizes where there are any.",
+    "model_parameters": "Parameters of the whole model.",
+    "world": "Devices of the layout: tp × pp × dp × cp.",
+    "bytes_per_parameter": "Bytes of weights, gradients and optimizer per parameter of a rank; d: data parallel ranks.",
+    "largest_stage": "The fullest pipeline stage.",
+    "largest_bytes": "What one rank of it is expected to hold.",
+    "largest_gib": "The same in GiB (2^30 bytes).",
+    "base_bytes": "Memory in use beside that, as context and NCCL: given, as recorded, or not counted.",
+    "device": "The device it is held against.",
+    "device_bytes": "Its memory.",
+    "device_gib": "The same in GiB (2^30 bytes).",
+    "headroom_bytes": "Memory of the device less the largest stage and the base.",
+    "verdict": "fits; tight: less than 10 % of the memory would be left; too large.",
+    "imbalance": "Fullest stage over the emptiest.",
+}

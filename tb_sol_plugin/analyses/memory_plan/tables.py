@@ -1,0 +1,174 @@
+"""The tables of the plan: stages, devices, layouts, formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pandas as pd
+
+from tb_sol_plugin.analyses.memory_plan.plan import GIB, TIGHT, Plan, verdict
+from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FORMULAS, LAYOUTS, STAGES
+from tb_sol_plugin.cost.memory.asked import NAMES
+from tb_sol_plugin.cost.memory.explained import explained
+from tb_sol_plugin.cost.memory.search import layouts
+from tb_sol_plugin.cost.memory.stages import Stage, stages
+from tb_sol_plugin.model.devices.limits import choices, overridden
+from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+MOST_LAYOUTS: Final = 240
+UNEVEN: Final = 1.25
+"""Largest stage over the smallest from which a layout counts as uneven."""
+SPREAD: Final = ("tp", "pp", "dp", "micro_batch", "microbatches", "recompute", "vpp", "world")
+"""Query fields that a layout of the table sets."""
+_OUT: Final = "\u2009·\u2009"
+
+
+def stage_table(plan: Plan) -> TableSection:
+    """What one rank of each stage holds; the first row sums one rank of every stage."""
+    rows = [_of_stage(plan, s) for s in plan.stages]
+    frame = pd.DataFrame(rows, columns=[c.name for c in STAGES])
+    total: dict[str, Scalar] = {"stage": "one rank of each"}
+    for column in STAGES:
+        if column.unit == "B" and column.name != "headroom_bytes":
+            total[column.name] = int(frame[column.name].sum())
+    total |= {"layers": int(frame["layers"].sum()), "parameters": int(frame["parameters"].sum())}
+    total |= {"microbatches": None, "headroom_bytes": None}
+    total |= {f"{name}_gib": float(frame[f"{name}_bytes"].sum()) / GIB for name in ("total", "state")}
+    over = {str(i): Mark("flagged", f"more than {plan.device.name} has") for i, r in enumerate(rows) if _exceeds(r["headroom_bytes"])}
+    return make_table(
+        "stages", "Stages", frame, STAGES, key="stage", total=total, marks={"headroom_bytes": over} if over else {},
+        subtitle="one rank of each; every figure is a closed form",
+        footer="GB = 10^9 bytes, GiB = 2^30 bytes. Parameters, gradients, master weights, optimizer and activations add up to the total.",
+    )  # fmt: skip
+
+
+def _of_stage(plan: Plan, stage: Stage) -> dict[str, Scalar]:
+    return {
+        "stage": stage.stage, "layers": stage.layers, "microbatches": stage.microbatches, "parameters": stage.parameters,
+        "parameter_bytes": stage.parameter_bytes, "gradient_bytes": stage.gradient_bytes + stage.main_gradient_bytes,
+        "main_gradient_bytes": stage.main_gradient_bytes, "master_bytes": stage.master_bytes, "optimizer_bytes": stage.optimizer_bytes,
+        "state_bytes": stage.state_bytes, "activation_bytes": stage.activation_bytes + stage.logits_bytes,
+        "logits_bytes": stage.logits_bytes,
+        "total_bytes": stage.total_bytes, "total_gib": stage.total_bytes / GIB, "state_gib": stage.state_bytes / GIB,
+        "headroom_bytes": plan.headroom(stage.total_bytes),
+    }  # fmt: skip
+
+
+def _exceeds(headroom: Scalar) -> bool:
+    return isinstance(headroom, int) and headroom < 0
+
+
+def device_table(plan: Plan) -> TableSection:
+    """Every device of the table, and of device files, against the fullest stage."""
+    needed = plan.largest.total_bytes + plan.base.counted
+    specs = {key: overridden(key, plan.book) for key in choices(plan.book)}
+    rows = [
+        {
+            "device": key, "verdict": verdict(needed, spec.memory_bytes), "share": needed / spec.memory_bytes,
+            "memory_bytes": spec.memory_bytes, "memory_gib": spec.memory_bytes / GIB, "headroom_bytes": spec.memory_bytes - needed,
+            "name": spec.name,
+        }
+        for key, spec in specs.items() if spec.memory_bytes
+    ]  # fmt: skip
+    rows.sort(key=lambda r: (r["memory_bytes"], str(r["device"])))
+    frame = pd.DataFrame(rows, columns=[c.name for c in DEVICES])
+    beside = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
+    unsure = {str(i): Mark("unverified", "nobody confirmed the memory of this row") for i, k in enumerate(frame["device"])
+              if "mem_gb" in specs[k].unverified}  # fmt: skip
+    here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
+    fits = [r for r in rows if r["verdict"] == "fits"]
+    return make_table(
+        "devices", "Does it fit?", frame, DEVICES, key="device", span=5, cell_links={"device": here}, row_links=here,
+        marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
+        subtitle=f"fits {len(fits)} of {len(rows)} devices with room to spare",
+        footer=f"{beside[:1].upper()}{beside[1:]}. A driver reports 1 to 2 % less than the memory a device is sold with.",
+    )  # fmt: skip
+
+
+def layout_table(plan: Plan) -> TableSection:
+    """The same model on as many devices, in every other layout; what fits on the fewest devices per copy of the model comes first."""
+    world = plan.layout.world
+    found = layouts(plan.model, plan.layout, world)
+    needed = found["largest_bytes"] + plan.base.counted
+    memory = plan.device.memory
+    found["verdict"] = [None] * len(found) if memory is None else [verdict(int(n), memory) for n in needed]
+    found["headroom_bytes"] = None if memory is None else memory - needed
+    found["layout"] = [f"TP {t}{_OUT}PP {p}{_OUT}DP {d}" for t, p, d in zip(found["tp"], found["pp"], found["dp"], strict=True)]
+    found["microbatches"] = found["microbatches"].astype(object).where(found["microbatches"] > 0, None)
+    rank = {"fits": 0, "tight": 1, "too large": 2}
+    found["_fit"] = [rank.get(str(v), 0) for v in found["verdict"]]
+    lacks = found["_fit"] == rank["too large"]
+    found["_whole"] = (found["recompute"] == "full") & ~lacks
+    found["_copy"] = (found["tp"] * found["pp"]).where(~lacks, 0)
+    found = found.sort_values(["_fit", "_whole", "_copy", "largest_bytes"], kind="stable").reset_index(drop=True)
+    shown = found.head(MOST_LAYOUTS)
+    links = {str(i): _layout_link(plan, {str(k): v for k, v in row.items()}) for i, row in enumerate(shown.to_dict("records"))}
+    over = Mark("flagged", f"more than {plan.device.name} has left")
+    uneven = Mark("flagged", f"one stage holds over {UNEVEN:g} times as much as another")
+    marks = {
+        "largest_bytes": {str(i): over for i, v in enumerate(shown["verdict"]) if v == "too large"},
+        "imbalance": {str(i): uneven for i, v in enumerate(shown["imbalance"]) if v > UNEVEN},
+    }
+    fits = int((found["_fit"] < 2).sum()) if memory is not None else 0
+    held = f"; {human(fits, 'count')} of {human(len(found), 'count')} fit {plan.device.name}" if memory is not None else ""
+    return make_table(
+        "layouts", f"Other layouts on {human(world, 'count')} device{'s' * (world != 1)}", shown, LAYOUTS, key="layout",
+        filters=["verdict", "recompute", "micro_batch"], cell_links={"layout": links}, row_links=links,
+        marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown), subtitle=f"all else as it is{held}",
+        footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
+        "A layout opens in the sliders above.",
+        empty="No other layout of this model fits these devices evenly.",
+    )  # fmt: skip
+
+
+def _layout_link(plan: Plan, row: dict[str, object]) -> Link:
+    changes = {n: str(row[n]) for n in ("tp", "pp", "dp", "micro_batch", "recompute")}
+    if plan.layout.vpp > 1:
+        changes["vpp"] = str(row["vpp"])
+    if row["microbatches"] is not None:
+        changes["microbatches"] = str(row["microbatches"])
+    return _link(plan, changes, "Open this layout")
+
+
+def _link(plan: Plan, changes: dict[str, str], label: str) -> Link:
+    """This plan with some fields changed."""
+    now = {n: _text(value) for n in (*NAMES, "device", "base_gb") if (value := getattr(plan.query, n)) not in (None, "")}
+    if set(changes) & set(SPREAD):
+        now = {n: v for n, v in now.items() if n not in SPREAD}
+    return Link("memory_plan", now | changes, label)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def formula_table(plan: Plan) -> TableSection:
+    """Every figure of the model, and of the first, the fullest and the last stage."""
+    which = sorted({0, plan.largest.stage, len(plan.stages) - 1})
+    rows = [
+        {
+            "figure": one.figure, "stage": one.stage, "formula": one.formula, "inputs": one.put_in,
+            "count": one.result if one.unit == "count" else None, "bytes": round(one.result) if one.unit == "B" else None,
+        }
+        for one in explained(plan.model, plan.layout, which)
+    ]  # fmt: skip
+    data: dict[str, list[Scalar]] = {c.name: [r[c.name] for r in rows] for c in FORMULAS}
+    return TableSection(
+        id="formulas", title="Formulas", columns=list(FORMULAS), data=data, filters=["stage"] if len(which) > 1 else [],
+        subtitle="each figure with what was put in; of the model, then of a rank of "
+        + (f"stages {', '.join(map(str, which))}" if len(which) > 1 else "the only stage"),
+        footer="Not in them: CUDA context, NCCL, fragmentation, workspaces of fused attention.",
+    )  # fmt: skip
+
+
+def saved_by_placement(plan: Plan) -> int:
+    """Bytes that the fullest stage would be smaller by, were embedding and head where they are needed and divided over tp."""
+    own = stages(plan.model, replace(plan.layout, embedding_placement="own", head_placement="own"))
+    return plan.largest.total_bytes - max(s.total_bytes for s in own)
+
+
+def with_own_placement(plan: Plan) -> Link:
+    """This plan, so placed."""
+    return _link(plan, {"embedding_placement": "own", "head_placement": "own"}, "Place them so")
