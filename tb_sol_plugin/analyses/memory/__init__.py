@@ -26,8 +26,12 @@ from tb_sol_plugin.model.report import AnySection, Link, Notice, Report
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+ABOUT: Final = 6
+"""Steps stand beside what holds memory where they are not so many rows more."""
 FEW: Final = 5
-"""Notes of a source that are shown."""
+"""Notes of a source that are shown above the page."""
+QUIET: Final = (C.HOST_RESERVED, C.SAMPLES, C.EARLIER, C.REQUESTED)
+"""Notes that stand below the numbers."""
 
 
 class MemoryQuery(Query, kw_only=True, frozen=True):
@@ -90,7 +94,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     stretches = {"allocations": single.stretches} | ({"per_step": by_step.stretches} if by_step is not None else {})
     holds = peak.section(held, by, start, at_peak=at_ns is None, why=why, query={n: v for n, v in kept.items() if n != "at"})
     sections: list[AnySection] = [
-        tiles.section(found, start, room=room, growth=longest(capture, memory.curves)),
+        tiles.section(found, start, room=room, growth=longest(capture, memory.curves), remarks=[n for n in whole.notes if n in QUIET]),
         figure.section(
             capture, drawn, found, axis, at_ns=at_ns, stretches=stretches, title=f"{memory.label[0].upper()}{memory.label[1:]} over time"
         ),
@@ -102,7 +106,8 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         recorded.curve(capture, memory, drawn, start, window=window, others=others),
     ]
     if by_step is not None:
-        holds.span = by_step.table.span = 6
+        room_beside = len(by_step.table.data["step"]) <= len(holds.data["name"]) + ABOUT
+        holds.span = by_step.table.span = 6 if room_beside else 12
     return Report(
         analysis="memory",
         title="Memory",
@@ -153,5 +158,4 @@ def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str
     if query.window.strip():
         rest = {n: v for n, v in kept.items() if n not in ("window", "at")}
         out.append(Notice("Numbers and tables are of the window that is drawn.", "info", Link("memory", rest, "Whole recording")))
-    quiet = (C.HOST_RESERVED, C.SAMPLES, C.EARLIER, C.REQUESTED)
-    return out + [Notice(f"{note[0].upper()}{note[1:]}.", "info" if note in quiet else "warn") for note in whole.notes[:FEW]]
+    return out + [Notice(f"{note[0].upper()}{note[1:]}.") for note in whole.notes[:FEW] if note not in QUIET]

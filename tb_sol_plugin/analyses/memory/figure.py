@@ -66,11 +66,16 @@ def section(
     if near and limit is not None:
         shapes.append(_line(y=limit / scale, color="ink-2", width=1.6))
         notes.append(
-            _note(1, limit / scale, f"<b>memory of the device, {human(limit, 'B')}</b>", xref="paper", xanchor="right", yanchor="bottom")
+            _note(
+                1,
+                limit / scale,
+                f"<b>memory of the device, {human(limit, 'B')}</b>",
+                xref="paper",
+                xanchor="right",
+                yanchor="top",
+                yshift=-1,
+            )
         )
-    elif limit is not None and not curve.relative:
-        said = f"{human(limit, 'B')} on the device, {limit / max(top, 1):,.0f}× what is drawn"
-        notes.append(_note(1, 1, said, xref="paper", yref="paper", xanchor="right", yanchor="bottom", yshift=2, color="ink-3"))
     data += _peak(curve, axis, scale, at_ns)
     data += _failures(curve, axis, scale)
     if at_ns is not None:
@@ -88,7 +93,8 @@ def section(
     return FigureSection(
         id="curve_figure", title=title, figure=drawn, height=380, table="curve", stretches={n: s for n, s in stretches.items() if s},
         zoom=Zoom("window", "at", axis.scale), summary=_summary(curve, found, axis),
-        subtitle="drag to look at a part: the tables follow; click to see what holds memory then",
+        subtitle=("" if near or limit is None else f"of {human(limit, 'B')}, {human(top / limit, 'ratio')} of which is drawn; ")
+        + "drag to look at a part, click to see what holds memory then: the tables follow",
     )  # fmt: skip
 
 

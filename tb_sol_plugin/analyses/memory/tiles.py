@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tb_sol_plugin.analyses.memory.words import gib, label, since
@@ -39,8 +40,8 @@ LABELS: Final = {
 TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes", "fragmentation_bytes", "leak_bytes_per_step")
 
 
-def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None) -> FactsSection:
-    """Tiles."""
+def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None, remarks: Sequence[str]) -> FactsSection:
+    """Tiles. remarks: what to know of the source."""
     left = room.left.bytes if room.left.bytes is not None else room.at_most
     slope = round(growth.slope) if growth is not None and growth.slope == growth.slope else None
     verdict = growth.words if growth is not None else WORDS["no_steps"]
@@ -49,6 +50,7 @@ def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None)
         "fragmentation_bytes": found.fragmentation, "leak_bytes_per_step": slope, "peak_ns": found.peak_ns - origin,
         "end_bytes": found.end, "capacity_bytes": found.capacity.bytes, "failed_allocations": found.failures,
     }  # fmt: skip
+    said = " ".join(f"{note[0].upper()}{note[1:]}." for note in remarks)
     notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
     notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
     if found.reserved is not None and found.capacity.bytes:
@@ -67,11 +69,14 @@ def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None)
         marks["headroom_bytes"] = Mark("estimated", room.left.why)
     if slope is None:
         marks["leak_bytes_per_step"] = Mark("unknown", verdict)
+    links = {"failed_allocations": Link("memory_findings")} if found.failures else {}
+    if growth is not None and growth.found:
+        links["leak_bytes_per_step"] = Link("memory_findings")
     return FactsSection(
-        id="answer", title="Memory at a glance", style="tiles", values=values, labels=dict(LABELS), docs=dict(FACTS),
+        id="answer", text=said, title="Memory at a glance", style="tiles", values=values, labels=dict(LABELS), docs=dict(FACTS),
         units={n: "ns" if n.endswith("_ns") else "count" if n.startswith("failed") else "B" for n in values}, notes=notes, marks=marks,
         hidden=[n for n in values if n not in TILES and not (n == "failed_allocations" and found.failures)],
-        value_links={"failed_allocations": Link("memory_findings")} if found.failures else {},
+        value_links=links,
     )  # fmt: skip
 
 
@@ -107,11 +112,11 @@ def _parts(what: Holders, by: By) -> str:
             continue
         about = "≈ " if guess else ""
         if kind == "before":
-            out.append((share, f"{human(share, 'ratio')} of it was there before the recording began"))
+            out.append((share, f"{human(share, 'ratio')} of it there before the recording began"))
         elif by == "category":
             out.append((share, f"{about}{human(share, 'ratio')} {label(str(name))}"))
         elif name and not str(name).startswith("("):
-            out.append((share, f"{about}{human(share, 'ratio')} of it was allocated in `{_short(str(name))}`"))
+            out.append((share, f"{about}{human(share, 'ratio')} of it allocated in `{_short(str(name))}`"))
     out.sort(key=lambda p: -p[0])
     return ", ".join(text for _, text in out[: 3 if by == "category" else 2])
 

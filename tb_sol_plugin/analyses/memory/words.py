@@ -11,6 +11,12 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
     "before": ("allocated before the window", "host"),
     "params": ("parameters", "compute"),
     "parameter": ("parameters", "compute"),
+    "buffers": ("buffers", "DtoD"),
+    "master_weights": ("master weights", "conv"),
+    "exp_avg": ("optimizer: first moment", "norm"),
+    "exp_avg_sq": ("optimizer: second moment", "eff-25"),
+    "other_optimizer": ("optimizer: other", "eff-50"),
+    "main_grads": ("main gradients", "memset"),
     "optimizer": ("optimizer state", "norm"),
     "optimizer_state": ("optimizer state", "norm"),
     "grads": ("gradients", "communication"),
@@ -20,7 +26,7 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
     "inputs": ("inputs", "elementwise"),
     "input": ("inputs", "elementwise"),
     "temporary": ("temporary", "DtoH"),
-    "autograd_detail": ("detail of autograd", "conv"),
+    "autograd_detail": ("detail of autograd", "HtoD"),
     "unknown": ("unknown", "idle"),
 }
 """Label and colour of what memory is for, in the order in which the stack is drawn from below."""

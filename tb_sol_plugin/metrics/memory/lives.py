@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from tb_sol_plugin.metrics import memo, texts
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import GAINS, Curves
+from tb_sol_plugin.metrics.memory.lines import own_line
 from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.metrics.names import module_instance
@@ -84,7 +84,7 @@ def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFr
     row = found["row"].to_numpy()
     if curve.source != "events":
         said = texts.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
-        frames = [innermost(str(text)) if r >= 0 else "" for text, r in zip(said, row.tolist(), strict=True)]
+        frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(said, row.tolist(), strict=True)]
         none = [""] * len(row)
         return pd.DataFrame({"operator": none, "parent": none, "module": none, "phase": none, "frame": frames, "step": -1})
     own = owners(capture).iloc[np.where(row >= 0, row, 0)].reset_index(drop=True)
@@ -106,16 +106,6 @@ def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
         return np.full(len(row), "", object)
     names = texts.pick(capture.host["name"], row.clip(0))
     return np.where(row >= 0, names, "")
-
-
-def innermost(stack: str) -> str:
-    """The first place of a call stack that lies in a file, as `train.py:12 forward`; "" for none."""
-    places = json.loads(stack) if stack.startswith("[") else []
-    for place in places:
-        if isinstance(place, list) and len(place) == 3 and place[0]:
-            file, line, function = place
-            return f"{file}:{line} {function}" if line else f"{file} {function}"
-    return ""
 
 
 def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pandas as pd
 
@@ -26,8 +28,9 @@ def of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
     if not len(table) or level is None:
         names = ("step", "start_ns", "end_ns", "peak", "peak_ns", "end", "allocated", "freed", "reserved")
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in names})
-    low = (np.searchsorted(time, start, side="left") - 1).clip(0)  # the level that the step begins with
-    high = np.maximum(np.searchsorted(time, end, side="left"), low + 1)
+    side: Literal["left", "right"] = "right" if curve.source == "recorder" else "left"  # a record at the end of a step is of that step
+    low = (np.searchsorted(time, start, side=side) - 1).clip(0)  # the level that the step begins with
+    high = np.maximum(np.searchsorted(time, end, side=side), low + 1)
     inner = np.minimum(low + 1, high)
     at = _argmax(level, low, high)
     peak = level[at]
