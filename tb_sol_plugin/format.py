@@ -35,7 +35,9 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  max_reserved, context (device_used - reserved), since (what the maxima cover), phase (label in which the peak fell),
                  phases: PEAK_ROW, parts: PART_ROW, Actual_Captured_Master_Weight_MB, Actual_Captured_Main_Grad_Mem_MB (MiB), the same
                  with _bytes in place of _MB, left_out {reason: tensors}, problem. Bytes; what is not known is left out
-    profile      reserved for step statistics
+    profile      time_ns, rows: PROFILE_ROW, grad_sqr, grad_var, grad_biased (true: from differences of successive steps), init_batch_size,
+                 max_batch_size, local_bsz_bounds [least, most], gradient_accumulation. Sums since the process began: the last record
+                 stands for all before it. What is not known is null
     note         code, text, count
     close        wall_ns, iterations, before_ns (own work since the end of the last iteration)
 
@@ -91,6 +93,12 @@ PART_ROW: Final = ("category", "dtype", "module", "device", "tensors", "bytes", 
 """Tensors of a model and its optimizer. category: params, buffers, grads, main_grads, master_weights, exp_avg, exp_avg_sq, other_optimizer.
 Id of a label (-1 none), index of the device (-1 the host), tensors, bytes of storages (each byte in one row only), bytes of the tensors
 themselves. A row with 0 tensors says that there are none of its category; a category without a row was not looked for."""
+
+PROFILE_ROW: Final = (
+    "num_nodes", "num_replicas", "atomic_bsz", "accum_count", "accum_time_ns", "optim_count", "optim_time_ns", "sync_time_ns",
+)  # fmt: skip
+"""Steps of one configuration. atomic_bsz: samples of one micro-step on one replica. Micro-steps that only accumulate, and their time; those
+that synchronise gradients and update, and their time; of that, the wait for the gradients (null: not told)."""
 
 BACKWARD: Final = 1
 RECOMPUTE: Final = 2

@@ -101,6 +101,8 @@ class Reading:
                 self.notes[key] = self.notes.get(key, 0) + max(int(R.amount(record.count) if R.amount(record.count) < 2**53 else 1), 1)
         elif isinstance(record, R.Memory):
             columns.add_memory(record, number)
+        elif isinstance(record, R.Profile):
+            columns.add_profile(record, number)
         elif isinstance(record, R.Close):
             self.closed = True
 

@@ -432,6 +432,29 @@ MEMORY_PARTS = Schema(
     },
 )
 
+PROFILE = Schema(
+    "profile",
+    "steps of one configuration as the program counted them, since its process began",
+    {
+        "num_nodes": F("int64"),
+        "num_replicas": F("int64", "", "of the whole model"),
+        "atomic_bsz": F("int64", "", "samples of one micro-step on one replica"),
+        "accum_count": F("int64", "", "micro-steps that only accumulate gradients"),
+        "accum_time_ns": F("int64", "ns", "of these"),
+        "optim_count": F("int64", "", "micro-steps that synchronise gradients and update"),
+        "optim_time_ns": F("int64", "ns", "of these"),
+        "sync_time_ns": F("int64", "ns", "of that, the wait for gradients; -1 unknown, then not 0"),
+        "grad_sqr": F("float64", "", "squared norm of the gradient, as it is and so perhaps below 0; NaN unknown; the same in all rows"),
+        "grad_var": F("float64", "", "variance of the gradient at init_batch_size; NaN unknown"),
+        "grad_biased": F("bool", "", "both from differences of successive steps"),
+        "init_batch_size": F("int64", "", "-1 unknown, as in the columns below"),
+        "max_batch_size": F("int64"),
+        "least_atomic_bsz": F("int64"),
+        "most_atomic_bsz": F("int64"),
+        "gradient_accumulation": F("bool", "", "whether the program may accumulate"),
+    },
+)
+
 MEMORY_EVENTS = Schema(
     "memory_events",
     "one entry of an allocator's history",
@@ -503,6 +526,7 @@ ALL: Final = {
         COPIES,
         MEMORY_RECORDS,
         MEMORY_PARTS,
+        PROFILE,
         MEMORY_EVENTS,
         MEMORY_BLOCKS,
         MEMORY_TIMELINE,

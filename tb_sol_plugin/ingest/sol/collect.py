@@ -12,7 +12,7 @@ from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.sol.copies import CopyRows
 from tb_sol_plugin.ingest.sol.memory import MemoryRows
-from tb_sol_plugin.ingest.sol.records import CopyRow, Label, LedgerRow, Memory, Sig, Step, TimeRow, amount, shown, text_of
+from tb_sol_plugin.ingest.sol.records import CopyRow, Label, LedgerRow, Memory, Profile, Sig, Step, TimeRow, amount, shown, text_of
 from tb_sol_plugin.ingest.values import FARTHEST
 
 Ints = npt.NDArray[np.int64]
@@ -68,6 +68,7 @@ class Collected:
         self.ledger = Rows(9, MOST_ROWS)
         self.copies = CopyRows(self.health)
         self.memory = MemoryRows(self.health)
+        self.profile: tuple[Profile, int] | None = None
         self.phase_times = Rows(6, MOST_PHASE_TIMES)
         self.module_times = Rows(6, MOST_MODULE_TIMES)
         self.offset = 0
@@ -106,6 +107,10 @@ class Collected:
     def add_memory(self, record: Memory, number: int) -> None:
         """A record of memory."""
         self.memory.add(record, self.offset, self._labels, number)
+
+    def add_profile(self, record: Profile, number: int) -> None:
+        """Sums since the process began: they stand for all before."""
+        self.profile = record, number
 
     def add_times(self, iteration: int, rows: list[TimeRow], what: str, number: int) -> None:
         """Rows of times, as (instance, label, start, duration, device, count)."""

@@ -23,6 +23,7 @@ CopyRow: TypeAlias = tuple[
 TimeRow: TypeAlias = tuple[int, Number, Number, Number, Number]
 PartRow: TypeAlias = tuple[str, str, int, Number, Number, Number, Number]
 PeakRow: TypeAlias = tuple[int, Number, Number]
+ProfileRow: TypeAlias = tuple[Number, Number, Number, Number, Number, Number, Number, Number]
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="header"):
@@ -145,7 +146,16 @@ class Memory(msgspec.Struct, tag_field="kind", tag="memory"):
 
 
 class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
-    """Reserved."""
+    row_type: ClassVar[object] = ProfileRow
+    time_ns: Number = None
+    rows: list[ProfileRow] = []
+    grad_sqr: Number = None
+    grad_var: Number = None
+    grad_biased: bool | None = False
+    init_batch_size: Number = None
+    max_batch_size: Number = None
+    local_bsz_bounds: list[Number] | None = None
+    gradient_accumulation: bool | None = False
 
 
 Record: TypeAlias = Header | Sig | Label | Ledger | Copies | PhaseTime | ModuleTime | Step | Packed | Note | Close | Memory | Profile

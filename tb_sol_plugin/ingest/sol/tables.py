@@ -16,6 +16,7 @@ import pandas as pd
 from tb_sol_plugin import format as F
 from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.sol.collect import WHATS, Collected, Floats, Ints
+from tb_sol_plugin.ingest.sol.profile import profile_table
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
 
@@ -71,6 +72,7 @@ def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFr
         "ledger": _ledger(c, shown, work, first_call),
         "copies": _copies(c, shown),
         **c.memory.tables(),
+        "profile": profile_table(c.profile, c.health),
     }
     if len(host):
         text = pd.Categorical([thread])
