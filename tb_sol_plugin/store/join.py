@@ -1,4 +1,4 @@
-"""A trace and the SOL capture of the same worker: which belong together, and the one attached to the other when it is handed out."""
+"""Recordings of one worker: which belong together, and those attached to the trace, or to the SOL capture, when it is handed out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tb_sol_plugin import format as F
 from tb_sol_plugin.errors import SolError, StillLoading
 from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.store.join_memory import OF_MEMORY, bears, index_of, join_memory, memory_beside
 from tb_sol_plugin.store.names import rank_in
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int
     return found if len(traces) == 1 and len({r.worker for r in found}) == 1 else []
 
 
+def beside_of(recording: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
+    """All that is attached to a recording: to a trace its SOL captures, snapshots and timelines; to a SOL capture without one the last."""
+    found = captures_beside(recording, recordings, rank)
+    if not any(r.kind in OF_MEMORY for r in recordings):
+        return found
+    if recording.kind == SOL_CAPTURE and recording in companions(tuple(recordings)):
+        return found  # its trace bears them
+    return [*found, *memory_beside(recording, recordings, rank)]
+
+
 def _processes(capture: Recording) -> tuple[str, ...]:
     """Workers' names that torch's trace handler gives to the process of a SOL capture."""
     found = F.NAME.match(capture.file.rpartition("/")[2])
@@ -50,27 +61,36 @@ def _processes(capture: Recording) -> tuple[str, ...]:
 
 
 def companion(recording: Recording, recordings: Sequence[Recording]) -> Recording | None:
-    """The other recording of a worker, by names alone: of a trace its SOL capture, of a SOL capture the first trace after it began."""
+    """The other recording of a worker, by names alone: of a trace its SOL capture, of a SOL capture the first trace after it began.
+
+    Of a snapshot or a timeline the recording that it is shown with.
+    """
+    if recording.kind in OF_MEMORY:
+        return companions(tuple(recordings)).get(recording)
     if recording.kind != SOL_CAPTURE:
         beside = captures_beside(recording, recordings)
         began = _began(recording)
         earlier = [r for r in beside if 0 < _began(r) <= began]
         return earlier[-1] if earlier else beside[-1] if beside else None
-    traces = [r for r in recordings if r.kind != SOL_CAPTURE and companion(r, recordings) == recording]
+    traces = [r for r in recordings if r.kind not in (SOL_CAPTURE, *OF_MEMORY) and companion(r, recordings) == recording]
     return min(traces, key=lambda r: natural(r.span), default=None)
 
 
 @lru_cache(maxsize=256)
 def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
-    """Of every trace of a run its SOL capture, and of that the first such trace. Made once per listing."""
+    """Of every trace of a run its SOL capture, of that the first such trace, of memory alone what bears it. Made once per listing."""
     out: dict[Recording, Recording] = {}
-    if not any(r.kind == SOL_CAPTURE for r in recordings):
+    if not any(r.kind in (SOL_CAPTURE, *OF_MEMORY) for r in recordings):
         return out
-    for trace in (r for r in recordings if r.kind != SOL_CAPTURE):
+    for trace in (r for r in recordings if r.kind not in (SOL_CAPTURE, *OF_MEMORY)):
         other = companion(trace, recordings)
         if other is not None:
             out[trace] = other
             out.setdefault(other, trace)
+    index = index_of(recordings)
+    free = [r for r in recordings if bears(r) and not (r.kind == SOL_CAPTURE and r in out)]
+    for bearer in sorted(free, key=lambda r: (r.kind != SOL_CAPTURE, natural(r.span))):  # the latest trace has the last word
+        out |= dict.fromkeys(memory_beside(bearer, recordings, index=index), bearer)
     return out
 
 
@@ -84,11 +104,19 @@ def state_of(beside: Sequence[Recording], stamp: Callable[[Recording], str]) -> 
     return "|".join(stamp(r) for r in beside)
 
 
-def joined(trace: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
-    """The trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps.
+def joined(capture: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+    """The capture with the tables of what stands beside it: a trace with those of a SOL capture, either with those of memory alone.
 
     One that cannot be read is told in the facts and hides nothing. StillLoading where one is being read.
     """
+    with_work = capture
+    if capture.facts.source != SOL_CAPTURE:
+        with_work = _with_sol_capture(capture, [r for r in beside if r.kind == SOL_CAPTURE], opened, state)
+    return join_memory(with_work, [r for r in beside if r.kind in OF_MEMORY], opened, state)
+
+
+def _with_sol_capture(trace: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+    """The trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps."""
     problems: list[str] = []
     chosen: Capture | None = None
     steps = set(trace.steps["number"].tolist()) - {-1}

@@ -23,7 +23,8 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, captures_beside, joined, state_of
+from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, joined, state_of
+from tb_sol_plugin.store.join_memory import OF_MEMORY
 from tb_sol_plugin.store.memo import Memo
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.worker import Cancelled, Read, Task, read_capture
@@ -84,13 +85,14 @@ class Loader:
     ) -> Capture:
         """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read.
 
-        devices: the rows of device files that hold for it now. recordings: of its run; a trace gets the tables of its SOL capture.
+        devices: the rows of device files that hold for it now. recordings: of its run; a trace gets the tables of its SOL
+        capture, and either those of the snapshot and the timeline of its worker.
         """
         key, found = self._newest(recording, wait)
         if found.devices.fingerprint != devices.fingerprint:
             found = found.with_devices(devices)
             self._open.put(key, found)
-        return self._joined(recording, found, recordings, wait) if recordings else found
+        return self._joined(key, recording, found, recordings, wait) if recordings else found
 
     def _newest(self, recording: Recording, wait: float) -> tuple[str, Capture]:
         """(key, capture); a SOL capture that grows is shown as it was a moment ago where it is not read anew in time."""
@@ -104,11 +106,12 @@ class Loader:
                 raise
             return older, found
 
-    def _joined(self, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
-        beside = captures_beside(recording, recordings, found.facts.rank)
+    def _joined(self, key: str, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
+        beside = beside_of(recording, recordings, found.facts.rank)
         state = state_of(beside, self._stamp)
-        key = cache_key(recording)
-        if found.beside == state or (found.beside and time.monotonic() < self._settled.get(key, 0.0)):
+        of_memory = {self._stamp(r) for r in beside if r.kind in OF_MEMORY}
+        grew = bool(found.beside) and of_memory <= set(found.beside.split("|"))  # what changed is a SOL capture, or nothing
+        if found.beside == state or (grew and time.monotonic() < self._settled.get(key, 0.0)):
             return found
         try:
             found = joined(found, beside, lambda other: self._capture(other, wait), state_of(beside, self._stamp))
@@ -116,9 +119,9 @@ class Loader:
             if found.beside:
                 return found  # with what the SOL capture held a moment ago
             with self._lock:
-                self._behind[key] = next((r for r in beside if cache_key(r) in self._jobs), recording)
+                self._behind[cache_key(recording)] = next((r for r in beside if cache_key(r) in self._jobs), recording)
             raise
-        self._behind.pop(key, None)
+        self._behind.pop(cache_key(recording), None)
         found.beside = state_of(beside, self._stamp)
         self._settled[key] = time.monotonic() + SETTLE_SECONDS
         self._open.put(key, found)
@@ -323,10 +326,10 @@ class Loader:
 def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook = EMPTY, recordings: Sequence[Recording] = ()) -> Capture:
     """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line.
 
-    recordings: of its run; a trace gets the tables of its SOL capture.
+    recordings: of its run; see `Loader.capture`.
     """
     found = _open_here(recording, options, devices)
-    beside = captures_beside(recording, recordings, found.facts.rank)
+    beside = beside_of(recording, recordings, found.facts.rank)
     return joined(found, beside, lambda other: _open_here(other, options, devices), state_of(beside, cache_key)) if beside else found
 
 

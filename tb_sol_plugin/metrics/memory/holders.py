@@ -14,9 +14,11 @@ from tb_sol_plugin.metrics.memory import held_by_category as category
 from tb_sol_plugin.metrics.memory import held_by_events as events
 from tb_sol_plugin.metrics.memory import held_by_parts as parts
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.choose import memories
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.held import BEFORE, GROUPINGS, NOTHING, UNKNOWN, By, Holders, made
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.memory_beside import RECORDS, TIMELINE, has_own_clock
 
 __all__ = ["BEFORE", "GROUPINGS", "UNKNOWN", "By", "Holders", "answers", "holders"]
 
@@ -84,15 +86,22 @@ def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, p
     lives, before, notes = events.alive(capture, device, place)
     if by != "category":
         return made(time, total, events.grouped(capture, lives, by), before=before, notes=notes)
-    timeline = next((c for c in whole(capture) if c.source == "timeline" and c.device == curve.device), None)
+    timeline = _told_by(capture, curve, "timeline") if not has_own_clock(capture, TIMELINE) else None
     seen = category.measured(timeline, time, total) if timeline is not None else None
     if seen is not None:
         return made(time, total, seen, notes=(*notes, category.MEASURED))
     guess = category.estimated(capture, device, lives)
-    found = category.recorded(capture, -1 if device.type == R.CPU else device.id, time, total, guess)
+    of_device = -1 if device.type == R.CPU else device.id
+    found = category.recorded(capture, of_device, time, total, guess) if not has_own_clock(capture, RECORDS) else None
     if found is not None:
         return made(time, total, found[0], notes=(*notes, *found[1], category.ESTIMATED_REST))
     return made(time, total, guess, before=before, notes=(*notes, category.ESTIMATED))
+
+
+def _told_by(capture: Capture, curve: Curves, source: str) -> Curves | None:
+    """The curve of another source of the same memory."""
+    same = next((m for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)), None)
+    return next((c for c in same.curves if c.source == source), None) if same is not None else None
 
 
 def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Holders:

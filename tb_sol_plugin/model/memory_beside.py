@@ -1,0 +1,131 @@
+"""Recordings of memory alone that stand beside a worker's trace or SOL capture: their tables in its own, on one clock.
+
+Where both say when they were in time since 1970, times become those of the capture. Where one does not, its times stay its own, and
+`Facts.metadata` says so under CLOCK: nothing may then be drawn over the capture's steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.model import schemas as S
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
+Ints = npt.NDArray[np.int64]
+
+SNAPSHOT: Final = "memory_snapshot"
+TIMELINE: Final = "memory_timeline"
+RECORDS: Final = "memory_records"
+TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}
+WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
+CLOCK: Final = "clock"
+OWN: Final = "own"
+CPU: Final = 0
+SAME_NS: Final = 1_000
+"""Times of one event in a trace and in its timeline differ by less: both are cut to microseconds in some versions."""
+SAME_SHARE: Final = 0.5
+"""Part of a timeline's times that must be those of memory events of a device, for it to be that device's."""
+
+
+def has_own_clock(capture: Capture, what: str) -> bool:
+    """Whether the times of joined tables (SNAPSHOT, TIMELINE, RECORDS) are not those of the capture."""
+    return capture.facts.metadata.get(f"{what}.{CLOCK}") == OWN
+
+
+def joined_files(capture: Capture) -> dict[str, str]:
+    """Of every kind of recording of memory that is joined to a capture its file."""
+    metadata = capture.facts.metadata
+    return {what: metadata[what] for what in TABLES if what in metadata}
+
+
+def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, problems: tuple[str, ...] = ()) -> Capture:
+    """The capture with the tables of a snapshot and of a timeline of its worker in place of those joined before.
+
+    found: by SNAPSHOT and TIMELINE. beside: the state of all that is joined, see `Capture.beside`. problems: of those that cannot be
+    read or do not belong, for the warnings.
+    """
+    from tb_sol_plugin.model.capture import Capture, said_by
+
+    own = {name for names in TABLES.values() for name in names}
+    tables = {name: table for name, table in capture.tables.items() if name not in own}
+    metadata = {k: v for k, v in capture.facts.metadata.items() if k.partition(".")[0] not in TABLES}
+    said = []
+    for what, other in found.items():
+        aligned = capture.facts.absolute and other.facts.absolute
+        metadata[what] = other.facts.file
+        if not aligned:
+            metadata[f"{what}.{CLOCK}"] = OWN
+        for name in TABLES[what]:
+            tables[name] = _moved(capture, other, other.tables[name]) if aligned else other.tables[name]
+        if what == TIMELINE:
+            table = tables[S.MEMORY_TIMELINE.name]
+            device = device_of(capture, table["time_ns"].to_numpy()) if aligned else ""
+            tables[S.MEMORY_TIMELINE.name] = table.assign(device=pd.Categorical([device] * len(table)))
+        said += [f"{WORDS[what]}: {line}" for line in said_by(other)]
+    kept = tuple(line for line in capture.facts.beside if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))
+    warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_JOINED)] + [NOT_JOINED + line for line in problems]
+    facts = msgspec.structs.replace(capture.facts, metadata=metadata, beside=kept + tuple(said), warnings=tuple(warnings))
+    return Capture(
+        facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, beside=beside
+    )
+
+
+NOT_JOINED: Final = "memory beside this recording is not shown with it: "
+
+
+def _moved(capture: Capture, other: Capture, table: pd.DataFrame) -> pd.DataFrame:
+    """A table with its times on the clock of the capture; -1 stays unknown."""
+    if "time_ns" not in table:
+        return table
+    time = table["time_ns"].to_numpy()
+    return table.assign(time_ns=np.where(time >= 0, on_its_clock(capture, time + (other.facts.origin_ns - capture.facts.origin_ns)), -1))
+
+
+def on_its_clock(capture: Capture, time: Ints) -> Ints:
+    """Times of a clock that never stands still, less the capture's origin, as times of the capture.
+
+    The clock of a SOL capture stands still while the recorder works; a moment within such a rest is its end.
+    """
+    from tb_sol_plugin.model.capture import own_work_until
+
+    table = capture.tables[S.ITERATIONS.name]
+    if capture.facts.source != "sol_capture" or not len(table):
+        return time
+    start = np.sort(table["start_ns"].to_numpy())
+    stood = own_work_until(capture, start)
+    row = np.searchsorted(start + stood, time, side="right") - 1
+    following = np.r_[start[1:], np.iinfo(np.int64).max]
+    moved = time - np.where(row >= 0, stood[row.clip(0)], 0)
+    return np.asarray(np.minimum(moved, np.where(row >= 0, following[row.clip(0)], start[0])), np.int64)
+
+
+def device_of(trace: Capture, time: Ints) -> str:
+    """The device of a trace whose memory events stand at these times: `cpu`, `device 0`; "" where none fits.
+
+    A timeline does not name its device, but it is made out of the same events.
+    """
+    table = trace.tables[S.MEMORY.name]
+    own = np.unique(time)
+    best, share = "", SAME_SHARE
+    pairs = table[["device_type", "device_id"]].drop_duplicates()
+    for kind, number in zip(pairs["device_type"].tolist(), pairs["device_id"].tolist(), strict=True):
+        here = (table["device_type"].to_numpy() == kind) & (table["device_id"].to_numpy() == number)
+        event = np.sort(table["time_ns"].to_numpy()[here])
+        after = np.searchsorted(event, own - SAME_NS)
+        same = (after < len(event)) & (event[after.clip(0, len(event) - 1)] <= own + SAME_NS)
+        if len(own) and float(same.mean()) >= share:
+            best, share = ("cpu" if kind == CPU else f"device {number}"), float(same.mean())
+    return best
+
+
+def spans_of(capture: Capture) -> tuple[int, int]:
+    """First and last moment of a capture in ns since 1970."""
+    low, high = capture.facts.extent_ns
+    return capture.facts.origin_ns + low, capture.facts.origin_ns + high
