@@ -3,6 +3,8 @@
     python -m benchmarks.memory [--events 1000000] [--repeats 3]
 
 The floor is one sort of the events by address and one running sum, with numpy. A snapshot of a tenth as many entries is read beside it.
+The page is asked of the same events inside steps, modules and operators (as many host events as memory events): the first answer after
+loading, the answer from what is kept then, and a window of a tenth of the time.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.ingest import memory_snapshot
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.tables import tree
 
 SLOTS = 20_000
 """Addresses in use in turn."""
@@ -41,6 +45,36 @@ def made(count: int) -> Capture:
         "bytes": size, "total_allocated": np.cumsum(size) + 10**9, "total_reserved": np.full(count, 10**11), "index": np.arange(count),
     }  # fmt: skip
     return Capture(Facts("kineto", "made", 0, extent_ns=(0, count * 100)), {"memory": S.MEMORY.frame(columns)})
+
+
+def around(capture: Capture) -> Capture:
+    """The same events within 100 steps of 20 modules; an operator around every 4 of them, and one inside it around each 2."""
+    length = capture.facts.extent_ns[1]
+    starts, lengths, kinds, names = [], [], [], []
+    levels = ((length // 100, S.ANNOTATION, "ProfilerStep#{}", 100), (length // 2000, S.MODULE, "nn.Module: Layer_{}", 20),
+              (400, S.OPERATOR, "aten::outer{}", 50), (200, S.OPERATOR, "aten::inner{}", 50))  # fmt: skip
+    for size, kind, name, distinct in levels:
+        begin = np.arange(0, length - size + 1, size)
+        starts.append(begin)
+        lengths.append(np.full(len(begin), size))
+        kinds.append(np.full(len(begin), kind, np.int8))
+        names.append(np.array([name.format(i % distinct) for i in range(len(begin))], object))
+    start, duration, kind_of = (np.concatenate(part).astype(np.int64) for part in (starts, lengths, kinds))
+    thread = np.zeros(len(start), np.int32)
+    order = tree.preorder(thread, start, start + duration, np.zeros(len(start), np.int8))
+    start, duration, kind_of, name_of = start[order], duration[order], kind_of[order], np.concatenate(names)[order]
+    parent, depth, end, clipped = tree.nest(thread, start, start + duration)
+    host = S.HOST.frame({
+        "name": name_of, "kind": kind_of, "thread": thread, "start_ns": start, "duration_ns": duration, "parent": parent, "depth": depth,
+        "end": end, "clipped": clipped, "index": np.arange(len(start)),
+    })  # fmt: skip
+    rows = np.flatnonzero(kind_of == S.ANNOTATION)
+    steps = S.STEPS.frame({
+        "number": np.arange(len(rows)), "name": name_of[rows], "host": rows, "host_start_ns": start[rows],
+        "host_end_ns": start[rows] + duration[rows], "start_ns": start[rows], "end_ns": start[rows] + duration[rows],
+    })  # fmt: skip
+    memory = capture.tables["memory"].assign(thread=np.zeros(len(capture.tables["memory"]), np.int32))
+    return Capture(capture.facts, {"memory": memory, "host": host, "steps": steps})
 
 
 def snapshot(count: int) -> bytes:
@@ -84,7 +118,20 @@ def main() -> None:
         "levels and lives": fresh(lambda: R.allocations(capture, DEVICE)),
         "curves": fresh(lambda: C.curves(capture)),
     }
-    print(f"{options.events:,} events")
+    whole = around(capture)
+    part = f"0-{whole.facts.extent_ns[1] // 10}"
+
+    def first() -> None:
+        whole.memo.clear()
+        run_analysis("memory", whole, {})
+
+    run_analysis("memory", whole, {})
+    stages |= {
+        "page, first": first, "page, again": lambda: run_analysis("memory", whole, {}),
+        "page, a window": lambda: run_analysis("memory", whole, {"window": part}),
+        "page, a moment": lambda: run_analysis("memory", whole, {"at": "1000"}),
+    }  # fmt: skip
+    print(f"{options.events:,} events, {len(whole.host):,} host events")
     for name, stage in stages.items():
         print(f"{name:>24} {timed(stage, options.repeats):8.3f} s")
     with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as folder:

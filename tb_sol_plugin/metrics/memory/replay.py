@@ -79,6 +79,10 @@ class Replay:
 
 def devices(capture: Capture) -> list[Device]:
     """Devices with memory events: devices first, the host last."""
+    return memo(capture, ("memory.devices",), lambda: _devices(capture))
+
+
+def _devices(capture: Capture) -> list[Device]:
     pairs = capture.tables["memory"][["device_type", "device_id"]].drop_duplicates()
     found = {Device(int(t), int(i)) for t, i in zip(pairs["device_type"], pairs["device_id"], strict=True)}
     return sorted(found, key=lambda d: (d.type == CPU, d))
