@@ -172,6 +172,7 @@ LAYOUTS: Final = (
     Column("dp", "DP", "count", "Data parallel size.", rank=3),
     Column("vpp", "VPP", "count", "Chunks per stage.", rank=3),
     Column("microbatches", "Microbatches", "count", "Per step and pipeline.", rank=3, missing="left open: as many as there are stages"),
+    Column("id", "Key", "", "Stable key of the row.", rank=3),
 )
 FACTS: Final = {
     "model": "The model: a preset, with changed sizes where there are any.",

@@ -97,6 +97,8 @@ def layout_table(plan: Plan) -> TableSection:
     found["headroom_bytes"] = None if memory is None else memory - needed
     found["layout"] = [f"TP {t}{_OUT}PP {p}{_OUT}DP {d}" for t, p, d in zip(found["tp"], found["pp"], found["dp"], strict=True)]
     found["microbatches"] = found["microbatches"].astype(object).where(found["microbatches"] > 0, None)
+    each = zip(*(found[n] for n in ("tp", "pp", "dp", "micro_batch", "recompute")), strict=True)
+    found["id"] = [f"{t}x{p}x{d}.{b}.{kind}" for t, p, d, b, kind in each]
     rank = {"fits": 0, "tight": 1, "too large": 2}
     found["_fit"] = [rank.get(str(v), 0) for v in found["verdict"]]
     lacks = found["_fit"] == rank["too large"]
@@ -114,7 +116,7 @@ def layout_table(plan: Plan) -> TableSection:
     fits = int((found["_fit"] < 2).sum()) if memory is not None else 0
     held = f"; {human(fits, 'count')} of {human(len(found), 'count')} fit {plan.device.name}" if memory is not None else ""
     return make_table(
-        "layouts", f"Other layouts on {human(world, 'count')} device{'s' * (world != 1)}", shown, LAYOUTS, key="layout",
+        "layouts", f"Other layouts on {human(world, 'count')} device{'s' * (world != 1)}", shown, LAYOUTS, key="id",
         filters=["verdict", "recompute", "micro_batch"], cell_links={"layout": links}, row_links=links,
         marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown), subtitle=f"all else as it is{held}",
         footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
