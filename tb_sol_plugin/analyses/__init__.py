@@ -478,7 +478,7 @@ def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
 
 
 def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:
-    raw = {f.name: str(getattr(query, f.name)) for f in fields(type(query))}
+    raw = {f.name: str(value) for f in fields(type(query)) if (value := getattr(query, f.name)) is not None}
     made = part_maker(name, raw)(capture)
     if made.lack is not None:
         if made.lack.error:
