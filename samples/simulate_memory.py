@@ -9,7 +9,7 @@ written tells of the same allocations: per rank a trace of six steps with memory
 memory, and of rank 0 a snapshot of the allocator after the last traced step.
 
 On purpose, in both: gradients stay between steps, stage 0 holds a copy of the head that training does not need, and rank 3 gets sequences
-that are half as long again. In `before` also: a module keeps 24 MiB of every micro batch, every replica holds the whole state of the
+that are twice as long. In `before` also: a module keeps 24 MiB of every micro batch, every replica holds the whole state of the
 optimizer, a workspace that was made inside of a larger buffer keeps the rest of it from being given back, and an evaluation asks for more
 than is left: it would fit, were it not for that rest.
 """
@@ -40,7 +40,7 @@ RUNS = {"before": False, "after": True}
 """Folder of each run: whether the job was changed."""
 RANKS, STAGES, REPLICAS, MICRO = 4, 2, 2, 2
 WIDTH, HEADS, LAYERS, WORDS = 8192, 64, 2, 32768
-TOKENS = (4096, 4096, 4096, 6144)
+TOKENS = (4096, 4096, 4096, 8192)
 """Of one micro batch, by rank."""
 ITERATIONS, TRACED = 40, range(30, 36)
 HISTORY = 1500
@@ -50,7 +50,7 @@ CONTEXT, COMMUNICATION = 528 * MIB, 1104 * MIB
 """Of the device, outside of the allocator: known from two records before the model is made."""
 LEAK = 24 * MIB
 """What the module keeps of a micro batch."""
-TRIAL, BUFFER, WORKSPACE = 8, 6 << 30, 520 * MIB
+TRIAL, BUFFER, WORKSPACE = 2, 6 << 30, 520 * MIB
 """The iteration after which a buffer is tried out and let go, and the workspace that is then made of it and stays."""
 WHOLE, SLICE, SLICES = 42 << 30, 3 << 30, 14
 """The logits of an evaluation, at once or one slice after the other."""
