@@ -6,6 +6,7 @@ import os
 import platform
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -127,8 +128,8 @@ def _cache(out: Console) -> None:
 
 
 def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
+    from tb_sol_plugin.model.memory_beside import NOT_JOINED
     from tb_sol_plugin.store.direct import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
-    from tb_sol_plugin.store.join import companion
     from tb_sol_plugin.store.load import open_here
     from tb_sol_plugin.store.scan import Listing
 
@@ -154,14 +155,15 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         for recording in recordings[:MOST]:
             state, style, limits = human(recording.size, "B"), "", ""
             notes: tuple[str, ...] = ()
-            kind = KINDS[recording.kind] + (" + SOL capture" if recording.kind == "kineto" and companion(recording, recordings) else "")
+            kind = _kind(recording, recordings)
             if read:
                 start = time.perf_counter()
                 try:
                     capture = open_here(recording, options, book, recordings)
                     took = human(int((time.perf_counter() - start) * 1e9), "ns")
                     state, limits = f"{held(capture)}, {took}", limits_of(capture)
-                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else ()
+                    beside = tuple(w for w in capture.facts.warnings if w.startswith(NOT_JOINED))
+                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else beside
                 except SolError as error:
                     state, style = f"{error.message} ({error.hint})", "red"
                     wrong += 1
@@ -182,6 +184,13 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
         _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
     return wrong
+
+
+def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
+    """`trace + SOL capture + memory timeline`: what is read as one."""
+    from tb_sol_plugin.store.join import beside_of
+
+    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *beside_of(recording, recordings))))
 
 
 def _counted(recordings: list[Recording]) -> str:

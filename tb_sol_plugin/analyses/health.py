@@ -15,6 +15,8 @@ from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
+from tb_sol_plugin.model.memory_beside import NOT_JOINED, has_own_clock, joined_files
+from tb_sol_plugin.model.memory_beside import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
@@ -170,10 +172,23 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
     if capture.facts.errors:
         count = len(capture.facts.errors)
         out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
+    out += _joined_memory(capture)
     if query.step:
         out.append(Notice("This page is about the whole file, not about the selected steps.", "info"))
     out += [Notice(f"Device file: {note}.", "warn") for note in capture.devices.notes()[:MOST_NOTES]]
     return out
+
+
+def _joined_memory(capture: Capture) -> list[Notice]:
+    """What of memory is read together with the recording, and what is not and why."""
+    own = {what: " (on a clock of its own)" if has_own_clock(capture, what) else "" for what in MEMORY_WORDS}
+    found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}{own[what]}" for what, file in joined_files(capture).items()]
+    out = [Notice(f"Read together with {' and '.join(found)}.", "info")] if found else []
+    return out + [Notice(f"{w[0].upper()}{w[1:]}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
+
+
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSection:
@@ -326,7 +341,7 @@ def _log(capture: Capture) -> TableSection:
         "Log",
         pd.DataFrame(rows, columns=["level", "message"]),
         LOG_COLUMNS,
-        subtitle="the profiler's own lines, the reader's, and those of the SOL capture beside it"
+        subtitle="the profiler's own lines, the reader's, and those of what is recorded beside it"
         if capture.facts.beside
         else "the recorder's own lines and the reader's"
         if is_capture(capture)

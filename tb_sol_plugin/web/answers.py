@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import availability, registry
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices import limits as devices
+from tb_sol_plugin.model.memory_beside import WORDS
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import companions
+from tb_sol_plugin.store.join_memory import OF_MEMORY
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
@@ -48,12 +50,19 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
         by_worker.setdefault(recording.worker, []).append(recording)
     pairs = companions(tuple(recordings))
     out = []
-    for name, own in by_worker.items():
-        shown = labels(r.span for r in own)
+    for name, every in by_worker.items():
+        own, shown = _in_order(every, pairs)
         spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
         told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
         out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
     return out
+
+
+def _in_order(recordings: Sequence[Recording], pairs: Mapping[Recording, Recording]) -> tuple[list[Recording], dict[str, str]]:
+    """(recordings of a worker, what a person calls their spans); what is told with another one stands first: the last is shown first."""
+    told = [r for r in recordings if r.kind in OF_MEMORY and r in pairs]
+    rest = [r for r in recordings if r not in told]
+    return told + rest, {r.span: WORDS[r.kind] for r in told} | labels(r.span for r in rest)
 
 
 def _span(store: Store, recording: Recording, label: str, facts: bool, other: Recording | None) -> wire.Span:

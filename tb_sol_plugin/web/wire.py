@@ -62,7 +62,7 @@ class RecordingFacts(msgspec.Struct):
 
 
 class Companion(msgspec.Struct):
-    """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
+    """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace, of memory alone what bears it."""
 
     worker: str
     span: str
@@ -72,8 +72,8 @@ class Companion(msgspec.Struct):
 class Span(msgspec.Struct):
     """One file. name is its id in requests, label what a person calls it; mtime in seconds since the epoch.
 
-    kind: kineto (a profiler trace), sol_capture or proton (a profile). companion: the other recording of the same worker; a trace is
-    shown with what its SOL capture counted.
+    kind: kineto (a profiler trace), sol_capture, proton (a profile), memory_snapshot or memory_timeline. companion: the
+    other recording of the same worker; a trace is shown with what its SOL capture counted.
     """
 
     name: str
