@@ -129,7 +129,8 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     elif get(name).parts is not None:
         run, shown = which_one(options)
         told = _tell_workers if sys.stderr.isatty() else lambda done, total: None
-        report = (run.compare if get(name).over is not None else run.beside)(name, raw, shown, told)
+        item = get(name)
+        report = (run.compare if item.over is not None else run.beside if item.pair is not None else run.across)(name, raw, shown, told)
     else:
         capture = open_one(options)
         report = run_analysis(name, capture, raw)

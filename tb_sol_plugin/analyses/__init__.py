@@ -9,6 +9,8 @@ of every worker where its capture is opened, and the report of all the parts.
 One that sets two recordings beside each other calls `@over_pair(part=...)` on a function `(here, there, query) -> Report`, where both are
 a `Side`; the same machinery makes the part of each. Its query is a `PairQuery`.
 
+One over the workers of all runs of a logdir calls `@over_runs(part=...)`; small files that a person lays beside the runs come with them.
+
 One that needs no recording calls `@without_recording(...)` on a function `query -> Report`; where a recording is named all the same, it
 may take from it what the query leaves open (`recorded=`). Such an analysis is always available.
 """
@@ -33,7 +35,7 @@ from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FieldNow, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.model.selection import Field, PairQuery, Query, fields, parse
-from tb_sol_plugin.model.workers import Lack, Made, Side, WorkerPart, facts_of
+from tb_sol_plugin.model.workers import BesideFile, Lack, Made, Side, WorkerPart, facts_of
 from tb_sol_plugin.units import human
 
 Q = TypeVar("Q", bound=Query)
@@ -92,6 +94,18 @@ class Over(Parts):
 
 
 @dataclass(frozen=True)
+class Runs(Parts):
+    """How an analysis over the workers of all runs is made.
+
+    report: of all workers of all runs, in natural order, those without a part included, and of the files beside them.
+    files: names of small text files that it reads where a person laid them beside the recordings.
+    """
+
+    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Sequence[BesideFile], Query], Report]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Pair(Parts):
     """How an analysis over two recordings is made. report: of the one that is shown and the one beside it."""
 
@@ -110,6 +124,7 @@ class Analysis:
     over: of an analysis over the workers of a run, how it is made; `run` then takes one capture for a run of one worker.
     pair: of an analysis over two recordings, how it is made; `run` then says that one capture is not enough.
     alone: of an analysis that answers without a recording, how: it takes the query alone.
+    runs: of an analysis over all runs, how it is made; `run` then takes one capture for all there is.
     """
 
     name: str
@@ -130,11 +145,12 @@ class Analysis:
     over: Over | None = None
     alone: Callable[[Query], Report] | None = None
     pair: Pair | None = None
+    runs: Runs | None = None
 
     @property
     def parts(self) -> Parts | None:
         """What it needs of each of several recordings; None for an analysis of one."""
-        return self.over or self.pair
+        return self.over or self.pair or self.runs
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -218,6 +234,51 @@ def over_workers(
         _FOUND[name] = Analysis(
             name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
             (module.__doc__ or "").strip(), counted=counted, under=under, over=over,
+        )  # fmt: skip
+        return function
+
+    return register
+
+
+def over_runs(
+    *,
+    part: Callable[[Capture, Q], P],
+    title: str,
+    question: str,
+    group: str,
+    order: int,
+    query: type[Q],
+    files: tuple[str, ...] = (),
+    alone: Callable[[Q], Report] | None = None,
+    fields: tuple[str, ...] = (),
+    version: int = 1,
+    beside: bool = False,
+    tables: Mapping[str, tuple[Column, ...]] | None = None,
+    facts: Mapping[str, str] | None = None,
+    icon: str = "",
+    under: str = "",
+) -> Callable[
+    [Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report]],
+    Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report],
+]:
+    """Register a function over the workers of all runs, as `over_workers` does one of a run. See `Runs` for part, files.
+
+    alone: what it answers without a recording, where it can.
+    """
+
+    def register(
+        function: Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report],
+    ) -> Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report]:
+        module = importlib.import_module(function.__module__)
+        name = module.__name__.rpartition(".")[2]
+        runs = Runs(part, fields, version, beside, report=function, files=files)  # type: ignore[arg-type]
+
+        def of_one(capture: Capture, asked: Query) -> Report:
+            return runs.report([_worker_of(name, runs, capture, asked)], (), asked)
+
+        _FOUND[name] = Analysis(
+            name, title, question, group, order, icon or name, (), query, tables or {}, facts or {}, of_one,
+            (module.__doc__ or "").strip(), under=under, runs=runs, alone=alone,  # type: ignore[arg-type]
         )  # fmt: skip
         return function
 
@@ -454,12 +515,7 @@ def run_over(
             lack = Lack(error.message, error.hint)
         else:
             report.selection = dict(shown)
-            if waiting:
-                done = len(parts) - waiting
-                report.reading = Reading(done, len(parts))
-                so_far, every = human(done, "count"), human(len(parts), "count")
-                text = f"{so_far} of {every} workers are read. Every number here is of those; the others are being read."
-                report.notices = [Notice(text, "info"), *report.notices]
+            _so_far(report, parts)
             return report
     if lack.error:
         raise BadQuery(lack.because, hint=lack.record_it_with, field=lack.field)
@@ -467,6 +523,40 @@ def run_over(
         analysis=name, title=item.title, because=lack.because, record_it_with=lack.record_it_with, argument=lack.argument,
         selection=dict(shown),
     )  # fmt: skip
+
+
+def run_runs(
+    name: str,
+    parts: Sequence[WorkerPart[msgspec.Struct]],
+    files: Sequence[BesideFile],
+    raw: Mapping[str, str],
+    selection: Mapping[str, str],
+) -> Report | UnavailableReport:
+    """The report over the workers of all runs, and of the files beside them; in all else as `run_over`."""
+    item = get(name)
+    assert item.runs is not None
+    query = parse(item.query, dict(raw))
+    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
+    try:
+        report = item.runs.report(parts, files, query)
+    except Unavailable as error:
+        return UnavailableReport(
+            analysis=name, title=item.title, because=error.message, record_it_with=error.hint, selection=dict(shown)
+        )
+    report.selection = dict(shown)
+    _so_far(report, parts)
+    return report
+
+
+def _so_far(report: Report, parts: Sequence[WorkerPart[msgspec.Struct]]) -> None:
+    """Say in a report of how many workers it is, while some are waiting."""
+    waiting = sum(p.state == "waiting" for p in parts)
+    if waiting:
+        done = len(parts) - waiting
+        report.reading = Reading(done, len(parts))
+        so_far, every = human(done, "count"), human(len(parts), "count")
+        text = f"{so_far} of {every} workers are read. Every number here is of those; the others are being read."
+        report.notices = [Notice(text, "info"), *report.notices]
 
 
 def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
@@ -477,7 +567,7 @@ def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
     return Lack(f"none of the {human(len(parts), 'count')} workers can be read; {parts[0].file}: {parts[0].problem}", parts[0].hint)
 
 
-def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:
+def _worker_of(name: str, over: Over | Runs, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:
     raw = {f.name: str(value) for f in fields(type(query)) if (value := getattr(query, f.name)) is not None}
     made = part_maker(name, raw)(capture)
     if made.lack is not None:
@@ -485,8 +575,9 @@ def _worker_of(name: str, over: Over, capture: Capture, query: Query) -> WorkerP
             raise BadQuery(made.lack.because, hint=made.lack.record_it_with, field=made.lack.field)
         raise Unavailable(made.lack.because, hint=made.lack.record_it_with)
     return WorkerPart(
-        capture.worker, capture.span, capture.facts.file, "read", made.facts.rank, made.facts, body=lambda: made.body, decode=over.decode
-    )
+        capture.worker, capture.span, capture.facts.file, "read", made.facts.rank, made.facts, run=capture.run, body=lambda: made.body,
+        decode=over.decode,
+    )  # fmt: skip
 
 
 # -- over two recordings ---------------------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
     "memory_use": (
         lambda c: any(len(c.tables[t]) for t in MEMORY_TABLES),
         "nothing of memory in this recording",
-        "record with profile(profile_memory=True), store an allocator snapshot, or record memory in the program: sol.capture(..., memory=True)",
+        "record with profile(profile_memory=True), store an allocator snapshot, or record memory in the program: "
+        "sol.capture(..., memory=True)",
         "profile_memory=True",
     ),
     "collectives": (

@@ -205,7 +205,8 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     rule: stable id. saving_ns: ns per step that fixing it could save, at most; None where it cannot be said.
     saving_bytes: of a finding about memory, bytes that fixing it could free, at most; it stands in place of a time.
-    share: saving over the step, or over the memory in use at the peak. title: a plain sentence about the cause. evidence: one or two lines with numbers.
+    share: saving over the step, or over the memory in use at the peak.
+    title: a plain sentence about the cause. evidence: one or two lines with numbers.
     fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: unproven.
     """
 

@@ -14,7 +14,7 @@ from tb_sol_plugin.errors import NotFound
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.report import FieldNow, Report, UnavailableReport
-    from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
+    from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -60,10 +60,18 @@ class PairReader(Protocol):
     ) -> tuple[Side[P], Side[P], dict[str, FieldNow]]: ...  # fmt: skip
 
 
+class RunsReader(Protocol):
+    """Of every worker of all runs there the part of its latest recording, and the small files of some names beside them."""
+
+    def __call__(
+        self, maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None], files: Sequence[str]
+    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]: ...
+
+
 class Run:
     """Recordings in natural order (worker, then span); captures are opened on demand by `opener`, parts of them made by `parts`.
 
-    pairs: sets another recording beside one of them; None where that cannot be.
+    pairs: sets another recording beside one of them; everywhere: reads all runs of its place; None where that cannot be.
     """
 
     def __init__(
@@ -73,12 +81,14 @@ class Run:
         opener: Callable[[Recording], Capture],
         parts: PartsReader,
         pairs: PairReader | None = None,
+        everywhere: RunsReader | None = None,
     ) -> None:
         self.name = name
         self.recordings = sorted(recordings, key=lambda r: (natural(r.worker), natural(r.span)))
         self._opener = opener
         self._parts = parts
         self._pairs = pairs
+        self._everywhere = everywhere
 
     @property
     def workers(self) -> list[str]:
@@ -108,6 +118,8 @@ class Run:
         raw = {k: str(v) for k, v in query.items()}
         if get(name).pair is not None:
             return self.beside(name, raw, other=other)
+        if get(name).runs is not None:
+            return self.across(name, raw)
         raw |= {"other": str(other)} if other else {}  # which no other analysis takes
         if get(name).over is None:
             return run_analysis(name, self.open(self.recordings[0]), raw)
@@ -155,6 +167,21 @@ class Run:
             one, raw, part_maker(name, raw), pair.decode, beside=pair.beside, told=told, other=elsewhere
         )
         return run_pair(name, here, there, raw, {"run": self.name, "worker": one.worker, "span": one.span}, stands)
+
+    def across(
+        self, name: str, raw: dict[str, str], shown: Recording | None = None, told: Callable[[int, int], None] = lambda done, total: None
+    ) -> Report | UnavailableReport:
+        """An analysis over all runs of the place that this one is of; of a run that knows no others, over itself."""
+        from tb_sol_plugin.analyses import get, part_maker, run_runs
+
+        runs = get(name).runs
+        assert runs is not None
+        files: list[BesideFile] = []
+        if self._everywhere is None:
+            parts = self._parts(shown or self._latest, part_maker(name, raw), runs.decode, beside=runs.beside, told=told)
+        else:
+            parts, files = self._everywhere(part_maker(name, raw), runs.decode, beside=runs.beside, told=told, files=runs.files)
+        return run_runs(name, parts, files, raw, {"run": self.name})
 
     @property
     def _latest(self) -> Recording:

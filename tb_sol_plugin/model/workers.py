@@ -63,7 +63,7 @@ class Maker(Protocol):
 @dataclass(frozen=True)
 class WorkerPart(Generic[P]):
     """One worker of a run. problem and hint: of a failed or lacking one. rank: as recorded, else as its name says, else None.
-    key: changes with the part.
+    key: changes with the part. run: name of its run.
 
     The encoded part is fetched by `body` when it is asked for, so that going over all workers holds one of them at a time.
     """
@@ -78,6 +78,7 @@ class WorkerPart(Generic[P]):
     hint: str = ""
     lack: Lack | None = None
     key: str = ""
+    run: str = ""
     body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
     decode: Callable[[bytes], P] | None = field(default=None, repr=False, compare=False)
 
@@ -91,6 +92,16 @@ class WorkerPart(Generic[P]):
     def order(self) -> tuple[object, ...]:
         """Sort key: by rank where known, the others by name, numbers as numbers."""
         return (self.rank is None, self.rank or 0, natural(self.worker))
+
+
+class BesideFile(msgspec.Struct, frozen=True):
+    """A small text file that a person laid beside recordings. run: whose folder it lies in, "" the logdir's own. problem: why it is
+    empty."""
+
+    run: str
+    file: str
+    text: str
+    problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ import msgspec
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.devices.book import DeviceBook
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.model.run import PairReader, PartsReader, Recording, Run
-from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
+from tb_sol_plugin.model.run import PairReader, PartsReader, Recording, Run, RunsReader
+from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
 from tb_sol_plugin.store import files, names, parts
+from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.pairs import Other, paired
 from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
-from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, spans_like, wanted_of, worker_part
+from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -123,7 +124,7 @@ def open_run(
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
     chosen = run or every[0]
-    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen], listing.runs), every
+    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen], listing.runs, path), every
 
 
 def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
@@ -138,10 +139,13 @@ def _run(
     book: DeviceBook,
     beside: Sequence[Recording],
     runs: Mapping[str, Sequence[Recording]] | None = None,
+    root: str = "",
 ) -> Run:
     reader = parts_reader(recordings, options, book)
-    pairs = pair_reader(runs or {name: recordings}, options, book, beside)
-    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader, pairs)
+    every = runs or {name: recordings}
+    pairs = pair_reader(every, options, book, beside)
+    everywhere = runs_reader(every, options, book, beside, root)
+    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader, pairs, everywhere)
 
 
 def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> PartsReader:
@@ -161,6 +165,33 @@ def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: D
         told(len(chosen), len(chosen))
         kept.evict()
         return out
+
+    return read
+
+
+def runs_reader(
+    runs: Mapping[str, Sequence[Recording]],
+    options: StoreOptions,
+    book: DeviceBook,
+    beside_it: Sequence[Recording] = (),
+    root: str = "",
+) -> RunsReader:
+    """Makes the parts of the workers of all runs in this process, as `parts_reader` does of one. root: of the files beside them."""
+    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
+
+    def read(
+        maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None], files: Sequence[str]
+    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]:
+        chosen = of_runs(runs)
+        out: list[WorkerPart[P]] = []
+        for done, recording in enumerate(chosen):
+            told(done, len(chosen))
+            near = {*runs[recording.run], *beside_it} if beside else set()
+            (wanted,) = wanted_of([recording], maker, devices=book, recordings=sorted(near, key=lambda r: r.path))
+            out.append(_part(wanted, decode, options, kept))
+        told(len(chosen), len(chosen))
+        kept.evict()
+        return out, BesideFiles(options.fs_options).texts(folders_of([("", root)] if root else [], runs), files)
 
     return read
 

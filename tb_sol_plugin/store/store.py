@@ -16,6 +16,7 @@ import msgspec
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.redact import text
 from tb_sol_plugin.model.run import Recording, Run
+from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.options import StoreOptions
@@ -25,7 +26,7 @@ from tb_sol_plugin.store.scan import Heads, Listing, scan
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.devices.book import DeviceBook
-    from tb_sol_plugin.model.workers import Maker, Side, WorkerPart
+    from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
     from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
     from tb_sol_plugin.store.pairs import Other, Paired
@@ -48,6 +49,7 @@ class Store:
         self._gather: Gather | None = None
         self._heads = Heads(self.options.fs_options)
         self.devices = DeviceFiles(self.options.device, self.options.fs_options)
+        self._beside = BesideFiles(self.options.fs_options)
         self._listing = Listing()
         self._failed = ""
         self._scanned_at = float("-inf")
@@ -242,6 +244,20 @@ class Store:
 
         return len(spans_like(self.recordings(shown.run), shown))
 
+    def run_parts(
+        self, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+    ) -> list[WorkerPart[P]]:
+        """Of every worker of every run the part of its latest recording, in natural order; in all else as `worker_parts`."""
+        from tb_sol_plugin.store.worker_parts import of_runs
+
+        _, listing = self.listing(5.0)
+        return self._parts_of(of_runs(listing.runs), maker, decode, wait, beside)
+
+    def files_beside(self, names: Sequence[str]) -> list[BesideFile]:
+        """Small text files of these names in the logdirs and in the folders of runs, see `BesideFiles`."""
+        roots = [(root.name, root.url) for root in self.roots]
+        return self._beside.texts(folders_of(roots, self._listing.runs), names) if names else []
+
     def cancel(self, recording: Recording) -> bool:
         """Stop reading a recording, and the other workers of its run; False if nothing was being read."""
         others = self._gather is not None and self._gather.cancel(recording.run)
@@ -269,12 +285,13 @@ class Store:
 
     def run(self, name: str, wait: float = 60.0) -> Run:
         """A run whose captures open on demand."""
-        from tb_sol_plugin.store.direct import pair_reader, parts_reader
+        from tb_sol_plugin.store.direct import pair_reader, parts_reader, runs_reader
 
         found = self.recordings(name)
         book = self.book(found[0])
         pairs = pair_reader({**self._listing.runs, name: found}, self.options, book)
-        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book), pairs)
+        every = runs_reader({**self._listing.runs, name: found}, self.options, book)
+        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book), pairs, every)
 
     def close(self) -> None:
         """End worker processes; a scan under way ends by its own budget."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -199,6 +199,11 @@ def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Rec
     return out
 
 
+def of_runs(runs: Mapping[str, Sequence[Recording]]) -> list[Recording]:
+    """Of every worker of every run its latest recording, a trace where there is one, in natural order."""
+    return [own[-1] for recordings in runs.values() for own in of_workers(recordings, "kineto").values()]
+
+
 def wanted_of(
     chosen: Sequence[Recording],
     maker: Maker,
@@ -247,8 +252,8 @@ def worker_part(
 
     if lack is not None:
         why = (lack.because, lack.record_it_with, lack)
-        return WorkerPart(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key)
-    return WorkerPart(worker, recording.span, recording.file, "read", rank, facts, key=key, body=fetched, decode=decode)
+        return WorkerPart(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key, run=recording.run)
+    return WorkerPart(worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode)
 
 
 def no_part(worker: str, recording: Recording | None, error: SolError | None = None) -> WorkerPart[P]:
@@ -257,8 +262,8 @@ def no_part(worker: str, recording: Recording | None, error: SolError | None = N
     if recording is None:
         return WorkerPart(worker, "", "", "failed", rank, problem="this worker has fewer recordings than the one shown")
     if error is None:
-        return WorkerPart(worker, recording.span, recording.file, "waiting", rank)
-    return WorkerPart(worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint)
+        return WorkerPart(worker, recording.span, recording.file, "waiting", rank, run=recording.run)
+    return WorkerPart(worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint, run=recording.run)
 
 
 def _decoded(body: bytes) -> Made | None:

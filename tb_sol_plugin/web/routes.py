@@ -12,7 +12,7 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over, run_pair
+from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over, run_pair, run_runs
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
@@ -115,6 +115,8 @@ def analysis(name: str) -> Response:
     asked = (name, form, section, tuple(sorted(raw.items())))
     if item.alone is not None and not any(request.args.get(k) for k in ("run", "worker", "span")):
         return _answer(asked, None, ("alone", asked), lambda: run_alone(name, raw))
+    if item.runs is not None:
+        return _over_runs(item, raw, asked)
     recording = _recording()
     if item.over is not None:
         return _over_workers(item, recording, raw, asked)
@@ -142,6 +144,24 @@ def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], ask
     stands = repr([(w.worker, w.file, w.state, w.problem, w.key) for w in workers])
     key = (recording.run, hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
     response = _answer(asked, recording, key, lambda: run_over(item.name, workers, raw, selection), keep=not waiting)
+    response.headers["Vary"] = "Prefer, Accept-Encoding"
+    return response
+
+
+def _over_runs(item: Analysis, raw: dict[str, str], asked: Asked) -> Response:
+    """The report over all runs, and what there is of it while some workers are being read, as over those of one run."""
+    c, runs = context(), item.runs
+    assert runs is not None
+    workers = c.store.run_parts(part_maker(item.name, raw), runs.decode, wait=_wait(), beside=runs.beside)
+    files = c.store.files_beside(runs.files)
+    waiting = sum(w.state == "waiting" for w in workers)
+    if waiting and not (_takes_early_answers() and asked[1] == "json"):
+        raise Gathering(wire.LoadProgress(0, 0, 0, f"{len(workers) - waiting:,} of {len(workers):,} workers", 0.0, 0))
+    stands = repr([(w.run, w.worker, w.file, w.state, w.problem, w.key) for w in workers])
+    body = "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
+    key = ("runs", hashlib.blake2b((stands + body).encode(), digest_size=16).digest(), asked)
+    selection = {"run": request.args.get("run", "")}
+    response = _answer(asked, None, (key, selection["run"]), lambda: run_runs(item.name, workers, files, raw, selection), keep=not waiting)
     response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
 

@@ -1,0 +1,105 @@
+"""Small text files that a person lays beside recordings, by name: in a logdir itself, and in the folders of its runs."""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.workers import BesideFile
+from tb_sol_plugin.store import files
+from tb_sol_plugin.store.places import is_url
+
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of one at most."""
+MOST_FOLDERS: Final = 500
+REMOTE_SECONDS: Final = 30.0
+"""A look at a remote folder holds for so long."""
+
+
+class BesideFiles:
+    """Looks for files by name and reads them. Thread-safe. Runs on a remote are not looked into one by one: only their logdir is."""
+
+    def __init__(self, fs_options: Mapping[str, object] | None = None) -> None:
+        self._options = dict(fs_options or {})
+        self._lock = threading.Lock()
+        self._remote: dict[str, tuple[float, str | None, str]] = {}
+
+    def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[BesideFile]:
+        """Those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
+        out = []
+        for run, folder in folders[:MOST_FOLDERS]:
+            for name in names:
+                text, problem = self._remotely(folder, name) if is_url(folder) else self._locally(os.path.join(folder, name))
+                if text is not None or problem:
+                    out.append(BesideFile(run, f"{run}/{name}" if run else name, text or "", problem))
+        return out
+
+    def _locally(self, path: str) -> tuple[str | None, str]:
+        try:
+            info = os.stat(path)
+            if not modes.S_ISREG(info.st_mode):
+                return None, ""
+            if info.st_size > LARGEST:
+                return None, _TOO_LARGE
+            with open(path, "rb") as stream:
+                return _decoded(stream.read(LARGEST + 1))
+        except FileNotFoundError:
+            return None, ""
+        except (OSError, ValueError) as error:
+            return None, f"cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}"
+
+    def _remotely(self, folder: str, name: str) -> tuple[str | None, str]:
+        path = f"{folder.rstrip('/')}/{name}"
+        with self._lock:
+            known = self._remote.get(path)
+        if known is not None and time.monotonic() - known[0] < REMOTE_SECONDS:
+            return known[1:]
+        try:
+            size, _ = files.stat(path, self._options)
+            if size > LARGEST:
+                found: tuple[str | None, str] = (None, _TOO_LARGE)
+            else:
+                with files.opener(path, self._options)() as stream:
+                    found = _decoded(stream.read(LARGEST + 1))
+        except FileNotFoundError:
+            found = None, ""
+        except Exception as error:  # a driver raises what it likes; the recordings of the same place say so
+            found = None, f"cannot be read: {type(error).__name__}"
+        with self._lock:
+            if len(self._remote) > 256:
+                self._remote.clear()
+            self._remote[path] = (time.monotonic(), *found)
+        return found
+
+
+_TOO_LARGE: Final = f"larger than {LARGEST // 1024 // 1024} MiB"
+
+
+def _decoded(body: bytes) -> tuple[str | None, str]:
+    if len(body) > LARGEST:
+        return None, _TOO_LARGE
+    try:
+        return body.decode("utf-8-sig"), ""
+    except UnicodeDecodeError:
+        return None, "no text in UTF-8"
+
+
+def folders_of(roots: Sequence[tuple[str, str]], runs: Mapping[str, Sequence[Recording]]) -> list[tuple[str, str]]:
+    """(run, folder) to look in: the logdirs, then the folders of runs on this machine. roots: (name, URL or path)."""
+    out = [("", url) for _, url in roots]
+    seen = {os.path.normpath(url) for _, url in roots if not is_url(url)}
+    for name, recordings in runs.items():
+        path = recordings[0].path if recordings else ""
+        folder = os.path.dirname(path)
+        if path and not is_url(path) and os.path.normpath(folder) not in seen:
+            seen.add(os.path.normpath(folder))
+            out.append((name, folder))
+    return out
+
+
+
