@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
-from tb_sol_plugin.model.memory_beside import NOT_JOINED, has_own_clock, joined_files
+from tb_sol_plugin.model.memory_beside import NOT_JOINED, joined_files
 from tb_sol_plugin.model.memory_beside import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.model.selection import Query
@@ -181,8 +181,7 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
 
 def _joined_memory(capture: Capture) -> list[Notice]:
     """What of memory is read together with the recording, and what is not and why."""
-    own = {what: " (on a clock of its own)" if has_own_clock(capture, what) else "" for what in MEMORY_WORDS}
-    found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}{own[what]}" for what, file in joined_files(capture).items()]
+    found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}" for what, file in joined_files(capture).items()]
     out = [Notice(f"Read together with {' and '.join(found)}.", "info")] if found else []
     return out + [Notice(f"{w[0].upper()}{w[1:]}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
 

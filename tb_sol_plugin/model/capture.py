@@ -106,10 +106,10 @@ class Capture:
     def with_ledger(self, other: Capture | None, *, beside: str = "", unread: str = "") -> Capture:
         """This trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None: without.
 
-        Times become those of this trace where both are known in time since 1970. Rows of the ledger name the step of their iteration
-        where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]` is the file, `sol_capture.mode` and the like
-        how it was made, `plan.hidden`, `groups.tp` and the like what was trained and how it was spread, `facts.beside` what it says of
-        itself. unread: of a SOL capture that cannot be read, for the warnings.
+        Times become those of this trace where both are known in time since 1970; else records of memory are left out. Rows of the
+        ledger name the step of their iteration where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]`
+        is the file, `sol_capture.mode` and the like how it was made, `plan.hidden`, `groups.tp` and the like what was trained and
+        how it was spread, `facts.beside` what it says of itself. unread: of a SOL capture that cannot be read, for the warnings.
         """
         metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] not in _JOINED}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
@@ -118,8 +118,8 @@ class Capture:
             metadata |= {f"sol_capture.{k}": other.facts.metadata[k] for k in _HOW if k in other.facts.metadata}
             metadata |= {k: v for k, v in other.facts.metadata.items() if k.partition(".")[0] in _OF_A_MODEL}
             tables |= _as_seen_from(self, other)
-            if len(tables[S.MEMORY_RECORDS.name]) and not (self.facts.absolute and other.facts.absolute):
-                metadata[f"{S.MEMORY_RECORDS.name}.clock"] = "own"
+            if not (self.facts.absolute and other.facts.absolute):  # records of memory have no place among the trace's times
+                tables |= {name: S.ALL[name].empty() for name in (S.MEMORY_RECORDS.name, S.MEMORY_PARTS.name)}
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
         limits = other.facts.limits if other is not None and same else None

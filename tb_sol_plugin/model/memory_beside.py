@@ -1,7 +1,7 @@
 """Recordings of memory alone that stand beside a worker's trace or SOL capture: their tables in its own, on one clock.
 
-Where both say when they were in time since 1970, times become those of the capture. Where one does not, its times stay its own, and
-`Facts.metadata` says so under CLOCK: nothing may then be drawn over the capture's steps.
+Both must say when they were in time since 1970: times become those of the capture. Without that nothing is joined, for levels of one
+would stand over the steps of the other at the wrong place.
 """
 
 from __future__ import annotations
@@ -22,21 +22,13 @@ Ints = npt.NDArray[np.int64]
 
 SNAPSHOT: Final = "memory_snapshot"
 TIMELINE: Final = "memory_timeline"
-RECORDS: Final = "memory_records"
 TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}
 WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
-CLOCK: Final = "clock"
-OWN: Final = "own"
 CPU: Final = 0
 SAME_NS: Final = 1_000
 """Times of one event in a trace and in its timeline differ by less: both are cut to microseconds in some versions."""
 SAME_SHARE: Final = 0.5
 """Part of a timeline's times that must be those of memory events of a device, for it to be that device's."""
-
-
-def has_own_clock(capture: Capture, what: str) -> bool:
-    """Whether the times of joined tables (SNAPSHOT, TIMELINE, RECORDS) are not those of the capture."""
-    return capture.facts.metadata.get(f"{what}.{CLOCK}") == OWN
 
 
 def joined_files(capture: Capture) -> dict[str, str]:
@@ -48,8 +40,8 @@ def joined_files(capture: Capture) -> dict[str, str]:
 def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, problems: tuple[str, ...] = ()) -> Capture:
     """The capture with the tables of a snapshot and of a timeline of its worker in place of those joined before.
 
-    found: by SNAPSHOT and TIMELINE. beside: the state of all that is joined, see `Capture.beside`. problems: of those that cannot be
-    read or do not belong, for the warnings.
+    found: by SNAPSHOT and TIMELINE, of known times as the capture. beside: the state of all that is joined, see `Capture.beside`.
+    problems: of those that cannot be read or do not belong, for the warnings.
     """
     from tb_sol_plugin.model.capture import Capture, said_by
 
@@ -58,15 +50,12 @@ def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, pro
     metadata = {k: v for k, v in capture.facts.metadata.items() if k.partition(".")[0] not in TABLES}
     said = []
     for what, other in found.items():
-        aligned = capture.facts.absolute and other.facts.absolute
         metadata[what] = other.facts.file
-        if not aligned:
-            metadata[f"{what}.{CLOCK}"] = OWN
         for name in TABLES[what]:
-            tables[name] = _moved(capture, other, other.tables[name]) if aligned else other.tables[name]
+            tables[name] = _moved(capture, other, other.tables[name])
         if what == TIMELINE:
             table = tables[S.MEMORY_TIMELINE.name]
-            device = device_of(capture, table["time_ns"].to_numpy()) if aligned else ""
+            device = device_of(capture, table["time_ns"].to_numpy())
             tables[S.MEMORY_TIMELINE.name] = table.assign(device=pd.Categorical([device] * len(table)))
         said += [f"{WORDS[what]}: {line}" for line in said_by(other)]
     kept = tuple(line for line in capture.facts.beside if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))

@@ -101,6 +101,10 @@ def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[
             except SolError as error:
                 problems.append(f"{name}: {error.message}")
                 continue
+            if not (capture.facts.absolute and other.facts.absolute):
+                which = "this recording" if other.facts.absolute else f"this {WORDS[kind]}"
+                problems.append(f"{name}: {which} does not say when it was, so that their times cannot be held against each other")
+                continue
             shared = shared_ns(capture, other)
             if shared < 0:
                 problems.append(f"{name}: this {WORDS[kind]} is of another time")
@@ -122,12 +126,10 @@ def _nearest_first(capture: Capture, found: list[Recording]) -> list[Recording]:
 
 
 def shared_ns(capture: Capture, other: Capture) -> int:
-    """Time that two recordings share; 0 where a clock is unknown; -1 where they are further apart than APART_NS.
+    """Time that two recordings of known times share; -1 where they are further apart than APART_NS.
 
     A snapshot that keeps a short history may begin after the trace ended, and be of the same run.
     """
-    if not (capture.facts.absolute and other.facts.absolute):
-        return 0
     (a, b), (c, d) = spans_of(capture), spans_of(other)
     shared = min(b, d) - max(a, c)
     return max(shared, 0) if shared >= -APART_NS else -1

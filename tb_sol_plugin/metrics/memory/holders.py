@@ -18,7 +18,6 @@ from tb_sol_plugin.metrics.memory.choose import memories
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.held import BEFORE, GROUPINGS, NOTHING, UNKNOWN, By, Holders, made
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.memory_beside import RECORDS, TIMELINE, has_own_clock
 
 __all__ = ["BEFORE", "GROUPINGS", "UNKNOWN", "By", "Holders", "answers", "holders"]
 
@@ -86,13 +85,13 @@ def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, p
     lives, before, notes = events.alive(capture, device, place)
     if by != "category":
         return made(time, total, events.grouped(capture, lives, by), before=before, notes=notes)
-    timeline = _told_by(capture, curve, "timeline") if not has_own_clock(capture, TIMELINE) else None
+    timeline = _told_by(capture, curve, "timeline")
     seen = category.measured(timeline, time, total) if timeline is not None else None
     if seen is not None:
         return made(time, total, seen, notes=(*notes, category.MEASURED))
     guess = category.estimated(capture, device, lives)
     of_device = -1 if device.type == R.CPU else device.id
-    found = category.recorded(capture, of_device, time, total, guess) if not has_own_clock(capture, RECORDS) else None
+    found = category.recorded(capture, of_device, time, total, guess)
     if found is not None:
         return made(time, total, found[0], notes=(*notes, *found[1], category.ESTIMATED_REST))
     return made(time, total, guess, before=before, notes=(*notes, category.ESTIMATED))

@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
-from tb_sol_plugin.model.memory_beside import SNAPSHOT, TIMELINE, has_own_clock, joined_files, on_its_clock
+from tb_sol_plugin.model.memory_beside import SNAPSHOT, TIMELINE, joined_files, on_its_clock
 from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.store.join import beside_of, companions
 from tb_sol_plugin.store.options import StoreOptions
@@ -110,7 +110,6 @@ def test_a_trace_gets_the_tables_of_memory_beside_it_on_its_clock(tmp_path: Path
     # WHEN the trace is opened THEN all three tell memory, each at its place: the third allocation of the snapshot 25 us in
     c = opened(tmp_path)
     assert joined_files(c) == {SNAPSHOT: "host_1.pickle", TIMELINE: "host_1_memory.raw.json"} and not c.facts.warnings
-    assert not has_own_clock(c, SNAPSHOT) and not has_own_clock(c, TIMELINE)
     events = c.tables["memory_events"]
     assert events.loc[events["bytes"] == 3 * M.MIB - 100, "time_ns"].tolist() == [25_000]
     assert {(m.label, tuple(x.source for x in m.curves)) for m in memories(c)} >= {("CUDA 0", ("events", "snapshot", "timeline"))}
@@ -120,12 +119,12 @@ def test_a_trace_gets_the_tables_of_memory_beside_it_on_its_clock(tmp_path: Path
     assert said(found) == {"params": 1_000, "temporary": 60, "activations": 40, "unknown": 0} and not found.rows["estimated"].any()
 
 
-def test_files_without_a_clock_keep_their_own(tmp_path: Path) -> None:
-    # GIVEN a trace that does not say when it was WHEN opened with a snapshot beside THEN its times stay, and it is known
+def test_without_a_known_time_nothing_is_joined_and_it_is_told(tmp_path: Path) -> None:
+    # GIVEN a trace that does not say when it was WHEN opened with a snapshot beside THEN it stands alone, and says why
     trace(tmp_path / "host_1.5.pt.trace.json", base_ns=None)
     M.write(tmp_path / "host_1.pickle", M.snapshot())
     c = opened(tmp_path)
-    assert has_own_clock(c, SNAPSHOT) and c.tables["memory_events"]["time_ns"].min() == 0
+    assert not joined_files(c) and any("host_1.pickle: this recording does not say when it was" in w for w in c.facts.warnings)
 
 
 def test_a_snapshot_of_another_time_is_not_joined_and_told(tmp_path: Path) -> None:
