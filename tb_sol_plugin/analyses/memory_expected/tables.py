@@ -1,0 +1,111 @@
+"""The tables of expected memory: parts of each rank, what was captured, sizes of the model, formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import pandas as pd
+
+from tb_sol_plugin.analyses.memory_expected.expectation import Expectation
+from tb_sol_plugin.analyses.memory_expected.query import CAPTURED, FORMULAS, PARTS, SIZES
+from tb_sol_plugin.analyses.memory_expected.rows import Rank, Row, compared, verdict
+from tb_sol_plugin.cost.memory.asked import NAMES
+from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, TableSection, make_table
+
+MIB: Final = 1 << 20
+MOST_RANKS: Final = 200
+"""Ranks in the table of parts: those whose parts lie farthest from what is expected."""
+
+
+def parts(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -> TableSection:
+    kept = list(rows)
+    if len(ranks) > MOST_RANKS:
+        off = {rank.worker.worker: 0 for rank in ranks}
+        for row in compared(rows):
+            off[row.rank.worker.worker] += abs(row.difference or 0)
+        chosen = set(sorted(off, key=lambda name: -off[name])[:MOST_RANKS])
+        kept = [row for row in rows if row.rank.worker.worker in chosen]
+    frame = pd.DataFrame([row.values() for row in kept], columns=[c.name for c in PARTS], dtype=object)
+    marks: dict[str, dict[str, Mark]] = {}
+    for at, row in enumerate(kept):
+        for column, mark in row.marks().items():
+            marks.setdefault(column, {})[str(at)] = mark
+    alone = len(ranks) == 1
+    return make_table(
+        "parts", "Expected against actual", frame, _columns(ranks), key="id", filters=["verdict"] if alone else ["rank", "part", "verdict"],
+        marks=marks, links=links, truncated=len(rows) - len(kept),
+        subtitle="bytes of each part on each rank; ok where they are at most 5 % apart",
+        footer="Activations are the most that is kept for the backward pass at once; recordings hold them together with the logits. With "
+        "BF16, gradients are expected to go into FP32 main gradients as they are made. Base and what is in none of the parts are measured, "
+        "never expected. Of each part it is the most that was seen: not all need be there at one moment.",
+    )  # fmt: skip
+
+
+def captured(ranks: Sequence[Rank]) -> TableSection:
+    rows = []
+    marks: dict[str, dict[str, Mark]] = {}
+    for at, rank in enumerate(ranks):
+        own, wide = rank.part, (rank.part.master_weight_bytes, rank.part.main_grad_bytes)
+        rows.append({
+            "rank": rank.worker.rank, "Actual_Captured_Master_Weight_MB": None if wide[0] is None else wide[0] / MIB,
+            "Actual_Captured_Main_Grad_Mem_MB": None if wide[1] is None else wide[1] / MIB,
+            "Actual_Captured_Master_Weight_bytes": wide[0], "Actual_Captured_Main_Grad_Mem_bytes": wide[1], "parameters": own.parameters,
+            "expected_parameters": rank.expected.parameters, "parameters_verdict": verdict(own.parameters, rank.expected.parameters),
+            "in_all_bytes": own.whole, "in_all_of": own.of or None, "unknown_bytes": own.unknown, "worker": rank.worker.worker,
+        })  # fmt: skip
+        if own.flag:
+            why = "something is counted twice" if own.flag == "negative" else "more than 5 % of the whole"
+            marks.setdefault("unknown_bytes", {})[str(at)] = Mark("flagged", why)
+    return make_table(
+        "captured", "Captured on each rank", pd.DataFrame(rows, columns=[c.name for c in CAPTURED], dtype=object), CAPTURED, key="worker",
+        marks=marks, subtitle="master weights and main gradients as they were read, in MiB; parameters counted and by formula",
+        footer="In all and unknown are those of the largest record that looked at the model: its parts, context and NCCL, and what the "
+        "allocator holds without a use are taken off what is in use. Of a CPU that is the process, most of which is no tensor.",
+    )  # fmt: skip
+
+
+def sizes(first: Expectation, ranks: Sequence[Rank], links: list[Link]) -> TableSection:
+    rows = [{"name": name, "value": value, "from": where} for name, (value, where) in first.sizes.items()]
+    differ = [name for name in first.sizes if len({r.expected.sizes.get(name) for r in ranks if r.expected.sizes}) > 1]
+    why = Mark("partial", f"of {ranks[0].label}; other ranks differ")
+    marks = {"value": {str(at): why for at, row in enumerate(rows) if row["name"] in differ}}
+    return make_table(
+        "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=6,
+        marks={n: m for n, m in marks.items() if m}, links=links, subtitle="what the formulas are given, and where it is from",
+        footer="What is assumed stands in no recording: change it above where it is wrong.",
+    )  # fmt: skip
+
+
+def formulas(ranks: Sequence[Rank]) -> TableSection | None:
+    """All steps: of the model, and of one rank of every stage that was recorded."""
+    seen: dict[tuple[str, int | None, str], dict[str, Scalar]] = {}
+    for rank in ranks:
+        for one in rank.expected.formulas():
+            seen.setdefault((one.figure, one.stage, one.put_in), {
+                "figure": one.figure, "stage": one.stage, "formula": one.formula, "inputs": one.put_in,
+                "count": one.result if one.unit == "count" else None, "bytes": round(one.result) if one.unit == "B" else None,
+            })  # fmt: skip
+    if not seen:
+        return None
+    rows = sorted(seen.values(), key=lambda row: -1 if row["stage"] is None else int(str(row["stage"])))
+    return make_table(
+        "formulas", "Formulas", pd.DataFrame(rows, columns=[c.name for c in FORMULAS], dtype=object), FORMULAS, span=6,
+        filters=["stage"] if len({row["stage"] for row in rows}) > 2 else [], subtitle="each expected figure with what was put in",
+        footer="Not in them: context, NCCL, fragmentation, workspaces of fused attention.",
+    )  # fmt: skip
+
+
+def _columns(ranks: Sequence[Rank]) -> list[Column]:
+    """Workers without a rank are told by their names."""
+    if all(rank.worker.rank is not None for rank in ranks):
+        return list(PARTS)
+    shown = {"worker": 1, "rank": 3}
+    return sorted((msgspec.structs.replace(c, rank=shown.get(c.name, c.rank)) for c in PARTS), key=lambda c: c.name != "worker")
+
+
+def plan(rank: Rank) -> Link:
+    """The memory plan with the sizes of this rank."""
+    fields = {name: value for name, (value, where) in rank.expected.sizes.items() if name in NAMES and where != "assumed"}
+    return Link("memory_plan", fields, "Plan")

@@ -1,0 +1,241 @@
+"""What one worker held of each part that a plan of its memory names: as its program recorded it, else as a trace or a timeline tells.
+
+A part that nobody recorded is unknown, with the reason; one that is worked out from something else is estimated, with how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.metrics.memory import budget as B
+from tb_sol_plugin.metrics.memory.choose import is_host
+from tb_sol_plugin.metrics.memory.curves import Curves, whole
+from tb_sol_plugin.metrics.memory.holders import holders
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.units import human
+
+PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "parameters": ("params",),
+    "main_parameters": ("master_weights",),
+    "gradients": ("grads",),
+    "main_gradients": ("main_grads",),
+    "optimizer_state": ("exp_avg", "exp_avg_sq", "other_optimizer"),
+}
+"""Parts of a plan that a record counts, and their categories there."""
+ROWS: Final = (*PARTS, "activations", "logits", "total", "base", "other")
+"""All parts, in the order of the page. total: in use at most; base: context and NCCL, or the process before the model; other: what is in
+none of them: buffers, fragmentation, other processes, and what is unknown."""
+NOTHING: Final = "record memory in the program: sol.capture(..., memory=True, optimizer=optimizer)"
+NO_GRADIENTS: Final = 'no record between backward and optimizer: tracker.record_memory("after backward")'
+NO_OPTIMIZER: Final = "the optimizer was not given: sol.capture(..., memory=True, optimizer=optimizer)"
+NO_PEAK: Final = "no peak was recorded: of a CPU a trace has it, with profile(profile_memory=True)"
+WITHIN: Final = "recorded together with activations"
+HOST: Final = -1
+REST: Final = {
+    "buffers": "buffers", "others": "other processes", **{name: name for name in B.UNSEEN}, "fragmentation": "reserved but not in use",
+    "unknown": "unknown",
+}  # fmt: skip
+"""Categories of a record that no other part has."""
+_WIDE: Final = ("fp32", "fp64")
+
+
+@dataclass(frozen=True)
+class Amount:
+    """bytes: None unknown, then `why` says what would tell. estimated: how it was worked out, "" where it was read. source: from where."""
+
+    bytes: int | None
+    source: str = ""
+    estimated: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Actual:
+    """One worker. device: index, -1 the host. parts: an amount for each of ROWS. unknown: bytes of `other` that nothing explains, and the
+    whole that they are of (see `budget.OF`); flag: negative, large or "". parameters: numbers of the model on this rank; dtype: of most.
+
+    master_weight_bytes, main_grad_bytes: FP32 master weights and main gradients, the largest of all records; None where not looked for.
+    """
+
+    device: int
+    parts: dict[str, Amount]
+    unknown: int | None
+    of: str
+    whole: int | None
+    flag: str
+    parameters: int | None
+    dtype: str
+    master_weight_bytes: int | None
+    main_grad_bytes: int | None
+
+
+def actual(capture: Capture) -> Actual:
+    """What the worker of a capture held. Of parts that come and go it is the most that a record saw."""
+    device, sizes = _walked(capture)
+    found: dict[str, Amount] = {name: _of_records(sizes, name) for name in PARTS}
+    if found["gradients"].bytes == 0 and not found["main_gradients"].bytes:
+        found["gradients"] = Amount(None, why=NO_GRADIENTS)
+    curves = whole(capture)
+    _of_timeline(capture, curves, found)
+    found["total"] = _peak(capture, curves, device, sizes)
+    found["activations"] = _activations(capture, curves, device, sizes, found["total"])
+    found["logits"] = Amount(None, why=WITHIN)
+    found["base"] = _base(capture, device)
+    rest, left, of, total, flag = _rest(capture, device)
+    found["other"] = rest
+    count, dtype = _parameters(capture, device)
+    masters, main_gradients = (_wide(capture, device, name) for name in ("master_weights", "main_grads"))
+    return Actual(device, {name: found[name] for name in ROWS}, left, of, total, flag, count, dtype, masters, main_gradients)
+
+
+# -- a recorder in the program ------------------------------------------------------------------------------------
+
+
+def _walked(capture: Capture) -> tuple[int, pd.DataFrame]:
+    """The device that most of the model lies on, and bytes by record (index: its row) and category there; NaN where not looked for."""
+    parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
+    device = records["device"].to_numpy()
+    if not len(parts):
+        known = device[device >= 0]
+        return (int(known[0]) if len(known) else HOST), pd.DataFrame()
+    row = parts["record"].to_numpy().astype(np.int64)
+    at = device[row]
+    size = parts["bytes"].to_numpy()
+    sums = {int(d): int(size[at == d].sum()) for d in np.unique(at)}
+    most = max(sums, key=lambda d: sums[d])
+    own = at == most
+    frame = pd.DataFrame({"record": row[own], "category": parts["category"].astype(str).to_numpy()[own], "bytes": size[own]})
+    return most, frame.pivot_table(index="record", columns="category", values="bytes", aggfunc="sum")
+
+
+def _of_records(sizes: pd.DataFrame, name: str) -> Amount:
+    """The most of a part that one record saw."""
+    wanted = [c for c in PARTS[name] if c in sizes.columns]
+    if not wanted:
+        return Amount(None, why=NOTHING if sizes.empty or name in ("parameters", "gradients") else NO_OPTIMIZER)
+    return Amount(int(sizes[wanted].sum(axis=1).max()), "recorded in the program")
+
+
+def _parameters(capture: Capture, device: int) -> tuple[int | None, str]:
+    """(numbers of all parameters on this rank, type that most bytes have) of the record that saw most of them."""
+    parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
+    own = (texts.where(parts["category"], lambda c: c == "params")) & (records["device"].to_numpy()[parts["record"].to_numpy()] == device)
+    frame = parts[own]
+    if not len(frame) or not int(frame["tensors"].sum()):
+        return None, ""
+    last = frame[frame["record"] == int(frame.groupby("record")["view_bytes"].sum().idxmax())]
+    by = last.groupby(last["dtype"].astype(str))["view_bytes"].sum()
+    widths = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+    if not set(by.index) <= set(widths):
+        return None, str(by.idxmax())
+    return sum(int(size) // widths[str(name)] for name, size in by.items()), str(by.idxmax())
+
+
+def _wide(capture: Capture, device: int, category: str) -> int | None:
+    """Bytes of a category in FP32 (or wider), the most that one record saw; None where it was not looked for."""
+    parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
+    own = parts[texts.where(parts["category"], lambda c: c == category)]
+    own = own[records["device"].to_numpy()[own["record"].to_numpy()] == device]
+    if not len(own):
+        return None
+    size = own["bytes"].where(texts.where(own["dtype"], lambda d: d in _WIDE), 0)
+    return int(size.groupby(own["record"].to_numpy()).sum().max())
+
+
+# -- over time ----------------------------------------------------------------------------------------------------
+
+
+def _of_timeline(capture: Capture, curves: list[Curves], found: dict[str, Amount]) -> None:
+    """Fill in what no record tells from the categories of a timeline at its peak."""
+    curve = next((c for c in curves if c.source == "timeline"), None)
+    if curve is None:
+        return
+    held = {str(n): int(b) for n, b in zip(*(holders(capture, curve, "category").rows[c] for c in ("name", "bytes")), strict=True)}
+    names = {"parameters": "params", "gradients": "grads", "optimizer_state": "optimizer"}
+    for part, name in names.items():
+        if found[part].bytes is None and held.get(name):
+            found[part] = Amount(held[name], "memory timeline, at its peak", "as torch tells what tensors are for")
+
+
+def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame) -> Amount:
+    """In use at most: by the allocator's own word, else by a curve with levels; of the host by what was counted and a trace."""
+    records = capture.tables[S.MEMORY_RECORDS.name]
+    most = records["max_allocated"].to_numpy()[(records["device"].to_numpy() == device) & (records["device"].to_numpy() >= 0)]
+    if len(most) and int(most.max()) >= 0:
+        return Amount(int(most.max()), "the allocator's own peak, recorded in the program")
+    named = {"events": "memory events of the trace, at their peak", "snapshot": "allocator snapshot, at its peak",
+             "timeline": "memory timeline, at its peak"}  # fmt: skip
+    for curve in curves:
+        if curve.source in named and not curve.relative and (not is_host(curve.device) or curve.source == "timeline"):
+            return Amount(curve.peak, named[curve.source])
+    for curve in curves:
+        if curve.source == "events" and is_host(curve.device) and not sizes.empty:
+            # Totals of the host begin at 0 with the first profiler, so that they lack what the program held before.
+            times = records["time_ns"].to_numpy()[sizes.index.to_numpy()]
+            begin = int(curve.time_ns[0])
+            before = np.flatnonzero(times <= begin)
+            near = int(before[np.argmax(times[before])]) if len(before) else int(np.argmin(times))
+            held = int(sizes.iloc[near].sum())
+            return Amount(
+                held + curve.peak - max(curve.before, 0), "records of the program and the trace",
+                "what the program counted before, and what the trace saw added since its beginning",
+            )  # fmt: skip
+    return Amount(None, why=NO_PEAK)
+
+
+def _activations(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame, total: Amount) -> Amount:
+    """Kept for the backward pass at the peak: as a timeline or a trace tells, else what is left of the peak."""
+    for source, name in (("timeline", "memory timeline, at its peak"), ("events", "trace, at its peak")):
+        curve = next((c for c in curves if c.source == source), None)
+        if curve is None:
+            continue
+        rows = holders(capture, curve, "category").rows
+        held = rows[rows["name"] == "activations"]
+        if len(held):
+            guess = bool(held["estimated"].any())
+            return Amount(int(held["bytes"].sum()), name, "worked out from where memory was allocated and freed" if guess else "")
+    stays = [c for c in ("params", "buffers", "main_grads", *PARTS["main_parameters"], *PARTS["optimizer_state"]) if c in sizes.columns]
+    if device >= 0 and total.bytes is not None and stays:
+        left = total.bytes - int(sizes[stays].sum(axis=1).max())
+        return Amount(left, "records of the program", "what is left of the peak beside what stays; gradients may be in it")
+    return Amount(None, why="a trace with profile(profile_memory=True) tells them, or a memory timeline")
+
+
+# -- outside, and what is left ---------------------------------------------------------------------------------------
+
+
+def _base(capture: Capture, device: int) -> Amount:
+    found = B.budget(capture)
+    records = capture.tables[S.MEMORY_RECORDS.name]
+    own = found[(records["device"].to_numpy()[found["record"].to_numpy()] == device) & found["known"].to_numpy()]
+    around = own[own["category"].isin(("base_context", "nccl"))]
+    if not len(around):
+        return Amount(None, why='record it before the model: record_base_memory("start")')
+    size = int(around.groupby("record")["bytes"].sum().iloc[-1])
+    return Amount(size, "the process before the model" if device < 0 else "context, and what the process group added")
+
+
+def _rest(capture: Capture, device: int) -> tuple[Amount, int | None, str, int | None, str]:
+    """(all that no other part holds, what is unknown of it, what the parts add up to, that, flag) of the largest record with parts."""
+    whole_of, parts = B.totals(capture), capture.tables[S.MEMORY_PARTS.name]
+    records = capture.tables[S.MEMORY_RECORDS.name]
+    row = whole_of["record"].to_numpy()
+    seen = np.isin(row, parts["record"].to_numpy()) & (records["device"].to_numpy()[row] == device)
+    mine = whole_of[seen & (whole_of["of"].astype(str).to_numpy() != "parts")]
+    if not len(mine):
+        return Amount(None, why=NOTHING), None, "", None, ""
+    one = mine.loc[mine["total"].idxmax()]
+    found = B.budget(capture)
+    own = found[found["record"] == one["record"]]
+    rest = own[own["category"].isin(REST)]
+    iteration = int(records["iteration"].iloc[int(one["record"])])
+    where = f"record of iteration {iteration}" if iteration >= 0 else "record before the first iteration"
+    made = [f"{REST[str(c)]} {human(int(b), 'B')}" for c, b in zip(rest["category"], rest["bytes"], strict=True) if b or c == "unknown"]
+    amount = Amount(int(rest["bytes"].sum()), f"{where}: {', '.join(made)}")
+    return amount, int(one["unknown"]), str(one["of"]), int(one["total"]), str(one["flag"])
