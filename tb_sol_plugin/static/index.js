@@ -1153,7 +1153,7 @@ var getAnalyses = (w, device = "", signal, wait = "") => get(address("api/v1/ana
 	wait
 } : {}), signal);
 var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encodeURIComponent(name)}`, {
-	...where$1(w),
+	...w && where$1(w),
 	...query
 }), signal);
 var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
@@ -1651,9 +1651,14 @@ var whereKey = O(() => where.value ? JSON.stringify([
 	view.value.device,
 	attempt.value
 ]) : "");
+var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalogue.value.find((a) => a.name === page.value) ?? null);
+/** The present page answers without a recording. */
+var alone = O(() => info.value?.alone === true);
+/** The recording that the report is asked of: the chosen one once it is read. */
+var asking = O(() => pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : "");
 /** What the page opens with where that is not what scripts get. */
 var opening = O(() => {
-	const fields = pages.value.value?.analyses.find((a) => a.name === page.value)?.fields ?? [];
+	const fields = info.value?.fields ?? [];
 	return Object.fromEntries(fields.filter((f) => f.page !== void 0 && f.page !== f.default).map((f) => [f.name, f.page]));
 });
 var query = O(() => ({
@@ -1662,12 +1667,11 @@ var query = O(() => ({
 	...view.value.step && { step: view.value.step },
 	...view.value.device && { device_limits: view.value.device }
 }));
-var reportKey = O(() => pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([
+var reportKey = O(() => asking.value || alone.value ? JSON.stringify([
 	page.value,
-	whereKey.value,
+	asking.value || attempt.value,
 	query.value
 ]) : "");
-var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? null);
 /** When the shown recording was read, and whether its file has changed since. */
 var stamp = y$1("");
 var stale = O(() => {
@@ -1675,6 +1679,8 @@ var stale = O(() => {
 	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
 var OTHERS = 6;
+/** ms until a changed field of a page with many is asked for: a slider passes many values on its way. */
+var SETTLES = 90;
 /** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
 async function runsWith(name) {
 	const shown = where.peek();
@@ -1890,10 +1896,15 @@ function startData() {
 		}
 		const [name, w, q] = [
 			page.peek(),
-			where.peek(),
+			asking.peek() ? where.peek() : null,
 			query.peek()
 		];
-		follow(report, key, (s) => getReport(name, w, q, s), stopReport.signal).then((value) => {
+		const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
+		const ask = async (s) => {
+			if (moved) await pause(SETTLES, s);
+			return getReport(name, w, q, s);
+		};
+		follow(report, key, ask, stopReport.signal).then((value) => {
 			if (!value) return;
 			remembered.set(key, value);
 			if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
@@ -2125,6 +2136,7 @@ var PATHS = {
 	memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
 	communication: "M4 8l7-3.5 M4 8l7 3.5 M5.5 8a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 4a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 12a2 2 0 1 1-4 0 2 2 0 0 1 4 0z",
 	memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
+	memory_plan: "M2.5 4.5H7 M10.5 4.5h3 M8.75 2.75v3.5 M2.5 11.5h2.5 M8.5 11.5h5 M6.75 9.75v3.5",
 	scaling: "M3.5 13.5v-4 M8 13.5V6 M12.5 13.5v-11 M2 13.5h12",
 	compare: "M5.5 2.5v11 M10.5 2.5v11 M2.5 5.5h3 M2.5 10h3 M10.5 5.5h3 M10.5 10h3",
 	health: "M1.5 8h3l2-4.5 3 9 2-4.5h3",
@@ -7542,7 +7554,9 @@ function Bar$1({ parts, full, tip }) {
 }
 var BADGE = {
 	compute: ["bound-compute", "triangle-up"],
-	memory: ["bound-memory", "bar"]
+	memory: ["bound-memory", "bar"],
+	"too large": ["error", "x"],
+	tight: ["warn", "bar"]
 };
 /** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
 function ValueMark({ text }) {
@@ -9961,7 +9975,7 @@ async function purge(el) {
 	if (loading) (await load()).purge(el);
 }
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
-function placeOf(el, axes, x, y) {
+function placeOf$1(el, axes, x, y) {
 	const layout = el._fullLayout;
 	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
 	if (!across || !up) return null;
@@ -10181,7 +10195,7 @@ function Figure({ s, table, twins, main }) {
 			draw(el, shown, layout, s.zoom ? false : "reset").then((el) => {
 				if (!live) return;
 				setShows(shows);
-				listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0);
+				listen(el, point && placeOf$1(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});
@@ -10868,7 +10882,7 @@ function Export() {
 						children: "for Hatchet and proton-viewer"
 					})]
 				}),
-				original && where.value ? /* @__PURE__ */ a("a", {
+				where.value && (original ? /* @__PURE__ */ a("a", {
 					class: "option",
 					href: traceAddress(where.value),
 					download: true,
@@ -10876,7 +10890,7 @@ function Export() {
 				}) : /* @__PURE__ */ a("div", {
 					class: "none",
 					children: "The original recording is not offered by this server."
-				})
+				}))
 			]
 		})
 	});
@@ -11188,6 +11202,7 @@ var LETTERS = {
 	b: "gpu_breakdown",
 	n: "communication",
 	y: "memory",
+	e: "memory_plan",
 	w: "whatif",
 	h: "health",
 	l: "links"
@@ -11203,7 +11218,7 @@ var KEYS = [
 	["c", "copy the row"],
 	["Esc", "go back: close, clear the selection"]
 ];
-var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, w what if, h health";
+var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
@@ -11322,8 +11337,8 @@ function Nav() {
 						children: [group && /* @__PURE__ */ a("div", {
 							class: "nav-title",
 							children: group
-						}), items.map((a$6) => /* @__PURE__ */ a(Item, {
-							a: a$6,
+						}), items.map((a$7) => /* @__PURE__ */ a(Item, {
+							a: a$7,
 							rail
 						}))]
 					});
@@ -11331,8 +11346,8 @@ function Nav() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "nav-foot",
-				children: [foot.map((a$7) => /* @__PURE__ */ a(Item, {
-					a: a$7,
+				children: [foot.map((a$8) => /* @__PURE__ */ a(Item, {
+					a: a$8,
 					rail
 				})), /* @__PURE__ */ a("button", {
 					type: "button",
@@ -11356,32 +11371,32 @@ function Nav() {
 		]
 	})] });
 }
-function Item({ a: a$8, rail }) {
-	const off = a$8.available === false;
-	const on = headOf(catalogue.value, page.value)?.name === a$8.name;
-	const reason = off ? shortReason(a$8.because) : "";
-	const tip = rail ? reason ? `${a$8.title}: ${reason}` : a$8.title : off ? a$8.because : a$8.question;
+function Item({ a: a$9, rail }) {
+	const off = a$9.available === false;
+	const on = headOf(catalogue.value, page.value)?.name === a$9.name;
+	const reason = off ? shortReason(a$9.because) : "";
+	const tip = rail ? reason ? `${a$9.title}: ${reason}` : a$9.title : off ? a$9.because : a$9.question;
 	return /* @__PURE__ */ a(To, {
-		view: pageView(a$8.name),
+		view: pageView(a$9.name),
 		class: `nav-item ${on ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
-		label: off ? `${a$8.title}, not available: ${a$8.because ?? ""}` : a$8.count ? `${a$8.title}, ${a$8.count}` : a$8.title,
-		current: on && (familyOf(catalogue.value, a$8.name).length > 1 ? "within" : true),
+		label: off ? `${a$9.title}, not available: ${a$9.because ?? ""}` : a$9.count ? `${a$9.title}, ${a$9.count}` : a$9.title,
+		current: on && (familyOf(catalogue.value, a$9.name).length > 1 ? "within" : true),
 		onGo: () => {
 			menuOpen.value = false;
 		},
 		children: [
-			/* @__PURE__ */ a(Icon, { name: a$8.icon ?? a$8.name }),
+			/* @__PURE__ */ a(Icon, { name: a$9.icon ?? a$9.name }),
 			/* @__PURE__ */ a("span", {
 				class: "nav-text",
-				children: [a$8.title, reason && /* @__PURE__ */ a("span", {
+				children: [a$9.title, reason && /* @__PURE__ */ a("span", {
 					class: "nav-reason",
 					children: reason
 				})]
 			}),
-			!!a$8.count && /* @__PURE__ */ a("span", {
+			!!a$9.count && /* @__PURE__ */ a("span", {
 				class: "nav-count",
-				children: a$8.count
+				children: a$9.count
 			})
 		]
 	});
@@ -11503,7 +11518,7 @@ function Bar() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "bar-tools",
-				children: [c ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
+				children: [c || alone.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
 					what: "the link",
 					label: "Copy link",
 					text: here,
@@ -11624,131 +11639,85 @@ function opensWith(f) {
 	const value = f.page ?? f.default ?? "";
 	return value === "None" ? "" : value;
 }
-// src/pages/tabs.tsx
-/** What the first tab, the page that gives the family its name, is called. */
-var FIRST = "Summary";
-/** Does the present page stand under a bar of tabs, which carries its title? */
-var hasTabs = () => familyOf(catalogue.value, page.value).length > 1;
-function Family() {
-	const tabs = familyOf(catalogue.value, page.value);
-	const bar = T(null);
-	A$1(() => {
-		const [all, now] = [bar.current, bar.current?.querySelector("[aria-current]")];
-		if (all && now) all.scrollLeft = Math.max(0, now.offsetLeft - (all.clientWidth - now.offsetWidth) / 2);
-	}, [page.value, tabs.length > 1]);
-	if (tabs.length < 2) return null;
-	const head = tabs[0];
-	const label = (a) => a === head ? FIRST : a.title;
-	const move = (event) => {
-		const links = [...event.currentTarget.querySelectorAll("a")];
-		const at = links.indexOf(document.activeElement);
-		const to = {
-			ArrowRight: at + 1,
-			ArrowLeft: at - 1,
-			Home: 0,
-			End: links.length - 1
-		}[event.key];
-		if (to === void 0 || at < 0) return;
-		event.preventDefault();
-		event.stopPropagation();
-		links[(to + links.length) % links.length].focus();
-	};
-	return /* @__PURE__ */ a("div", {
-		class: "family",
-		children: [/* @__PURE__ */ a("h1", { children: [head.title, page.value !== head.name && /* @__PURE__ */ a("span", {
-			class: "sr",
-			children: [": ", label(tabs.find((a) => a.name === page.value))]
-		})] }), /* @__PURE__ */ a("nav", {
-			class: "tabs",
-			"aria-label": `Views of ${head.title}`,
-			onKeyDown: move,
-			children: /* @__PURE__ */ a("div", {
-				class: "tabs-row",
-				ref: bar,
-				children: tabs.map((a$5) => {
-					const [on, off] = [a$5.name === page.value, a$5.available === false];
-					return /* @__PURE__ */ a(To, {
-						view: pageView(a$5.name),
-						class: `tab ${on ? "on" : ""} ${off ? "off" : ""}`,
-						tip: (off ? a$5.because : a$5.question) ?? "",
-						label: off ? `${label(a$5)}, not available: ${a$5.because ?? ""}` : label(a$5),
-						current: on,
-						stop: !on,
-						children: [label(a$5), off && head.available !== false && /* @__PURE__ */ a("span", {
-							class: "tab-reason",
-							children: shortReason(a$5.because)
-						})]
-					}, a$5.name);
-				})
-			})
-		})]
-	});
+// src/ui/slider.tsx
+/** Where a value stands among values in rising order; one that is none of them stands where it would. */
+function placeOf(value, values) {
+	const at = values.indexOf(value);
+	if (at >= 0) return at;
+	const above = values.findIndex((v) => Number(v) > Number(value));
+	return above < 0 ? Math.max(0, values.length - 1) : above;
 }
-// src/pages/report.tsx
-var COMMON = /* @__PURE__ */ new Set(["step", "device_limits"]);
-function ReportPage({ r, waiting }) {
-	const lead = r.headline ?? "";
-	const equation = r.sections.find((s) => s.kind === "facts" && s.style === "equation");
-	const fields = (info.value?.fields ?? []).filter((f) => !COMMON.has(f.name));
-	const said = equation?.kind === "facts" && !equation.text;
+function Slider({ label, tip, value, values, chosen, wrong, onMove, onType }) {
+	const at = placeOf(value, values);
+	const last = Math.max(values.length - 1, 1);
+	const [moved, setMoved] = d$2(null);
+	const shown = moved !== null && values[moved] !== void 0 ? moved : at;
 	return /* @__PURE__ */ a("div", {
-		class: `page ${waiting ? "waiting" : ""}`,
-		"aria-busy": waiting,
+		class: `slider ${chosen ? "chosen" : ""}`,
+		"data-tip": tip,
 		children: [
-			/* @__PURE__ */ a("div", {
-				class: `page-head ${equation && !fields.length ? "hidden-head" : ""}`,
-				children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", {
-					class: equation ? "sr" : "",
-					children: r.title
-				}), lead && !said && /* @__PURE__ */ a("p", {
-					class: "headline",
-					children: /* @__PURE__ */ a(Text, { text: lead })
-				})] }), fields.length > 0 && /* @__PURE__ */ a(Fields, { fields })]
+			/* @__PURE__ */ a("span", {
+				class: "slider-label",
+				children: label
 			}),
-			stale.value && /* @__PURE__ */ a(StaleNotice, {}),
-			r.notices?.map((n) => /* @__PURE__ */ a(Notice, { notice: n })),
-			/* @__PURE__ */ a(PageFilters, { r }),
-			/* @__PURE__ */ a("div", {
-				class: "grid",
-				children: rowsOf(r.sections).map((row) => row.length === 1 && !isCard(row[0]) ? /* @__PURE__ */ a(SectionCard, {
-					section: row[0],
-					report: r,
-					lead: said ? lead : ""
-				}, row[0].id) : /* @__PURE__ */ a("div", {
-					class: "cards",
-					style: { maxWidth: row.length < 3 ? `${row.length * 400}px` : void 0 },
-					children: row.map((s) => /* @__PURE__ */ a(SectionCard, {
-						section: s,
-						report: r,
-						lead: ""
-					}, s.id))
-				}, row[0].id))
+			/* @__PURE__ */ a(Box, {
+				label,
+				value: moved !== null ? values[moved] ?? value : value,
+				numeric: true,
+				wrong: !!wrong,
+				onType
 			}),
-			!r.sections.length && /* @__PURE__ */ a("div", {
-				class: "card pad",
-				children: /* @__PURE__ */ a("p", {
-					class: "prose",
-					children: "This report has no sections."
-				})
+			/* @__PURE__ */ a("input", {
+				type: "range",
+				min: 0,
+				max: values.length - 1,
+				step: 1,
+				value: shown,
+				disabled: values.length < 2,
+				"aria-label": label,
+				"aria-valuetext": values[shown] ?? value,
+				style: { "--at": `${shown / last * 100}%` },
+				onInput: (e) => {
+					const to = Number(e.currentTarget.value);
+					setMoved(to);
+					if (values[to] !== void 0) onMove(values[to]);
+				},
+				onChange: () => setMoved(null),
+				onBlur: () => setMoved(null)
 			})
 		]
 	});
 }
-var StaleNotice = () => /* @__PURE__ */ a(Notice, {
-	notice: {
-		level: "warn",
-		text: "The file changed since this page was read. It still shows the recording as it was."
-	},
-	children: /* @__PURE__ */ a("button", {
-		type: "button",
-		class: "link",
-		onClick: () => {
-			stamp.value = "";
-			readAgain();
-		},
-		children: "Read again"
-	})
-});
+/** A small field: what is typed counts when Enter is pressed or the field is left; Esc takes it back. */
+function Box({ label, value, placeholder, numeric, wrong, onType }) {
+	const [text, setText] = d$2(null);
+	const done = () => {
+		if (text !== null && text.trim() !== value) onType(text.trim());
+		setText(null);
+	};
+	return /* @__PURE__ */ a("input", {
+		class: "typed box",
+		type: "text",
+		inputMode: numeric ? "decimal" : "text",
+		"aria-label": label,
+		"aria-invalid": wrong || void 0,
+		value: text ?? value,
+		placeholder,
+		onInput: (e) => setText(e.currentTarget.value),
+		onBlur: done,
+		onKeyDown: (e) => {
+			if (e.key === "Enter") done();
+			if (e.key === "Escape") {
+				e.stopPropagation();
+				setText(null);
+			}
+		}
+	});
+}
+// src/pages/fields.tsx
+var COMMON = /* @__PURE__ */ new Set(["step", "device_limits"]);
+/** The fields that a page shows itself: all but those of the selection bar. */
+var ofPage = (fields) => (fields ?? []).filter((f) => !COMMON.has(f.name));
 /** So many fields stand in the page's head; of more, the first that are chosen by a click, and the rest behind one button. */
 var FIELDS = 3;
 var FIRST_OF_MANY = 2;
@@ -11929,6 +11898,137 @@ function Typed({ f, label, now, set }) {
 		})]
 	});
 }
+// src/pages/tabs.tsx
+/** What the first tab, the page that gives the family its name, is called. */
+var FIRST = "Summary";
+/** Does the present page stand under a bar of tabs, which carries its title? */
+var hasTabs = () => familyOf(catalogue.value, page.value).length > 1;
+function Family() {
+	const tabs = familyOf(catalogue.value, page.value);
+	const bar = T(null);
+	A$1(() => {
+		const [all, now] = [bar.current, bar.current?.querySelector("[aria-current]")];
+		if (all && now) all.scrollLeft = Math.max(0, now.offsetLeft - (all.clientWidth - now.offsetWidth) / 2);
+	}, [page.value, tabs.length > 1]);
+	if (tabs.length < 2) return null;
+	const head = tabs[0];
+	const label = (a) => a === head ? FIRST : a.title;
+	const move = (event) => {
+		const links = [...event.currentTarget.querySelectorAll("a")];
+		const at = links.indexOf(document.activeElement);
+		const to = {
+			ArrowRight: at + 1,
+			ArrowLeft: at - 1,
+			Home: 0,
+			End: links.length - 1
+		}[event.key];
+		if (to === void 0 || at < 0) return;
+		event.preventDefault();
+		event.stopPropagation();
+		links[(to + links.length) % links.length].focus();
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "family",
+		children: [/* @__PURE__ */ a("h1", { children: [head.title, page.value !== head.name && /* @__PURE__ */ a("span", {
+			class: "sr",
+			children: [": ", label(tabs.find((a) => a.name === page.value))]
+		})] }), /* @__PURE__ */ a("nav", {
+			class: "tabs",
+			"aria-label": `Views of ${head.title}`,
+			onKeyDown: move,
+			children: /* @__PURE__ */ a("div", {
+				class: "tabs-row",
+				ref: bar,
+				children: tabs.map((a$6) => {
+					const [on, off] = [a$6.name === page.value, a$6.available === false];
+					return /* @__PURE__ */ a(To, {
+						view: pageView(a$6.name),
+						class: `tab ${on ? "on" : ""} ${off ? "off" : ""}`,
+						tip: (off ? a$6.because : a$6.question) ?? "",
+						label: off ? `${label(a$6)}, not available: ${a$6.because ?? ""}` : label(a$6),
+						current: on,
+						stop: !on,
+						children: [label(a$6), off && head.available !== false && /* @__PURE__ */ a("span", {
+							class: "tab-reason",
+							children: shortReason(a$6.because)
+						})]
+					}, a$6.name);
+				})
+			})
+		})]
+	});
+}
+// src/pages/report.tsx
+var equationOf = (r) => r.sections.find((s) => s.kind === "facts" && s.style === "equation");
+function ReportPage({ r, waiting }) {
+	const lead = r.headline ?? "";
+	const equation = equationOf(r);
+	const fields = ofPage(info.value?.fields);
+	const said = equation?.kind === "facts" && !equation.text;
+	return /* @__PURE__ */ a("div", {
+		class: `page ${waiting ? "waiting" : ""}`,
+		"aria-busy": waiting,
+		children: [/* @__PURE__ */ a("div", {
+			class: `page-head ${equation && !fields.length ? "hidden-head" : ""}`,
+			children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", {
+				class: equation ? "sr" : "",
+				children: r.title
+			}), lead && !said && /* @__PURE__ */ a("p", {
+				class: "headline",
+				children: /* @__PURE__ */ a(Text, { text: lead })
+			})] }), fields.length > 0 && /* @__PURE__ */ a(Fields, { fields })]
+		}), /* @__PURE__ */ a(ReportBody, {
+			r,
+			lead: said ? lead : ""
+		})]
+	});
+}
+/** All of a report below the head of its page. */
+function ReportBody({ r, lead }) {
+	return /* @__PURE__ */ a($, { children: [
+		stale.value && /* @__PURE__ */ a(StaleNotice, {}),
+		r.notices?.map((n) => /* @__PURE__ */ a(Notice, { notice: n })),
+		/* @__PURE__ */ a(PageFilters, { r }),
+		/* @__PURE__ */ a("div", {
+			class: "grid",
+			children: rowsOf(r.sections).map((row) => row.length === 1 && !isCard(row[0]) ? /* @__PURE__ */ a(SectionCard, {
+				section: row[0],
+				report: r,
+				lead
+			}, row[0].id) : /* @__PURE__ */ a("div", {
+				class: "cards",
+				style: { maxWidth: row.length < 3 ? `${row.length * 400}px` : void 0 },
+				children: row.map((s) => /* @__PURE__ */ a(SectionCard, {
+					section: s,
+					report: r,
+					lead: ""
+				}, s.id))
+			}, row[0].id))
+		}),
+		!r.sections.length && /* @__PURE__ */ a("div", {
+			class: "card pad",
+			children: /* @__PURE__ */ a("p", {
+				class: "prose",
+				children: "This report has no sections."
+			})
+		})
+	] });
+}
+var StaleNotice = () => /* @__PURE__ */ a(Notice, {
+	notice: {
+		level: "warn",
+		text: "The file changed since this page was read. It still shows the recording as it was."
+	},
+	children: /* @__PURE__ */ a("button", {
+		type: "button",
+		class: "link",
+		onClick: () => {
+			stamp.value = "";
+			readAgain();
+		},
+		children: "Read again"
+	})
+});
 // src/pages/code.tsx
 var WORDS = /\b(import|with|as|for|in|from|def|return)\b|(#.*$)/gm;
 /** Python with keywords and comments in quiet ink and `mark` in accent. */
@@ -12123,6 +12223,7 @@ function Empty({ runs }) {
 			}), /* @__PURE__ */ a("div", {
 				class: "split-side",
 				children: [
+					/* @__PURE__ */ a(Without, {}),
 					/* @__PURE__ */ a("h2", { children: "What counts as a recording" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
@@ -12236,6 +12337,26 @@ function Empty({ runs }) {
 			]
 		})]
 	});
+}
+/** Pages that need no recording: there is something to do while there is none. */
+function Without() {
+	const pages = catalogue.value.filter((a) => a.alone);
+	if (!pages.length) return null;
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Without a recording" }), /* @__PURE__ */ a("ul", {
+		class: "side-list wrapped",
+		children: pages.map((a$4) => /* @__PURE__ */ a("li", { children: [
+			/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
+			/* @__PURE__ */ a(To, {
+				view: pageView(a$4.name),
+				class: "link",
+				children: a$4.title
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "note",
+				children: a$4.question
+			})
+		] }))
+	})] });
 }
 var STATE = {
 	new: "not read yet",
@@ -12379,16 +12500,16 @@ function NotAvailable({ r }) {
 					!!can.length && /* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
-						children: can.map((a$4) => /* @__PURE__ */ a("li", { children: [
-							/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
+						children: can.map((a$5) => /* @__PURE__ */ a("li", { children: [
+							/* @__PURE__ */ a(Icon, { name: a$5.icon ?? a$5.name }),
 							/* @__PURE__ */ a(To, {
-								view: pageView(a$4.name),
+								view: pageView(a$5.name),
 								class: "link",
-								children: a$4.title
+								children: a$5.title
 							}),
 							/* @__PURE__ */ a("span", {
 								class: "note",
-								children: a$4.question
+								children: a$5.question
 							})
 						] }))
 					}),
@@ -12570,6 +12691,208 @@ function Failed({ error, what, retry }) {
 		})]
 	});
 }
+// src/pages/editor.tsx
+function EditedPage({ info, got }) {
+	const value = got.value?.analysis === info.name ? got.value : null;
+	if (value && !value.available) return /* @__PURE__ */ a(NotAvailable, { r: value });
+	const fields = ofPage(info.fields);
+	const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
+	const others = fields.filter((f) => !f.group);
+	return /* @__PURE__ */ a("div", {
+		class: `page edited ${waiting ? "waiting" : ""}`,
+		"aria-busy": waiting && !failed,
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "page-head",
+				children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", { children: info.title }), !failed && value?.headline && /* @__PURE__ */ a("p", {
+					class: "headline",
+					role: "status",
+					children: /* @__PURE__ */ a(Text, { text: value.headline })
+				})] }), others.length > 0 && /* @__PURE__ */ a(Fields, { fields: others })]
+			}),
+			/* @__PURE__ */ a(Editor, {
+				fields: fields.filter((f) => f.group),
+				now: value?.fields ?? {},
+				wrong: failed?.body.field ?? ""
+			}),
+			failed && /* @__PURE__ */ a(Notice, {
+				notice: {
+					level: "error",
+					text: sentences(failed.body.message, failed.body.hint)
+				},
+				children: failed.body.code !== "bad_query" && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					onClick: readAgain,
+					children: "Try again"
+				})
+			}),
+			!failed && (value ? /* @__PURE__ */ a(ReportBody, {
+				r: value,
+				lead: ""
+			}) : /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Skeleton, {}) }))
+		]
+	});
+}
+/** The fields as they were asked for: a report that failed tells nothing of them, so the one before it still serves. */
+function Editor({ fields, now, wrong }) {
+	const groups = [...new Set(fields.map((f) => f.group))];
+	const set = fields.filter((f) => view.value.query[f.name] !== void 0);
+	const reset = () => {
+		const query = { ...view.value.query };
+		for (const f of set) delete query[f.name];
+		change({ query }, "push");
+	};
+	return /* @__PURE__ */ a("section", {
+		class: "card editor",
+		"aria-label": "What is asked",
+		children: [/* @__PURE__ */ a("div", {
+			class: "editor-groups",
+			children: groups.map((group) => /* @__PURE__ */ a(Group, {
+				title: group,
+				fields: fields.filter((f) => f.group === group),
+				now,
+				wrong
+			}, group))
+		}), /* @__PURE__ */ a("div", {
+			class: "editor-foot",
+			children: [/* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field stands at its default."
+			}), /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "text-button accent",
+				disabled: !set.length,
+				onClick: reset,
+				children: "Reset all"
+			})]
+		})]
+	});
+}
+function Group({ title, fields, now, wrong }) {
+	const [open, setOpen] = d$2(false);
+	const hidden = (f) => !!f.seldom && !open && view.value.query[f.name] === void 0 && f.name !== wrong;
+	const shown = fields.filter((f) => !hidden(f));
+	const seldom = fields.some((f) => f.seldom);
+	return /* @__PURE__ */ a("div", {
+		class: "editor-group",
+		role: "group",
+		"aria-label": title,
+		children: [
+			/* @__PURE__ */ a("h2", { children: title }),
+			shown.map((f) => /* @__PURE__ */ a(Control, {
+				f,
+				now: now[f.name] ?? {},
+				wrong: f.name === wrong
+			}, f.name)),
+			seldom && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "text-button more",
+				"aria-expanded": open,
+				onClick: () => setOpen(!open),
+				children: [open ? "Less" : "More", /* @__PURE__ */ a(Icon, {
+					name: "down",
+					size: 12
+				})]
+			})
+		]
+	});
+}
+function Control({ f, now, wrong }) {
+	const asked = view.value.query[f.name];
+	const chosen = asked !== void 0;
+	const value = asked ?? now.value ?? opensWith(f);
+	const label = f.label ?? f.name;
+	const tip = f.doc ?? "";
+	const put = (to, how = "push") => setField(f, to, how);
+	if (f.slider?.length) return /* @__PURE__ */ a(Slider, {
+		label,
+		tip,
+		value,
+		values: now.values?.length ? now.values : f.slider,
+		chosen,
+		wrong,
+		onMove: (v) => put(v, "replace"),
+		onType: (v) => put(v)
+	});
+	if (f.type === "flag") {
+		const on = /^(true|1|yes|on)$/i.test(value);
+		return /* @__PURE__ */ a("div", {
+			class: `row ${chosen ? "chosen" : ""}`,
+			"data-tip": tip,
+			children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Chip, {
+				on,
+				onToggle: () => put(on ? "false" : "true"),
+				children: on ? "on" : "off"
+			})]
+		});
+	}
+	if (f.choices?.length) return /* @__PURE__ */ a(Choice, {
+		f,
+		label,
+		value: asked ?? "",
+		resolved: now.value ?? "",
+		wrong,
+		put
+	});
+	return /* @__PURE__ */ a("div", {
+		class: `row ${chosen ? "chosen" : ""}`,
+		"data-tip": tip,
+		children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Box, {
+			label,
+			value: asked ?? "",
+			placeholder: now.value || opensWith(f) || "none",
+			numeric: f.type === "number",
+			wrong,
+			onType: (v) => put(v)
+		})]
+	});
+}
+function Choice({ f, label, value, resolved, wrong, put }) {
+	const free = f.type === "text";
+	const text = (choice) => free || /[\d-]/.test(choice) ? choice : words(choice);
+	const options = [{
+		value: "",
+		text: value || !resolved ? "Default" : `Default: ${text(resolved)}`
+	}, ...f.choices.filter(Boolean).map((c) => ({
+		value: c,
+		text: text(c)
+	}))];
+	return /* @__PURE__ */ a("div", {
+		class: `row ${value ? "chosen" : ""}`,
+		"data-tip": f.doc,
+		children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Popover, {
+			label: `${label}: ${text(value || resolved) || "default"}`,
+			class: `button ${wrong ? "wrong" : ""}`,
+			align: "right",
+			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+				class: "ellipsis",
+				children: text(value || resolved) || "Default"
+			}), /* @__PURE__ */ a(Icon, {
+				name: "down",
+				size: 12
+			})] }),
+			children: (close) => {
+				const pick = (v) => {
+					put(v);
+					close();
+				};
+				return /* @__PURE__ */ a(List, {
+					label,
+					value,
+					options,
+					onPick: pick,
+					...free && { free: {
+						ask: "Search or type",
+						take: pick
+					} }
+				});
+			}
+		})]
+	});
+}
+var upper = (text) => (text[0]?.toUpperCase() ?? "") + text.slice(1);
+var sentences = (...parts) => parts.filter(Boolean).map((p) => upper(p).replace(/[^.!?]$/, "$&.")).join(" ");
 // src/pages/app.tsx
 function App() {
 	return /* @__PURE__ */ a("div", {
@@ -12608,6 +12931,7 @@ var Bones = () => /* @__PURE__ */ a(After, { children: [/* @__PURE__ */ a(After,
 	})
 }), /* @__PURE__ */ a(Skeleton, {})] });
 function Content() {
+	if (alone.value) return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
 	const list = runs.value;
 	if (!list.value) return list.state === "error" ? /* @__PURE__ */ a(Failed, {
 		what: "The list of runs could not be read",
@@ -12616,6 +12940,7 @@ function Content() {
 	}) : /* @__PURE__ */ a(Bones, {});
 	const now = choice.value;
 	const scanning = list.value.scan.state === "scanning";
+	if (now.state === "none" && page.value !== "overview" && !catalogue.value.length) return /* @__PURE__ */ a(Bones, {});
 	if (now.state === "none") return scanning ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
 	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
 	const asked = pages.value;
@@ -12632,6 +12957,10 @@ function Content() {
 }
 function Page() {
 	const got = report.value;
+	if (info.value?.fields?.some((f) => f.group)) return /* @__PURE__ */ a(EditedPage, {
+		info: info.value,
+		got
+	});
 	if (got.state === "error") return /* @__PURE__ */ a(Failed, {
 		what: "This page could not be computed",
 		error: got.error,

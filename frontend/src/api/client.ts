@@ -58,8 +58,8 @@ const where = (w: Where): Record<string, string | undefined> => ({ run: w.run, w
 export const getRuns = (signal?: AbortSignal): Promise<Runs> => get<Runs>("api/v1/runs", signal);
 export const getAnalyses = (w: Where | null, device = "", signal?: AbortSignal, wait = ""): Promise<Analyses> =>
   get<Analyses>(address("api/v1/analyses", w ? { ...where(w), device_limits: device, wait } : {}), signal);
-export const getReport = (name: string, w: Where, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
-  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...where(w), ...query }), signal);
+export const getReport = (name: string, w: Where | null, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
+  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query }), signal);
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));

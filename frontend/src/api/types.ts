@@ -144,6 +144,11 @@ export interface Notice {
   link?: Link | null;
 }
 
+export interface FieldNow {
+  value?: string;
+  values?: string[];
+}
+
 export interface Report {
   analysis: string;
   title: string;
@@ -152,6 +157,8 @@ export interface Report {
   selection?: Record<string, Scalar>;
   notices?: Notice[];
   sections: Section[];
+  /** query fields that depend on others: the value used where one is left open, and values that would do as well */
+  fields?: Record<string, FieldNow>;
   /** how many workers of a run it speaks of already, while the others are being read */
   reading?: { done: number; total: number } | null;
 }
@@ -247,6 +254,12 @@ export interface QueryField {
   label?: string;
   doc?: string;
   page?: string;
+  /** values that a slider steps through */
+  slider?: string[];
+  /** heading of the card of fields that it stands under */
+  group?: string;
+  /** stands behind a button until it is set */
+  seldom?: boolean;
 }
 
 export interface AnalysisInfo {
@@ -264,6 +277,8 @@ export interface AnalysisInfo {
   count?: number;
   /** the analysis that it is a further view of */
   under?: string;
+  /** it answers without a recording */
+  alone?: boolean;
 }
 
 export interface Step {

@@ -1,12 +1,14 @@
 // The shell: page list, selection bar, and whichever page or state the view means.
 import type { JSX } from "preact";
-import { choice, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { alone, catalogue, choice, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
 import { Skeleton } from "../ui/controls";
 import { Tip } from "../ui/tip";
 import { narrow, slim } from "../ui/width";
 import { Bar } from "./bar";
+import { EditedPage } from "./editor";
 import { Help } from "./help";
 import { Nav } from "./nav";
 import { ReportPage } from "./report";
@@ -37,10 +39,12 @@ const Bones = (): JSX.Element => (
 );
 
 function Content(): JSX.Element {
+  if (alone.value) return <><Family /><Page /></>;
   const list = runs.value;
   if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;
   const now = choice.value!;
   const scanning = list.value.scan.state === "scanning";
+  if (now.state === "none" && page.value !== HOME && !catalogue.value.length) return <Bones />; // it may be a page that needs none
   if (now.state === "none") return scanning ? <After><Empty runs={list.value} /></After> : <Empty runs={list.value} />;
   if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
 
@@ -53,6 +57,7 @@ function Content(): JSX.Element {
 
 function Page(): JSX.Element {
   const got = report.value;
+  if (info.value?.fields?.some((f) => f.group)) return <EditedPage info={info.value} got={got} />;
   if (got.state === "error") return <Failed what="This page could not be computed" error={got.error!} retry={readAgain} />;
   if (got.state === "loading" && got.progress) return <After><Loading progress={got.progress} since={got.since} /></After>;
   const value = got.value;

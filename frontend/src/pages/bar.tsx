@@ -1,7 +1,7 @@
 // The selection bar: what is looked at, one button each; then the link of this view and its export.
 import type { JSX } from "preact";
 import type { Span, Step, Worker } from "../api/types";
-import { chosen, pages, rescan, runs } from "../state/data";
+import { alone, chosen, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
 import { hosted } from "../state/host";
 import { parseSteps } from "../state/select";
@@ -48,7 +48,7 @@ export function Bar(): JSX.Element {
         <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
       )}
       <div class="bar-tools">
-        {c ? (
+        {c || alone.value ? (
           <>
             <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>
             {!slim.value && <Export />}

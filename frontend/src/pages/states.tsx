@@ -67,6 +67,7 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
           </div>
         </div>
         <div class="split-side">
+          <Without />
           <h2>What counts as a recording</h2>
           <ul class="side-list">{KINDS.map(([what, note]) => <li><Icon name="file" /><span>{what}</span><span class="note">{note}</span></li>)}</ul>
           <h2>Where it looked</h2>
@@ -94,6 +95,18 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
         </div>
       )}
     </div>
+  );
+}
+
+/** Pages that need no recording: there is something to do while there is none. */
+function Without(): JSX.Element | null {
+  const pages = catalogue.value.filter((a) => a.alone);
+  if (!pages.length) return null;
+  return (
+    <>
+      <h2>Without a recording</h2>
+      <ul class="side-list wrapped">{pages.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
+    </>
   );
 }
 

@@ -34,15 +34,18 @@ export const where = computed<api.Where | null>(() => {
   return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
 });
 const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
+export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalogue.value.find((a) => a.name === page.value) ?? null);
+/** The present page answers without a recording. */
+export const alone = computed(() => info.value?.alone === true);
+/** The recording that the report is asked of: the chosen one once it is read. */
+const asking = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : ""));
 /** What the page opens with where that is not what scripts get. */
 const opening = computed(() => {
-  const fields = pages.value.value?.analyses.find((a) => a.name === page.value)?.fields ?? [];
+  const fields = info.value?.fields ?? [];
   return Object.fromEntries(fields.filter((f) => f.page !== undefined && f.page !== f.default).map((f) => [f.name, f.page!]));
 });
 const query = computed(() => ({ ...opening.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
-const reportKey = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? JSON.stringify([page.value, whereKey.value, query.value]) : ""));
-
-export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? null);
+const reportKey = computed(() => (asking.value || alone.value ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
 
 /** When the shown recording was read, and whether its file has changed since. */
 export const stamp = signal("");
@@ -52,6 +55,8 @@ export const stale = computed(() => {
 });
 
 const OTHERS = 6;
+/** ms until a changed field of a page with many is asked for: a slider passes many values on its way. */
+const SETTLES = 90;
 
 /** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
 export async function runsWith(name: string): Promise<api.Where[]> {
@@ -204,8 +209,13 @@ export function startData(): void {
       report.value = { ...idle(), key, of: key, state: "ready", value: known };
       return;
     }
-    const [name, w, q] = [page.peek(), where.peek()!, query.peek()];
-    void follow(report, key, (s) => api.getReport(name, w, q, s), stopReport.signal).then((value) => {
+    const [name, w, q] = [page.peek(), asking.peek() ? where.peek() : null, query.peek()];
+    const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
+    const ask = async (s: AbortSignal): Promise<Report | Unavailable> => {
+      if (moved) await pause(SETTLES, s);
+      return api.getReport(name, w, q, s);
+    };
+    void follow(report, key, ask, stopReport.signal).then((value) => {
       if (!value) return;
       remembered.set(key, value);
       if (remembered.size > 12) remembered.delete(remembered.keys().next().value!);

@@ -39,7 +39,6 @@ def _recorded(capture: Capture, query: MemoryPlanQuery) -> Report:
     question="What would each stage hold, and on which devices does it fit?",
     group="Run",
     order=20,
-    icon="memory",
     query=MemoryPlanQuery,
     recorded=_recorded,
     tables={"stages": STAGES, "devices": DEVICES, "layouts": LAYOUTS, "formulas": FORMULAS},

@@ -98,7 +98,7 @@ function Bar({ parts, full, tip }: { parts: [string, number][]; full: number; ti
   );
 }
 
-const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "triangle-up"], memory: ["bound-memory", "bar"] };
+const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "triangle-up"], memory: ["bound-memory", "bar"], "too large": ["error", "x"], tight: ["warn", "bar"] };
 
 /** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
 export function ValueMark({ text }: { text: string }): JSX.Element | null {

@@ -1,0 +1,138 @@
+// A page with many fields: they stand in a card above its report, under headings, and the report follows every change. What cannot be is
+// said in that card, so that it can be mended there.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { AnalysisInfo, FieldNow, QueryField, Report, Unavailable } from "../api/types";
+import { readAgain, type Asked } from "../state/data";
+import { opensWith } from "../state/fields";
+import { change, view } from "../state/view";
+import { Chip, Notice, Skeleton } from "../ui/controls";
+import { Icon } from "../ui/icons";
+import { Popover } from "../ui/popover";
+import { List } from "../ui/select";
+import { Box, Slider } from "../ui/slider";
+import { Text } from "../ui/text";
+import { Fields, ofPage, setField, words } from "./fields";
+import { ReportBody } from "./report";
+import { After, NotAvailable } from "./states";
+import { hasTabs } from "./tabs";
+
+export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Report | Unavailable> }): JSX.Element {
+  const value = got.value?.analysis === info.name ? got.value : null;
+  if (value && !value.available) return <NotAvailable r={value} />;
+  const fields = ofPage(info.fields);
+  const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
+  const others = fields.filter((f) => !f.group);
+  return (
+    <div class={`page edited ${waiting ? "waiting" : ""}`} aria-busy={waiting && !failed}>
+      <div class="page-head">
+        <div>
+          {!hasTabs() && <h1>{info.title}</h1>}
+          {!failed && value?.headline && <p class="headline" role="status"><Text text={value.headline} /></p>}
+        </div>
+        {others.length > 0 && <Fields fields={others} />}
+      </div>
+      <Editor fields={fields.filter((f) => f.group)} now={value?.fields ?? {}} wrong={failed?.body.field ?? ""} />
+      {failed && (
+        <Notice notice={{ level: "error", text: sentences(failed.body.message, failed.body.hint) }}>
+          {failed.body.code !== "bad_query" && <button type="button" class="text-button" onClick={readAgain}>Try again</button>}
+        </Notice>
+      )}
+      {!failed && (value ? <ReportBody r={value} lead="" /> : <After><Skeleton /></After>)}
+    </div>
+  );
+}
+
+/** The fields as they were asked for: a report that failed tells nothing of them, so the one before it still serves. */
+function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<string, FieldNow>; wrong: string }): JSX.Element {
+  const groups = [...new Set(fields.map((f) => f.group!))];
+  const set = fields.filter((f) => view.value.query[f.name] !== undefined);
+  const reset = (): void => {
+    const query = { ...view.value.query };
+    for (const f of set) delete query[f.name];
+    change({ query }, "push");
+  };
+  return (
+    <section class="card editor" aria-label="What is asked">
+      <div class="editor-groups">
+        {groups.map((group) => <Group key={group} title={group} fields={fields.filter((f) => f.group === group)} now={now} wrong={wrong} />)}
+      </div>
+      <div class="editor-foot">
+        <span class="quiet">{set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field stands at its default."}</span>
+        <button type="button" class="text-button accent" disabled={!set.length} onClick={reset}>Reset all</button>
+      </div>
+    </section>
+  );
+}
+
+function Group({ title, fields, now, wrong }: { title: string; fields: QueryField[]; now: Record<string, FieldNow>; wrong: string }): JSX.Element {
+  const [open, setOpen] = useState(false);
+  const hidden = (f: QueryField): boolean => !!f.seldom && !open && view.value.query[f.name] === undefined && f.name !== wrong;
+  const shown = fields.filter((f) => !hidden(f));
+  const seldom = fields.some((f) => f.seldom);
+  return (
+    <div class="editor-group" role="group" aria-label={title}>
+      <h2>{title}</h2>
+      {shown.map((f) => <Control key={f.name} f={f} now={now[f.name] ?? {}} wrong={f.name === wrong} />)}
+      {seldom && (
+        <button type="button" class="text-button more" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {open ? "Less" : "More"}<Icon name="down" size={12} />
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boolean }): JSX.Element {
+  const asked = view.value.query[f.name];
+  const chosen = asked !== undefined;
+  const value = asked ?? now.value ?? opensWith(f);
+  const label = f.label ?? f.name;
+  const tip = f.doc ?? "";
+  const put = (to: string, how: "push" | "replace" = "push"): void => setField(f, to, how);
+  if (f.slider?.length) {
+    const values = now.values?.length ? now.values : f.slider;
+    return <Slider label={label} tip={tip} value={value} values={values} chosen={chosen} wrong={wrong} onMove={(v) => put(v, "replace")} onType={(v) => put(v)} />;
+  }
+  if (f.type === "flag") {
+    const on = /^(true|1|yes|on)$/i.test(value);
+    return <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}><span>{label}</span><Chip on={on} onToggle={() => put(on ? "false" : "true")}>{on ? "on" : "off"}</Chip></div>;
+  }
+  if (f.choices?.length) return <Choice f={f} label={label} value={asked ?? ""} resolved={now.value ?? ""} wrong={wrong} put={put} />;
+  return (
+    <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}>
+      <span>{label}</span>
+      <Box label={label} value={asked ?? ""} placeholder={now.value || opensWith(f) || "none"} numeric={f.type === "number"} wrong={wrong} onType={(v) => put(v)} />
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  f: QueryField;
+  label: string;
+  value: string;
+  /** what holds where nothing is chosen */
+  resolved: string;
+  wrong: boolean;
+  put: (value: string) => void;
+}
+
+function Choice({ f, label, value, resolved, wrong, put }: ChoiceProps): JSX.Element {
+  const free = f.type === "text";
+  const text = (choice: string): string => (free || /[\d-]/.test(choice) ? choice : words(choice));
+  const options = [{ value: "", text: value || !resolved ? "Default" : `Default: ${text(resolved)}` }, ...f.choices!.filter(Boolean).map((c) => ({ value: c, text: text(c) }))];
+  return (
+    <div class={`row ${value ? "chosen" : ""}`} data-tip={f.doc}>
+      <span>{label}</span>
+      <Popover label={`${label}: ${text(value || resolved) || "default"}`} class={`button ${wrong ? "wrong" : ""}`} align="right" button={<><span class="ellipsis">{text(value || resolved) || "Default"}</span><Icon name="down" size={12} /></>}>
+        {(close) => {
+          const pick = (v: string): void => { put(v); close(); };
+          return <List label={label} value={value} options={options} onPick={pick} {...(free && { free: { ask: "Search or type", take: pick } })} />;
+        }}
+      </Popover>
+    </div>
+  );
+}
+
+const upper = (text: string): string => (text[0]?.toUpperCase() ?? "") + text.slice(1);
+const sentences = (...parts: (string | undefined)[]): string => parts.filter(Boolean).map((p) => upper(p!).replace(/[^.!?]$/, "$&.")).join(" ");
