@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
+import numpy as np
 
 from tb_sol_plugin.metrics.scaling.batch import batch_of
 from tb_sol_plugin.metrics.scaling.steps import steps
@@ -28,7 +29,10 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Sums of a configuration that the program recorded, in seconds; counts are of steps that accumulate and of those that update."""
+    """Sums of a configuration that the program recorded, in seconds; counts are of steps that accumulate and of those that update.
+
+    optim_sync_time: None where the wait for gradients is not known.
+    """
 
     num_nodes: int
     num_replicas: int
@@ -36,7 +40,7 @@ class Counted(msgspec.Struct, frozen=True):
     accum_step_time: float
     accum_count: int
     optim_step_time: float
-    optim_sync_time: float
+    optim_sync_time: float | None
     optim_count: int
 
 
@@ -46,7 +50,8 @@ class ScalingPart(msgspec.Struct, frozen=True):
     host: where it ran, "" unknown; host_guessed: read off the worker's name. batch: samples per micro-step and replica, 0 unknown.
     tensor, pipeline: parallel sizes; nodes, replicas: as the program told; 0 unknown.
     counted: what the program recorded; sqr, var: gradient statistics, None unknown.
-    initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown). accumulation: allowed.
+    biased: these are from differences of successive steps. accumulation: allowed; None unknown.
+    initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown).
     reserved, memory: most bytes that one device's allocator held, and the device's; -1 unknown.
     """
 
@@ -67,7 +72,8 @@ class ScalingPart(msgspec.Struct, frozen=True):
     initial: int = 0
     most: int = 0
     bounds: tuple[int, int] = (0, 0)
-    accumulation: bool = False
+    biased: bool = False
+    accumulation: bool | None = None
     reserved: int = -1
     memory: int = -1
 
@@ -89,7 +95,43 @@ def part_of(capture: Capture) -> ScalingPart:
     return ScalingPart(
         tuple(Step(*row) for row in rows), len(table) - len(kept), host, guessed, batch.samples, batch.source, batch.guessed,
         tensor, pipeline, _size(meta, "", "num_nodes"), _size(meta, "", "num_replicas"), reserved=reserved, memory=memory,
+        **_recorded(capture),
     )  # fmt: skip
+
+
+class _Recorded(TypedDict, total=False):
+    counted: tuple[Counted, ...]
+    sqr: float | None
+    var: float | None
+    biased: bool
+    initial: int
+    most: int
+    bounds: tuple[int, int]
+    accumulation: bool | None
+
+
+def _recorded(capture: Capture) -> _Recorded:
+    """What the program recorded of itself, see `tb_sol_plugin.capture.profile_step_commit`."""
+    table = capture.tables["profile"]
+    if not len(table):
+        return {}
+    rows = table.to_dict("records")
+    last = rows[-1]
+    counted = tuple(
+        Counted(
+            int(r["num_nodes"]), int(r["num_replicas"]), int(r["atomic_bsz"]), r["accum_time_ns"] / 1e9, int(r["accum_count"]),
+            r["optim_time_ns"] / 1e9, r["sync_time_ns"] / 1e9 if r["sync_time_ns"] >= 0 else None, int(r["optim_count"]),
+        )
+        for r in rows
+    )  # fmt: skip
+    known = bool(np.isfinite(last["grad_sqr"]) and np.isfinite(last["grad_var"]))
+    low, high = int(last["least_atomic_bsz"]), int(last["most_atomic_bsz"])
+    return {
+        "counted": counted, "sqr": float(last["grad_sqr"]) if known else None, "var": float(last["grad_var"]) if known else None,
+        "biased": known and bool(last["grad_biased"]), "initial": max(int(last["init_batch_size"]), 0),
+        "most": max(int(last["max_batch_size"]), 0), "bounds": (low, high) if 0 < low <= high else (0, 0),
+        "accumulation": bool(last["gradient_accumulation"]),
+    }  # fmt: skip
 
 
 def _host(capture: Capture) -> tuple[str, bool]:

@@ -72,9 +72,18 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
                 slowest[key] = c
     out = []
     for key, c in sorted(slowest.items()):
-        accum = (c.accum_step_time + c.optim_step_time - c.optim_sync_time) / (c.accum_count + c.optim_count)
-        optim, sync = c.optim_step_time / c.optim_count, c.optim_sync_time / c.optim_count
-        out.append(checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded")))
+        optim, guessed = c.optim_step_time / c.optim_count, ""
+        if c.optim_sync_time is not None:
+            sync = c.optim_sync_time / c.optim_count
+            accum = (c.accum_step_time + c.optim_step_time - c.optim_sync_time) / (c.accum_count + c.optim_count)
+        elif c.accum_count:
+            accum = c.accum_step_time / c.accum_count
+            sync, guessed = max(optim - accum, 0.0), "synchronisation: the step less one that only accumulates"
+        else:
+            accum, sync = optim, 0.0
+            guessed = "" if key[1] == 1 else "synchronisation: not recorded, its time is taken as 0"
+        words = (guessed,) if guessed else ()
+        out.append(checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded", 0, words)))
     return out
 
 

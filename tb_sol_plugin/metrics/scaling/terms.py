@@ -70,8 +70,10 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
         (max(batches) * 2, "twice the largest that ran"),
     )  # fmt: skip
     low = first("low", (wanted.low, "chosen"), (low_told, "recorded"), (given.bounds[0], "given"), (1, "any"))
+    told = next((p.accumulation for p in parts if p.accumulation is not None), None)
     accumulation, origin["accumulation"] = next(
-        (value, words) for value, words in ((wanted.accumulation, "chosen"), (given.accumulation, "given"), (True, "allowed"))
+        (value, words)
+        for value, words in ((wanted.accumulation, "chosen"), (told, "recorded"), (given.accumulation, "given"), (True, "allowed"))
         if value is not None
     )  # fmt: skip
     packed = max(-(-p.num_replicas // p.num_nodes) for p in points)
