@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.analyses.memory.words import CATEGORIES, color, label
+from tb_sol_plugin.analyses.memory.words import CATEGORIES, color, escape, label
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
 from tb_sol_plugin.metrics.memory.outer import outer_phases
@@ -117,7 +117,7 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         if not curve.categories[name].any():
             continue
         line: F.Plain = {"shape": "hv", "width": 0}
-        said = ("≈ " if curve.source == "events" and name not in ("before", "unknown") else "") + label(name)
+        said = ("≈ " if curve.source == "events" and name not in ("before", "unknown") else "") + escape(label(name))
         data.append(drawn(curve.categories[name], said, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
     stacked = bool(data)
     if curve.reserved is not None:
@@ -144,7 +144,7 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
     columns = [("in use" if not curve.relative else "change", allocated)]
     columns += [("reserved", curve.reserved)] if curve.reserved is not None else []
     columns += [("most since the record before", curve.highest)] if curve.highest is not None else []
-    columns += [(label(n), level) for n, level in curve.categories.items() if level.any()]
+    columns += [(escape(label(n)), level) for n, level in curve.categories.items() if level.any()]
     values = [(name, level.tolist()) for name, level in columns]
     times = (curve.time_ns - axis.origin).tolist()
     return [
@@ -224,7 +224,9 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
         })  # fmt: skip
         if axis.share(begin, stop) >= WIDE:
             notes.append(
-                _note(ends[0], 0.995, _cut(str(name), axis.share(begin, stop)), yref="paper", xanchor="left", yanchor="top", xshift=3)
+                _note(
+                    ends[0], 0.995, escape(_cut(str(name), axis.share(begin, stop))), yref="paper", xanchor="left", yanchor="top", xshift=3
+                )
             )
     return shapes, notes
 

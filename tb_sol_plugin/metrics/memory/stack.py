@@ -16,7 +16,7 @@ from tb_sol_plugin.model.capture import Capture
 def stacked(capture: Capture, curve: Curves) -> Curves:
     """The whole curve of memory events with bytes by category at each point; they add up to what is in use, the rest is `unknown`.
 
-    Other sources, curves without totals and recordings without addresses as they are. Categories but `before` are estimates.
+    Other sources, curves without totals and recordings without addresses or categories as they are. Categories but `before` are estimates.
     """
     if curve.source != "events" or curve.relative or curve.allocated is None:
         return curve
@@ -41,6 +41,8 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
             change[0] += max(r.before, 0)
         levels[name] = np.cumsum(change)
         rest -= levels[name]
+    if levels.keys() <= {"before"}:  # nothing is known to be for anything
+        return curve
     levels["unknown"] = rest
     if any(int(level.min()) < 0 for level in levels.values()):  # totals contradict the events: a stack would lie
         return curve

@@ -23,15 +23,18 @@ def of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
     time, level = curve.time_ns, curve.allocated
     if level is None or not len(time):
         start, end, table = start[:0], end[:0], table.iloc[:0]
-    seen = (end > (time[0] if len(time) else 0)) & (start <= (time[-1] if len(time) else 0)) & (end > start)
+    # a record at the end of a step is of that step; an event at its end is of the next one
+    side: Literal["left", "right"] = "right" if curve.source == "recorder" else "left"
+    reach = end + (side == "right")
+    seen = (reach > (time[0] if len(time) else 0)) & (start <= (time[-1] if len(time) else 0)) & (end > start)
     table, start, end = table[seen], start[seen], end[seen]
     if not len(table) or level is None:
         names = ("step", "start_ns", "end_ns", "peak", "peak_ns", "end", "allocated", "freed", "reserved")
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in names})
-    side: Literal["left", "right"] = "right" if curve.source == "recorder" else "left"  # a record at the end of a step is of that step
-    low = (np.searchsorted(time, start, side=side) - 1).clip(0)  # the level that the step begins with
+    before = np.searchsorted(time, start, side=side) - 1  # the level that the step begins with; -1 none
+    low = before.clip(0)
     high = np.maximum(np.searchsorted(time, end, side=side), low + 1)
-    inner = np.minimum(low + 1, high)
+    inner = np.minimum(before + 1, high)
     at = _argmax(level, low, high)
     peak = level[at]
     if curve.highest is not None:
