@@ -32,6 +32,8 @@ LARGE_PAGE: Final = 20 << 20
 """Bytes by which an expandable segment grows and shrinks (`kSmallBuffer`, `kLargeBuffer`)."""
 SMALL_LIMIT: Final = 1 << 20
 """Requests up to this size are served from small segments (`kSmallSize`)."""
+SMALLEST_LIMIT: Final = 32 << 20
+"""The allocator takes no `max_split_size_mb` of 20 or less."""
 USED: Final = "active_allocated"
 AWAITING: Final = "active_awaiting_free"
 FREE: Final = "inactive"
@@ -44,7 +46,8 @@ class Heap:
     reserved: of all segments. used, awaiting (freed, but a stream may still use it), free: of blocks by state; other: the rest of
     reserved, 0 where blocks and segments agree. split: free, in segments of which another part is used. returnable: free, and given back by
     `empty_cache` (estimated with expandable segments: by whole pages). private: free in private pools, which keep it. rounding: used
-    blocks less what was asked for; -1 unknown. largest: the largest free block. expandable: None unknown.
+    blocks less what was asked for; -1 unknown. largest: the largest free block. expandable: None unknown. max_split: bytes from which on
+    blocks are not split, -1 without; keep_whole: such a size that would have left the most fragmented segment whole, -1 none.
     pools: one row per pool, stream and size class: pool, stream, kind, segments, reserved, used, awaiting, free, split, returnable,
     rounding, largest, private (bool).
     """
@@ -61,6 +64,7 @@ class Heap:
     largest: int
     expandable: bool | None
     max_split: int
+    keep_whole: int
     pools: pd.DataFrame
 
     @property
@@ -207,8 +211,18 @@ def _heap(capture: Capture, device: int) -> Heap | None:
     return Heap(
         reserved, sums["used"], sums["awaiting"], sums["free"], reserved - sums["used"] - sums["awaiting"] - sums["free"], sums["split"],
         sums["returnable"], int(columns["free"][private_row].sum()), sums["rounding"] if asked.any() or not used.any() else -1,
-        int(largest.max(initial=0)), grows, _max_split(capture), pools,
+        int(largest.max(initial=0)), grows, _max_split(capture), _keep_whole(of, columns["split"], columns["used"], whole), pools,
     )  # fmt: skip
+
+
+def _keep_whole(of: Ints, split: Ints, used: Ints, whole: Ints) -> int:
+    """A power of two above every used block of the segment with most free beside used: blocks of that size would not have split it."""
+    count = len(whole)
+    worst = int(np.argmax(_sum(of, split, count)))
+    most = np.zeros(count, np.int64)
+    np.maximum.at(most, of, used)
+    size = max(1 << int(most[worst]).bit_length(), SMALLEST_LIMIT)
+    return size if split.any() and size <= int(whole[worst]) else -1
 
 
 def largest_for(found: Heap, requested: int) -> int:

@@ -283,9 +283,8 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
     grow = allocator_setting(vendor, "expandable_segments:True")
     if blocks.max_split >= 0:
         return why, "Large blocks are not split any more; let segments grow instead.", grow
-    limit = max(int(asked) >> 20, 20)
-    advice = (
-        "Let segments grow in place, so that free blocks join. Where the platform cannot, keep blocks of more than "
-        f"{human(limit << 20, 'B')} whole: max_split_size_mb:{limit}."
-    )
+    advice = "Let segments grow in place, so that free blocks join."
+    if blocks.keep_whole > 0:
+        size = human(blocks.keep_whole, "B")
+        advice += f" Where the platform cannot, keep blocks of more than {size} whole: max_split_size_mb:{blocks.keep_whole >> 20}."
     return why, advice, grow

@@ -8,7 +8,7 @@ a level that falls back. Steps are those of a trace, or iterations of the record
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -101,9 +101,16 @@ def leak(capture: Capture, curve: Curves) -> Leak:
 
 
 def longest(capture: Capture, curves: tuple[Curves, ...]) -> Leak | None:
-    """Of the curves of one memory the verdict that rests on most steps, one that found a leak before all others; None without curves."""
+    """Of the curves of one memory the verdict that rests on most steps, one that found a leak before all others; None without curves.
+
+    Who leaves memory behind is told by another of them where this one cannot: records of a program see hundreds of steps, a trace sees who.
+    """
     found = [leak(capture, c) for c in curves]
-    return max(found, key=lambda f: (f.found, f.used)) if found else None
+    if not found:
+        return None
+    best = max(found, key=lambda f: (f.found, f.used))
+    tells = next((f for f in found if f.found and len(f.evidence)), None)
+    return replace(best, evidence=tells.evidence) if best.found and not len(best.evidence) and tells is not None else best
 
 
 def _leak(capture: Capture, curve: Curves) -> Leak:

@@ -54,7 +54,7 @@ def leak(case: Case) -> Answer:
         return Lack("leak", found.words, found.hint)
     if not found.found:
         return None
-    first, last = found.steps["step"].to_numpy()[[0, -1]].tolist()
+    first, last = found.steps.loc[~found.steps["warm"], "step"].to_numpy()[[0, -1]].tolist()
     said = [f"In {found.used} steps ({first} to {last}) it grows by {human(round(found.slope), 'B')} per step, R² {found.r2:.2f}."]
     for by in ("module", "operator", "frame", "category"):
         rows = found.evidence[found.evidence["by"] == by]

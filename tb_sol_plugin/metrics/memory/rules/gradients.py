@@ -19,6 +19,8 @@ from tb_sol_plugin.units import human
 MOST_STEPS: Final = 24
 """Steps that are looked at; of more, evenly spread ones."""
 FEWEST: Final = 2
+AGREES: Final = 0.01
+"""Two sources that differ by less say the same."""
 HOW: Final = "record several steps with profile(profile_memory=True) and call prof.step()"
 
 
@@ -30,7 +32,7 @@ def gradients_kept(case: Case) -> Answer:
         if curve.source != "recorder" and "category" in answers(case.capture, curve):
             found = at_begin(case, curve)
             if found is not None:
-                return _judged(case, found, estimated=curve.source == "events")
+                return _judged(case, found, estimated=curve.source == "events" and not _agrees(found, at_end(case)))
     found = at_end(case)
     if found is not None:
         return _judged(case, found, estimated=True, at="end")
@@ -58,6 +60,11 @@ def at_end(case: Case) -> np.ndarray | None:
         return None
     sums = parts[gradient].groupby("record")["bytes"].sum()
     return np.array([int(sums[r]) for r in looked.index], np.int64)
+
+
+def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
+    """Whether what a trace takes for gradients is what the program found, so that it is no estimate."""
+    return end is not None and abs(float(np.median(begin)) - float(np.median(end))) <= AGREES * float(np.median(end))
 
 
 def _of_host(case: Case) -> pd.DataFrame:

@@ -94,11 +94,11 @@ def vocabulary_misplaced(case: Case) -> Answer:
 
 
 def _misplaced(case: Case, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> MemoryFinding:
-    size = int(sums[wrong].sum())
+    size, bare = int(sums[wrong].sum()), int(weights[wrong].sum())
+    rest = "the rest gradients and state of the optimizer" if size > bare else "without gradients and state of the optimizer"
     said = (
-        f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(int(weights[wrong].sum()), 'B')} of parameters, "
-        "the rest gradients and state of the optimizer as far as they are told by module. An embedding belongs to the first stage, a head "
-        "to the last."
+        f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(bare, 'B')} of parameters, {rest} as far as they "
+        "are told by module. An embedding belongs to the first stage, a head to the last."
     )
     return MemoryFinding(
         "vocabulary_misplaced", "A stage holds an embedding or head that it does not need", said,
