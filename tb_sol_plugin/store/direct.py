@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -17,6 +18,7 @@ from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
 from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
+from tb_sol_plugin.store.join_memory import OF_MEMORY, same_worker
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.pairs import Other, paired
@@ -27,6 +29,9 @@ from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_pa
 P = TypeVar("P", bound=msgspec.Struct)
 
 MOST_BESIDE = 10_000
+MOST_MEMORY = 32
+MEMORY = re.compile(r"\.(?:pickle|pkl|raw|json)(?:\.gz)?$", re.IGNORECASE)
+"""Names that recordings of memory have; traces, which may end so too, are told by what is in them."""
 RECORD_ONE = (
     "record a few steps with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir)), "
     "or the whole job with tb_sol_plugin.capture(logdir, model=model)"
@@ -96,6 +101,23 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
     return [Recording("", *names.worker_and_span(e.file), e.path, e.file, e.size, e.mtime, "sol_capture") for e in parts.merged(entries)]
 
 
+def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
+    """What may stand beside one file that is opened alone."""
+    return [*captures_in_folder_of(path, options), *memory_in_folder_of(one, options)]
+
+
+def memory_in_folder_of(one: Recording, options: StoreOptions) -> list[Recording]:
+    """Snapshots and timelines in the folder of a local file that are its worker's by their names: those of others stand there too."""
+    if is_url(one.path):
+        return []
+    try:
+        found = [e for e in os.scandir(os.path.dirname(one.path)) if MEMORY.search(e.name) and e.path != one.path and e.is_file()]
+    except OSError:
+        return []
+    near = [recording_of(e.path, options) for e in found if same_worker(one.worker, names.worker_and_span(e.name)[0])]
+    return [r for r in near[:MOST_MEMORY] if r.kind in OF_MEMORY]
+
+
 def listing_of(path: str, options: StoreOptions) -> Listing:
     """All runs below a directory."""
     return scan(single(path), options, Heads(options.fs_options))
@@ -115,7 +137,7 @@ def open_run(
     book = book_for(path, options, file=one)
     if one:
         one_file = recording_of(path, options)
-        return _run("", [one_file], options, book, [one_file, *captures_in_folder_of(path, options)]), ("",)
+        return _run("", [one_file], options, book, [one_file, *near_it(one_file, path, options)]), ("",)
     listing = listing_of(path, options)
     if not listing.runs:
         looked = f"looked at {listing.files:,} files in {listing.directories:,} directories"
@@ -249,7 +271,7 @@ def _recordings_at(path: str, options: StoreOptions) -> list[Recording]:
         return []
     if one:
         recording = recording_of(path, options)
-        return [msgspec.structs.replace(r, run=recording.file) for r in (recording, *captures_in_folder_of(path, options))]
+        return [msgspec.structs.replace(r, run=recording.file) for r in (recording, *near_it(recording, path, options))]
     found = listing_of(path, options).runs
     if len(found) > 1:
         names_there = ", ".join([*found][:8])

@@ -40,7 +40,7 @@ def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int
     own = rank_in(trace.worker) if rank is None else rank
     if own is not None:
         return [r for r in found if rank_in(r.worker) == own]
-    traces = {r.worker for r in recordings if r.kind not in WITHOUT_STEPS}
+    traces = {trace.worker} | {r.worker for r in recordings if r.kind not in WITHOUT_STEPS}
     return found if len(traces) == 1 and len({r.worker for r in found}) == 1 else []
 
 
@@ -51,7 +51,7 @@ def beside_of(recording: Recording, recordings: Sequence[Recording], rank: int |
         return found
     if recording.kind == SOL_CAPTURE and recording in companions(tuple(recordings)):
         return found  # its trace bears them
-    return [*found, *memory_beside(recording, recordings, rank)]
+    return [*found, *memory_beside(recording, [r for r in recordings if r not in found], rank)]
 
 
 def _processes(capture: Recording) -> tuple[str, ...]:
@@ -87,9 +87,9 @@ def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recordin
         if other is not None:
             out[trace] = other
             out.setdefault(other, trace)
-    index = index_of(recordings)
-    free = [r for r in recordings if bears(r) and not (r.kind == SOL_CAPTURE and r in out)]
-    for bearer in sorted(free, key=lambda r: (r.kind != SOL_CAPTURE, natural(r.span))):  # the latest trace has the last word
+    free = [r for r in recordings if not (r.kind == SOL_CAPTURE and r in out)]
+    index = index_of(free)
+    for bearer in sorted(filter(bears, free), key=lambda r: (r.kind != SOL_CAPTURE, natural(r.span))):  # the latest trace has the last word
         out |= dict.fromkeys(memory_beside(bearer, recordings, index=index), bearer)
     return out
 

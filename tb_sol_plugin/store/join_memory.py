@@ -56,23 +56,32 @@ def bears(recording: Recording) -> bool:
 def memory_beside(
     bearer: Recording, recordings: Sequence[Recording], rank: int | None = None, *, index: Index | None = None
 ) -> list[Recording]:
-    """Snapshots and timelines of the worker of a trace or a SOL capture among the recordings of its run, in natural order.
+    """Snapshots and timelines of the worker of a trace or a SOL capture among others of its run, in natural order.
+
+    recordings: without SOL captures that a trace tells, which bear none.
 
     Of each kind: by the worker's name, whole or in front of another word (`host_7.memory.pickle`); else by the rank in the name, or as
     the header of the recording says; else where the run has one worker that could bear it and one file's name of that kind.
     """
     if not bears(bearer):
         return []
-    found = index_of([r for r in recordings if r.run == bearer.run]) if index is None else index
+    found = index_of([bearer, *(r for r in recordings if r.run == bearer.run)]) if index is None else index
     own = rank_in(bearer.worker) if rank is None else rank
     out: list[Recording] = []
     for kind in OF_MEMORY:
         there = found.of_kind.get(kind, [])
         named = found.of_name.get((kind, bearer.worker), [])
         ranked = found.of_rank.get((kind, own), []) if own is not None else []
-        alone = found.bearers <= {bearer.worker} and len({r.worker for r in there}) == 1 and rank_in(there[0].worker) in (None, own)
+        alone = found.bearers <= {bearer.worker} and len({r.worker for r in there}) == 1
+        alone = alone and (own is None or rank_in(there[0].worker) in (None, own))
         out += named or ranked or (there if alone else [])
     return sorted(out, key=lambda r: (r.kind, natural(r.worker), natural(r.span)))
+
+
+def same_worker(bearer: str, other: str) -> bool:
+    """Whether a file's name is that of a worker by itself: by its beginning, or by the rank that both state."""
+    rank = rank_in(bearer)
+    return bool(_bearer_of(other, frozenset({bearer}))) or (rank is not None and rank_in(other) == rank)
 
 
 def _bearer_of(name: str, workers: frozenset[str]) -> str:

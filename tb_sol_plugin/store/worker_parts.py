@@ -24,7 +24,8 @@ from tb_sol_plugin.model.run import Recording, natural
 from tb_sol_plugin.model.workers import Made, Maker, WorkerPart
 from tb_sol_plugin.store import parts
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, captures_beside, companions, state_of
+from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, companions, state_of
+from tb_sol_plugin.store.join_memory import OF_MEMORY
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
@@ -42,7 +43,7 @@ _STALE: Final = 3600.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """The part of one recording. beside: SOL captures whose tables are joined to it before.
+    """The part of one recording. beside: recordings whose tables are joined to it before, or may be: all of its run.
 
     key: the name under which the part is kept; changes with the files, the maker and the device files.
     """
@@ -185,12 +186,13 @@ def spans_like(recordings: Sequence[Recording], shown: Recording) -> list[tuple[
 def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Recording]]:
     """The recordings of a run by worker, both in natural order: of that kind where a worker has such, else all of its own.
 
-    A SOL capture that a trace tells already is no worker of its own beside traces.
+    A SOL capture that a trace tells already is no worker of its own beside traces, nor is memory that is shown with another recording.
     """
     pairs = companions(tuple(recordings))
+    bearers = {pairs[r] for r in recordings if r.kind == kind and r in pairs} if kind in OF_MEMORY else set()
     of_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
-        if recording.kind == kind or recording not in pairs:
+        if recording.kind == kind or (recording not in pairs and recording not in bearers):
             of_worker.setdefault(recording.worker, []).append(recording)
     out = {}
     for worker in sorted(of_worker, key=natural):
@@ -211,15 +213,16 @@ def wanted_of(
     devices: DeviceBook = EMPTY,
     recordings: Sequence[Recording] = (),
 ) -> list[Wanted]:
-    """What to ask for some recordings. recordings: of the run, where parts read the tables of the SOL captures beside them."""
-    every = tuple(r for r in recordings if r.kind == SOL_CAPTURE)
+    """What to ask for some recordings. recordings: of the run, where parts read the tables of what stands beside them."""
+    every = tuple(r for r in recordings if r.kind in (SOL_CAPTURE, *OF_MEMORY))
     whole = state_of(every, cache_key)
     out = []
     for recording in chosen:
-        named = tuple(captures_beside(recording, every))
+        named = tuple(beside_of(recording, recordings))
         # where no name tells which one it is, the header of the trace may, once it is read
-        beside = named if named or recording.kind == SOL_CAPTURE else every
-        state = whole if beside is every else state_of(beside, cache_key)
+        sure = recording.kind == SOL_CAPTURE or {r.kind for r in named} == {r.kind for r in every}
+        beside = named if sure else tuple(recordings)
+        state = state_of(named, cache_key) if sure else whole
         rest = "\0".join((maker.key, devices.fingerprint, state))
         key = f"{cache_key(recording)}-{hashlib.blake2b(rest.encode(), digest_size=10).hexdigest()}"
         out.append(Wanted(recording, maker, key, devices, beside))
