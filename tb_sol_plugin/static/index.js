@@ -11639,6 +11639,20 @@ function opensWith(f) {
 	const value = f.page ?? f.default ?? "";
 	return value === "None" ? "" : value;
 }
+/** A field as the report that is shown tells of it: a choice of the values that this recording has; null where there is nothing to choose. */
+function fitted(f, now, asked) {
+	const values = now?.values;
+	if (!values?.length || f.type !== "text" && f.type !== "choice") return f;
+	if (values.length === 1 && !asked) return null;
+	const opens = f.type === "text" ? now?.value ?? "" : opensWith(f);
+	return {
+		...f,
+		type: "choice",
+		choices: values,
+		default: opens,
+		page: opens
+	};
+}
 // src/ui/slider.tsx
 /** Where a value stands among values in rising order; one that is none of them stands where it would. */
 function placeOf(value, values) {
@@ -11963,7 +11977,7 @@ var equationOf = (r) => r.sections.find((s) => s.kind === "facts" && s.style ===
 function ReportPage({ r, waiting }) {
 	const lead = r.headline ?? "";
 	const equation = equationOf(r);
-	const fields = ofPage(info.value?.fields);
+	const fields = ofPage(info.value?.fields).flatMap((f) => fitted(f, r.fields?.[f.name], view.value.query[f.name] !== void 0) ?? []);
 	const said = equation?.kind === "facts" && !equation.text;
 	return /* @__PURE__ */ a("div", {
 		class: `page ${waiting ? "waiting" : ""}`,

@@ -2,6 +2,8 @@
 import type { JSX } from "preact";
 import type { Report } from "../api/types";
 import { info, stale, stamp, readAgain } from "../state/data";
+import { fitted } from "../state/fields";
+import { view } from "../state/view";
 import { isCard, rowsOf } from "../sections/cards";
 import { PageFilters, SectionCard } from "../sections/section";
 import { Notice } from "../ui/controls";
@@ -14,7 +16,7 @@ const equationOf = (r: Report) => r.sections.find((s) => s.kind === "facts" && s
 export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX.Element {
   const lead = r.headline ?? "";
   const equation = equationOf(r);
-  const fields = ofPage(info.value?.fields);
+  const fields = ofPage(info.value?.fields).flatMap((f) => fitted(f, r.fields?.[f.name], view.value.query[f.name] !== undefined) ?? []);
   const said = equation?.kind === "facts" && !equation.text;
   return (
     <div class={`page ${waiting ? "waiting" : ""}`} aria-busy={waiting}>

@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.metrics.memory.summary import summary
 from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import AnySection, Link, Notice, Report
+from tb_sol_plugin.model.report import AnySection, FieldNow, Link, Notice, Report
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
@@ -35,17 +35,17 @@ QUIET: Final = (C.HOST_RESERVED, C.SAMPLES, C.EARLIER, C.REQUESTED)
 
 
 class MemoryQuery(Query, kw_only=True, frozen=True):
-    """device: which memory: its name as the page says it ("" = the device with most in use)
+    """by: what holds memory, by which names; auto takes the first that the recording can answer
+    device: which memory: its name as the page says it ("" = the device with most in use)
     source: where the numbers are from; auto takes the first that there is, in this order
-    by: what holds memory, by which names; auto takes the first that the recording can answer
     window: part of the recording to look at, as 12.5ms-40ms since its start ("" = all of it)
     at: moment at which to say what holds memory, as 12.5ms since the start of the recording ("" = the peak)
     min_bytes: only allocations of at least so many bytes
     """
 
+    by: Literal["auto", "category", "module", "operator", "frame", "phase"] = "auto"
     device: str = ""
     source: Source = "auto"
-    by: Literal["auto", "category", "module", "operator", "frame", "phase"] = "auto"
     window: str = ""
     at: str = ""
     min_bytes: int = 0
@@ -114,7 +114,20 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         headline=tiles.headline(found, peak_held, by, memory.label, start, part=part, room=room),
         notices=_notices(whole, memory, query, kept),
         sections=sections,
+        fields=_fields(capture, memory, whole, query),
     )  # fmt: skip
+
+
+def _fields(capture: Capture, memory: Memory, whole: C.Curves, query: MemoryQuery) -> dict[str, FieldNow]:
+    """What there is to choose from in this recording; what was asked for stays among it."""
+    sources = [c.source for c in memory.curves]
+    devices = [m.label for m in memories(capture)[: recorded.MOST_DEVICES]]
+    values = {
+        "device": ([] if memory.label in devices else [memory.label]) + devices,
+        "source": ["auto", *(sources if len(sources) > 1 or query.source != "auto" else [])],
+        "by": ["auto", *(by for by in GROUPINGS if by in answers(capture, whole) or by == query.by)],
+    }
+    return {name: FieldNow(memory.label if name == "device" else "", tuple(found)) for name, found in values.items()}
 
 
 def _moment(at: int | None, start: int, whole: C.Curves) -> int | None:

@@ -250,6 +250,14 @@ def test_many_allocations_are_bounded() -> None:
     assert found.data["bytes"] == list(range(1_500, 500, -1))
 
 
+def test_the_page_offers_what_the_recording_has(tmp_path: Path) -> None:
+    # GIVEN one source, two memories, no line of a timeline WHEN asked THEN devices and what can be answered are offered, sources are not
+    fields = ask(trace(tmp_path)).fields
+    assert (fields["device"].value, fields["device"].values) == ("CUDA 0", ("CUDA 0", "CPU"))
+    assert fields["source"].values == ("auto",) and "auto" in fields["by"].values and set(fields["by"].values) >= {"operator", "module"}
+    assert ask(trace(tmp_path), source="events").fields["source"].values == ("auto", "events")
+
+
 # -- other sources ------------------------------------------------------------------------------------------------
 
 
