@@ -183,18 +183,26 @@ def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
     spans = [r for r in run.recordings if r.worker == worker]
     if not spans:
         raise NotFound(f"no worker {worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
-    shown = next((r for r in spans if r.span == options.span), None) if options.span else spans[-1]
+    shown = next((r for r in spans if r.span == options.span), None) if options.span else _latest(run, spans)
     if shown is None:
         raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(worker)[:8])}", field="span")
     return run, shown
 
 
-def _first_worker(run: Run) -> str:
-    """The worker that the page shows first: one whose SOL capture is told with the trace of another gives way to that one."""
-    from tb_sol_plugin.store.join import companions
+def _latest(run: Run, spans: list[Recording]) -> Recording:
+    """The last of a worker's recordings, memory that is shown with another one only where there is nothing else."""
+    from tb_sol_plugin.store.join import told_with_another
 
-    pairs = companions(tuple(run.recordings))
-    apart = [r.worker for r in run.recordings if r.kind != "sol_capture" or r not in pairs]
+    told = told_with_another(run.recordings)
+    return next((r for r in reversed(spans) if r not in told or r.kind == "sol_capture"), spans[-1])
+
+
+def _first_worker(run: Run) -> str:
+    """The worker that the page shows first: one whose recordings are told with those of another gives way to that one."""
+    from tb_sol_plugin.store.join import told_with_another
+
+    told = told_with_another(run.recordings)
+    apart = [r.worker for r in run.recordings if r not in told]
     return next((w for w in run.workers if w in apart), run.workers[0])
 
 

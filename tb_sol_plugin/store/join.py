@@ -94,6 +94,11 @@ def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recordin
     return out
 
 
+def told_with_another(recordings: Sequence[Recording]) -> set[Recording]:
+    """SOL captures that a trace tells, and memory that is shown with a trace or a SOL capture."""
+    return {r for r in companions(tuple(recordings)) if r.kind in (SOL_CAPTURE, *OF_MEMORY)}
+
+
 def _began(recording: Recording) -> int:
     """Start in ns since 1970 as the file's name says; 0 where it does not."""
     return int(recording.span) if recording.span.isdigit() and int(recording.span) >= _EPOCH_NS else 0
