@@ -76,7 +76,9 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
     if asked.worker or asked.span:
         return _in_run(shown, runs[shown.run], asked)
     if not asked.run:
-        beside = _beside(shown, [name for name in runs if _folder(name) == _folder(shown.run) != ""], runs)
+        names = [n for n in runs if _folder(n) == _folder(shown.run) != ""]
+        names = names if len(names) > 1 else [n for n in runs if _names(runs[n]) == _names(runs[shown.run])]
+        beside = _beside(shown, names, runs)
         if beside is not None:
             return beside, "the same worker of the run beside this one"
     others = [w for w in own if w != shown.worker]
@@ -151,6 +153,11 @@ def _like(shown: Recording, there: Sequence[Recording], own: Sequence[Recording]
 
 def _field(asked: Other) -> str:
     return "other_span" if asked.span else "other_worker" if asked.worker else "other_run"
+
+
+def _names(recordings: Sequence[Recording]) -> set[str]:
+    """Workers of a run: two runs with the same ones are likely the same job."""
+    return {r.worker for r in recordings}
 
 
 def _folder(run: str) -> str:

@@ -41,9 +41,7 @@ from tb_sol_plugin.units import human
 
 
 class MemoryRanksQuery(Query, kw_only=True, frozen=True):
-    """what: what ranks are compared by: memory in use at most, held by the allocator at most, held and not in use at the peak, in use
-    before the window or at its end, growth per step
-    """
+    """what: what ranks are compared by: in use or reserved at most, held and not in use, in use before or at the end, growth per step"""
 
     what: Literal["peak", "reserved", "fragmentation", "before", "end", "growth"] = "peak"
 

@@ -1,0 +1,146 @@
+"""What the comparison needs of one recording: numbers of its memory, who held it at the peak, its curve, how it was made."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.memory.choose import SOURCES, chosen, memories
+from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
+from tb_sol_plugin.metrics.memory.headroom import headroom
+from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
+from tb_sol_plugin.metrics.memory.holders import answers, holders
+from tb_sol_plugin.metrics.memory.leak import longest
+from tb_sol_plugin.metrics.memory.summary import summary
+from tb_sol_plugin.metrics.memory.window import window_of
+from tb_sol_plugin.metrics.setting import setting
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.selection import Query
+
+POINTS: Final = 600
+"""Points of a curve."""
+MOST: Final = 1500
+"""Rows of who held memory, by each grouping; the smaller ones are one row."""
+NAME: Final = 240
+"""Characters of a name."""
+REST: Final = "rest"
+SMALLER: Final = "smaller ones"
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """Who held memory. kind: row, before, unknown, or rest: the smaller rows together. allocations: -1 unknown."""
+
+    name: str
+    bytes: int
+    allocations: int
+    kind: str
+    estimated: bool
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A curve. time_ns: since its begin; end_ns: how far it reaches. reserved: None where the source has none. step: None for all."""
+
+    time_ns: tuple[int, ...]
+    end_ns: int
+    allocated: tuple[int, ...]
+    reserved: tuple[int, ...] | None
+    step: int | None
+
+
+class ComparePart(msgspec.Struct, frozen=True):
+    """One recording, of the memory of its device with most in use. Bytes; None is unknown, as in `metrics.memory.summary`.
+
+    growth: bytes per step where a line through the steps was made. held: by grouping, rows that add up to peak. notes: of each grouping.
+    whole: since the first step's begin, else the recording's; of_step: the step with the peak since its begin, None where no step holds it.
+    setting: how the recording was made.
+    """
+
+    device: str
+    source: str
+    relative: bool
+    peak: int
+    reserved: int | None
+    reserved_at_peak: int | None
+    fragmentation: int | None
+    before: int | None
+    end: int
+    capacity: int | None
+    left: int | None
+    growth: float | None
+    failures: int
+    held: dict[str, tuple[Row, ...]]
+    notes: dict[str, tuple[str, ...]]
+    whole: Line
+    of_step: Line | None
+    setting: dict[str, str]
+
+
+def part(capture: Capture, query: Query) -> ComparePart:
+    """The part of one recording. Unavailable where no device's allocator was recorded."""
+    if not memories(capture):
+        raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
+    memory, every = chosen(capture)
+    window = window_of(capture, every, "", query)
+    curve = within(every, window)
+    found = summary(capture, curve, limits=query.device_limits)
+    if found is None:
+        raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
+    room, grows = headroom(capture, every, limits=query.device_limits), longest(capture, memory.curves)
+    steady = grows is not None and grows.verdict not in ("few", "no_steps") and math.isfinite(grows.slope)
+    held: dict[str, tuple[Row, ...]] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    for by in GROUPINGS:
+        if by in answers(capture, every):
+            held[by], notes[by] = _rows(capture, curve, by)
+    return ComparePart(
+        device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,
+        reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
+        capacity=room.total.bytes, left=room.left.bytes if room.left.bytes is not None else found.left,
+        growth=float(grows.slope) if grows is not None and steady else None, failures=max(found.failures, len(room.failures)),
+        held=held, notes=notes, whole=_whole(capture, curve), of_step=_of_step(capture, every, curve), setting=setting(capture),
+    )  # fmt: skip
+
+
+def _rows(capture: Capture, curve: Curves, by: By) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """The largest rows, the others as one; they add up to the peak."""
+    found = holders(capture, curve, by)
+    columns = (found.rows[c].tolist() for c in ("name", "bytes", "allocations", "kind", "estimated"))
+    rows = [
+        Row(str(name)[:NAME], int(size), int(many), str(kind), bool(guess)) for name, size, many, kind, guess in zip(*columns, strict=True)
+    ]
+    named = sorted((r for r in rows if r.kind == "row"), key=lambda r: -r.bytes)
+    small = named[MOST:]
+    out = [*named[:MOST], *(r for r in rows if r.kind != "row")]
+    if small:
+        size, many = sum(r.bytes for r in small), sum(r.allocations for r in small)
+        out.append(Row(SMALLER, size, many, REST, any(r.estimated for r in small)))
+    return tuple(out), found.notes
+
+
+def _whole(capture: Capture, curve: Curves) -> Line:
+    """From the begin of the first step that the curve reaches, else of the recording."""
+    table = steps(capture)
+    inside = table[(table["end_ns"] > curve.time_ns[0]) & (table["start_ns"] <= curve.time_ns[-1])]
+    start = int(inside["start_ns"].min()) if len(inside) else min(int(capture.facts.extent_ns[0]), int(curve.time_ns[0]))
+    return _line(curve, start, int(curve.time_ns[-1]), None)
+
+
+def _of_step(capture: Capture, every: Curves, curve: Curves) -> Line | None:
+    """The step in which most was in use."""
+    table = steps(capture)
+    at = np.flatnonzero((table["start_ns"].to_numpy() <= curve.peak_ns) & (curve.peak_ns < table["end_ns"].to_numpy()))
+    if not len(at):
+        return None
+    start, end = int(table["start_ns"].iloc[at[0]]), int(table["end_ns"].iloc[at[0]])
+    return _line(within(every, (start, end)), start, end, int(table["number"].iloc[at[0]]))
+
+
+def _line(curve: Curves, start: int, end: int, step: int | None) -> Line:
+    thinned = thin(curve, POINTS)
+    assert thinned.allocated is not None
+    reserved = tuple(thinned.reserved.tolist()) if thinned.reserved is not None else None
+    return Line(tuple((thinned.time_ns - start).tolist()), end - start, tuple(thinned.allocated.tolist()), reserved, step)
