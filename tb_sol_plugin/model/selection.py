@@ -33,6 +33,8 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
     """An analysis with many fields: its fields by heading, in order. The page shows them in a card of their own above its report."""
     SELDOM: ClassVar[tuple[str, ...]] = ()
     """Fields of a group that stand behind a button until they are changed."""
+    LOCAL: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a file of the machine: for the command line and notebooks alone, no server takes them."""
 
 
 class PairQuery(Query, kw_only=True, frozen=True):

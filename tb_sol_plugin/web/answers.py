@@ -98,7 +98,9 @@ def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> li
         because, record, argument = lack or ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [
-            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom) for f in item.fields
+            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom)
+            for f in item.fields
+            if f.name not in item.query.LOCAL
         ]
         out.append(wire.AnalysisInfo(
             item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count,

@@ -109,6 +109,10 @@ def analysis(name: str) -> Response:
     item = get(name)
     raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
     parse(item.query, raw)
+    local = next((n for n in item.query.LOCAL if raw.get(n)), "")
+    if local:
+        hint = f"use the command line: tb-sol analyze {name} --{local} FILE, or lay the file beside the runs"
+        raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
     form, section = request.args.get("format", "json"), request.args.get("section", "")
     if form not in ("json", "csv"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")

@@ -67,7 +67,7 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
     limit, memory = memory_limit([(p.batch, p.reserved, p.memory) for p in parts])
     high = first(
         "high", (wanted.high, "chosen"), (high_told, "recorded"), (given.bounds[1], "given"), (limit, memory),
-        (max(batches) * 2, "twice the largest that ran"),
+        (max(batches), "the largest that ran"),
     )  # fmt: skip
     low = first("low", (wanted.low, "chosen"), (low_told, "recorded"), (given.bounds[0], "given"), (1, "any"))
     told = next((p.accumulation for p in parts if p.accumulation is not None), None)

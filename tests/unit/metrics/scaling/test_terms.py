@@ -18,10 +18,10 @@ def point(n: int, r: int, b: int) -> Point:
 
 
 def test_open_terms_come_from_the_points() -> None:
-    # GIVEN 1 x 32 and 8 on 2 nodes x 64 WHEN nothing is chosen THEN M0 is 32, totals up to 4 x 512, 4 to a node, micro-steps up to 128
+    # GIVEN 1 x 32 and 8 on 2 nodes x 64 WHEN nothing is chosen THEN M0 is 32, totals up to 4 x 512, 4 to a node, micro-steps up to 64
     found = settle([point(1, 1, 32), point(2, 8, 64)], [], Given(), Wanted())
     t = found.terms
-    assert (t.initial, t.most, t.low, t.high, t.per_node, t.replicas, t.grads) == (32, 2048, 1, 128, 4, 32, None)
+    assert (t.initial, t.most, t.low, t.high, t.per_node, t.replicas, t.grads) == (32, 2048, 1, 64, 4, 32, None)
     assert found.origin["initial"].startswith("the smallest") and found.origin["grads"] == ""
 
 

@@ -1,0 +1,184 @@
+"""How throughput and goodput grow with replicas and batch size, where adding stops paying, and what to measure next.
+
+Points are step times of one configuration each (nodes, replicas, micro-batch): as the program recorded them, as traces of the logdir show
+them, or as a person gives them in `sol_scaling.json` or `sol_scaling.csv` beside the runs. A model of seven parameters is fitted to them;
+what the points do not determine is not shown as a number. Goodput is throughput times what a sample is worth at a batch size, which
+needs gradient statistics; without them it is throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tb_sol_plugin.analyses import over_runs
+from tb_sol_plugin.analyses.scaling import figures, tables
+from tb_sol_plugin.analyses.scaling.gather import RECORD, Gathered, gather
+from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.scaling.given import FILES
+from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
+from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
+from tb_sol_plugin.metrics.scaling.terms import measure_next
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import AnySection, FactsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.workers import BesideFile, WorkerPart
+from tb_sol_plugin.units import human
+
+TITLE = "Scaling"
+LABELS = {
+    "best_goodput": "Goodput there", "best_replicas": "Adding pays up to", "best_batch": "Total batch there",
+    "best_speedup": "Speedup there",
+    "cost_per_million": "Cost per M samples", "median_error": "Error of the fit", "points": "Points", "objective": "Objective",
+    "reference_objective": "Plain search", "points_left_out": "Left out",
+}  # fmt: skip
+
+
+def part(capture: Capture, query: ScalingQuery) -> ScalingPart:
+    """What one worker brings."""
+    return part_of(capture)
+
+
+def alone(query: ScalingQuery) -> Report:
+    """The report of a file of points alone."""
+    if not query.points:
+        raise Unavailable("no recording and no file of points", hint=f"name a logdir, or points=FILE.json; {RECORD}")
+    return _report(gather((), (), query), query)
+
+
+@over_runs(
+    part=part,
+    title=TITLE,
+    question="Which batch size, how many devices, and where does adding stop paying?",
+    group="Run",
+    order=30,
+    query=ScalingQuery,
+    files=FILES,
+    alone=alone,
+    beside=True,
+    tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS},
+    facts=FACTS,
+)
+def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Report:
+    return _report(gather(workers, files, query), query)
+
+
+def _report(found: Gathered, query: ScalingQuery) -> Report:
+    outlook = found.outlook
+    if outlook is None:
+        why = next(p.why for p in found.points)
+        headline = f"No point can be used: {why}."
+        return Report(analysis="scaling", title=TITLE, headline=headline, notices=_notices(found), sections=[tables.points(found)])
+    sections: list[AnySection] = [_tiles(found, outlook, query)]
+    if len({p.num_replicas for p in found.used}) > 1:
+        sections += [draw(found, outlook) for draw in (figures.heat, figures.curves, figures.speedup, figures.split)]
+    sections += [figures.measured(found), tables.parameters(found)]
+    if len({p.num_replicas for p in found.used}) > 1:
+        sections.append(tables.predictions(found, outlook, query.price))
+    sections += [tables.points(found), tables.terms(found), _numbers(found)]
+    return Report(analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections)
+
+
+def _headline(found: Gathered, outlook: Outlook) -> str:
+    first = measure_next(found.points)
+    if len({p.num_replicas for p in found.used}) < 2:
+        return f"What a further replica brings cannot be known from one count of replicas. Measure next: **{first[0]}**." if first else ""
+    if outlook.stop < 0:
+        return "No count of replicas can be run under these terms: the bounds of the micro-batch and the total batch leave nothing."
+    run = outlook.at(outlook.stop)
+    how = f"{human(run.replicas, 'count')} replica{'s' if run.replicas != 1 else ''} with {human(run.atomic, 'count')} samples each"
+    how += f" in {run.accum + 1} micro-steps" if run.accum else ""
+    said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
+    if outlook.pays_on:
+        return f"{said}. Adding replicas still pays at the largest count looked at."
+    share = human(outlook.terms.share, "ratio")
+    return f"{said}. Beyond that, a further replica brings less than {share} of one."
+
+
+def _notices(found: Gathered) -> list[Notice]:
+    out = [Notice(note) for note in found.notes]
+    made, settled = found.fit, found.settled
+    if made is not None and settled is not None:
+        todo = measure_next(found.points)
+        if todo:
+            out.append(Notice(f"To know more of the model, measure next: {'; '.join(todo)}.", "info"))
+        if settled.terms.grads is None:
+            out.append(Notice(
+                "No gradient statistics are recorded: every sample counts the same, whatever the batch size, and larger batches look "
+                "better than they are. `profile_step_commit` with gradient statistics records them, or give grad_sqr and grad_var.", "warn",
+            ))  # fmt: skip
+        elif found.biased:
+            out.append(Notice("Gradient statistics are from differences of successive steps of one replica: they are biased.", "warn"))
+        out += [Notice(w) for w in made.warnings]
+        outlook = found.outlook
+        most = max(p.num_replicas for p in found.used)
+        if outlook is not None and outlook.stop >= 0 and outlook.at(outlook.stop).replicas > most:
+            told = f"{human(most, 'count')} replica{'s' if most > 1 else ''}"
+            out.append(Notice(f"What is recommended lies beyond what ran ({told} at most): it is extrapolated.", "warn"))
+    if found.silent:
+        names = list(found.silent)
+        shown = ", ".join(f"`{n}` ({found.silent[n]})" for n in names[:4])
+        rest = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        out.append(Notice(f"No point from {shown}{rest}.", "info"))
+    return out
+
+
+def _error(found: Gathered) -> float | None:
+    section = tables.points(found)
+    errors = [abs(e) for e, why in zip(section.data["residual"], section.data["why"], strict=True) if isinstance(e, float) and why is None]
+    return float(np.median(errors)) if errors else None
+
+
+def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSection:
+    several = len({p.num_replicas for p in found.used}) > 1
+    best: Run | None = outlook.at(outlook.stop) if several and outlook.stop >= 0 else None
+    cost = None
+    if best is not None and query.price is not None:
+        cost = float(tables.cost_per_million(np.array([best.goodput]), np.array([best.replicas]), query.price)[0])
+    known = outlook.terms.grads is not None
+    values: dict[str, Scalar] = {
+        "best_replicas": best.replicas if best else None, "best_batch": best.total if best else None,
+        "best_goodput": best.goodput if best else None, "best_speedup": best.speedup if best else None, "cost_per_million": cost,
+        "median_error": _error(found), "points": len(found.used),
+    }  # fmt: skip
+    if query.price is None:
+        del values["cost_per_million"]
+    made = found.fit
+    assert made is not None
+    lone = Mark("unknown", "the points are of one count of replicas")
+    marks = {} if several else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
+    most = max(p.num_replicas for p in found.used)
+    if best is not None and best.replicas > most:
+        marks |= {n: Mark("estimated", "beyond what ran") for n in ("best_goodput", "best_speedup")}
+    return FactsSection(
+        id="answer", title="Answer", weight="headline", style="tiles", values=values,
+        units={"best_replicas": "count", "best_batch": "count", "median_error": "ratio", "points": "count"},
+        labels=LABELS | ({} if known else {"best_goodput": "Samples per s there"}), docs=FACTS, marks=marks,
+        notes={
+            "best_replicas": "replicas" + (", the largest looked at" if best and outlook.pays_on else ""),
+            "best_batch": f"{best.atomic} per micro-step" if best else "",
+            "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
+            "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
+            "median_error": "of the step time, median", "points": f"{len(found.points) - len(found.used)} left out",
+            "cost_per_million": "samples of full worth",
+        },
+    )  # fmt: skip
+
+
+def _numbers(found: Gathered) -> FactsSection:
+    """The fit in numbers, for scripts."""
+    made = found.fit
+    assert made is not None
+    values: dict[str, Scalar] = {
+        "objective": made.objective, "reference_objective": found.plain, **{n: made.known[n] for n in NAMES},
+        "points_left_out": len(found.points) - len(found.used),
+    }  # fmt: skip
+    return FactsSection(
+        id="numbers", title="The fit in numbers", values=values, units={"points_left_out": "count"}, docs=FACTS, span=12,
+        labels=LABELS | {n: f"{n}, s" for n in NAMES if n != "gamma"} | {"gamma": "gamma"},
+        marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
+    )  # fmt: skip
+
+
+__all__ = ["ScalingQuery", "run"]

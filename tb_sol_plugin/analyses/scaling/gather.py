@@ -1,0 +1,159 @@
+"""From the parts of all workers and the files beside them to one fit under its terms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.analyses.scaling.query import ScalingQuery
+from tb_sol_plugin.cost.scaling import Bootstrap, Fit, LeftOut, bootstrap, fit, leave_one_out
+from tb_sol_plugin.cost.scaling import points as usable
+from tb_sol_plugin.cost.scaling.plain import plain_objective
+from tb_sol_plugin.errors import BadInput, BadQuery, Unavailable
+from tb_sol_plugin.metrics.scaling import given as G
+from tb_sol_plugin.metrics.scaling.outlook import Outlook
+from tb_sol_plugin.metrics.scaling.part import ScalingPart
+from tb_sol_plugin.metrics.scaling.points import Point, combined, of_run
+from tb_sol_plugin.metrics.scaling.terms import Settled, Wanted, settle
+from tb_sol_plugin.model.workers import BesideFile, WorkerPart
+
+RECORD: Final = (
+    "record a few steps of one or more configurations with the profiler and tell the batch with "
+    "prof.add_metadata_json('atomic_bsz', '32'), or call profile_step_start and profile_step_commit of tb_sol_plugin.capture in the loop"
+)
+CONFIDENCE_S: Final = 6.0
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """points: all of them, used or not. fit: None where no point can be used. silent: runs that give no point -> why."""
+
+    points: tuple[Point, ...]
+    outlook: Outlook | None
+    settled: Settled | None
+    boot: Bootstrap | None
+    left_out: tuple[LeftOut, ...]
+    plain: float | None
+    biased: bool
+    silent: dict[str, str]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def used(self) -> tuple[Point, ...]:
+        """Points that the fit takes, in order."""
+        return tuple(p for p in self.points if p.used)
+
+    @property
+    def fit(self) -> Fit | None:
+        """The fit to them."""
+        return self.outlook.fit if self.outlook is not None else None
+
+
+def gather(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
+    """Unavailable where there is no point at all, with the reasons of the runs."""
+    wanted = [name.strip() for name in query.runs.split(",") if name.strip()]
+    runs: dict[str, list[WorkerPart[ScalingPart]]] = {}
+    for w in workers:
+        if not wanted or w.run in wanted:
+            runs.setdefault(w.run, []).append(w)
+    unknown = [name for name in wanted if name not in runs]
+    if unknown:
+        raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
+    points: list[Point] = []
+    silent: dict[str, str] = {}
+    notes: list[str] = []
+    for name, own in runs.items():
+        found, why = of_run(name, own)
+        points += found
+        if not found and any(w.state != "waiting" for w in own):
+            silent[name] = why[0] if why else "nothing of it could be read"
+    given, more = _given(files, query.points, set(runs))
+    notes += more
+    points += given.points
+    points = combined(points)
+    if not points:
+        reasons = list(dict.fromkeys(silent.values()))
+        raise Unavailable(reasons[0] if len(reasons) == 1 else "no recording here tells how long steps take", hint=RECORD)
+    used = tuple(p for p in points if p.used)
+    if not used:
+        return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))
+    parts = [w.part for own in runs.values() for w in own if w.state == "read"]
+    settled = settle(used, parts, given, _wanted(query))
+    made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used))
+    biased = settled.origin["grads"] == "recorded" and any(p.biased for p in parts)
+    return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
+
+
+@lru_cache(maxsize=16)
+def _fitted(rows: tuple[tuple[float, ...], ...]) -> tuple[Fit, Bootstrap, tuple[LeftOut, ...], float | None]:
+    """A fit is asked again with every change of a term, and stays the same."""
+    columns = np.array(rows, float).T
+    made = fit(*columns)
+    kept, _ = usable(*columns)
+    return made, bootstrap(made, limit_s=CONFIDENCE_S), tuple(leave_one_out(made, limit_s=CONFIDENCE_S)), plain_objective(kept)
+
+
+def _wanted(query: ScalingQuery) -> Wanted:
+    for name in ("per_node", "max_replicas", "init_batch", "max_batch", "min_micro", "max_micro"):
+        value = getattr(query, name)
+        if value is not None and not 0 < value < 2**31:
+            raise BadQuery(f"{name} is {value}", hint="give a count above 0", field=name)
+    if not 0 <= query.share <= 100:
+        raise BadQuery(f"share is {query.share:g} %", hint="give 0 to 100", field="share")
+    if query.price is not None and not 0 <= query.price < 1e9:
+        raise BadQuery(f"price is {query.price:g}", hint="give the price of one device for an hour", field="price")
+    low, high = query.min_micro or 0, query.max_micro or 0
+    if low and high and low > high:
+        raise BadQuery(f"micro-batches from {low} to {high}", hint="let the first be the smaller", field="min_micro")
+    if query.init_batch and query.max_batch and query.init_batch > query.max_batch:
+        raise BadQuery(f"initial batch {query.init_batch} above the largest, {query.max_batch}", hint="raise max_batch", field="max_batch")
+    return Wanted(
+        initial=query.init_batch or 0, most=query.max_batch or 0, low=low, high=high,
+        accumulation={"yes": True, "no": False}.get(query.accumulation), per_node=query.per_node or 0, replicas=query.max_replicas or 0,
+        share=query.share / 100, sqr=query.grad_sqr, var=query.grad_var,
+    )  # fmt: skip
+
+
+def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
+    """Points of all files, and what is wrong with them; what else they tell is of the last that tells it."""
+    notes: list[str] = []
+    out = G.Given()
+    if path:
+        out = _over(out, G.parse(_read(path), os.path.basename(path)))
+    for one in files:
+        if one.problem:
+            notes.append(f"{one.file}: {one.problem}")
+            continue
+        if one.run and one.run not in runs:
+            continue
+        try:
+            found = G.parse(one.text, one.file)
+        except BadQuery as error:
+            notes.append(f"{error.message} ({error.hint})")
+            continue
+        out = _over(out, replace(found, points=tuple(replace(p, run=p.run or one.run) for p in found.points)))
+    return out, [*notes, *out.bad]
+
+
+def _over(first: G.Given, then: G.Given) -> G.Given:
+    return G.Given(
+        (*first.points, *then.points), then.sqr if then.sqr is not None else first.sqr, then.var if then.var is not None else first.var,
+        then.initial or first.initial, then.most or first.most, then.bounds if then.bounds[1] else first.bounds,
+        then.accumulation if then.accumulation is not None else first.accumulation, (*first.bad, *then.bad),
+    )  # fmt: skip
+
+
+def _read(path: str) -> str:
+    try:
+        if os.path.getsize(path) > G.LARGEST:
+            raise BadInput(f"larger than {G.LARGEST // 1024 // 1024} MiB", hint="a file of points is small", file=os.path.basename(path))
+        with open(path, encoding="utf-8-sig") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no text in UTF-8"
+        raise BadInput(f"cannot be read: {why}", hint="give a JSON or CSV file of points", file=os.path.basename(path)) from None
