@@ -1717,6 +1717,31 @@ function readAgain() {
 	});
 }
 var remembered = /* @__PURE__ */ new Map();
+/** How the fields of a page with many stood in its last report; of one that failed from the start, in the report of its defaults. */
+var standing = y$1({
+	page: "",
+	fields: {}
+});
+x(() => {
+	const value = report.value.value;
+	if (value?.available && value.fields) standing.value = {
+		page: value.analysis,
+		fields: value.fields
+	};
+});
+/** Asks for the defaults of a page whose first question could not be answered. */
+async function standAtDefaults(name, w) {
+	if (standing.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
+	try {
+		const value = await getReport(name, w, opening.peek());
+		if (value.available) standing.value = {
+			page: name,
+			fields: value.fields ?? {}
+		};
+	} catch (error) {
+		if (!(error instanceof ApiError)) throw error;
+	}
+}
 function pause(ms, signal) {
 	return new Promise((done) => {
 		const timer = window.setTimeout(done, ms);
@@ -1905,7 +1930,7 @@ function startData() {
 			return getReport(name, w, q, s);
 		};
 		follow(report, key, ask, stopReport.signal).then((value) => {
-			if (!value) return;
+			if (!value) return void (report.peek().state === "error" && report.peek().key === key && standAtDefaults(name, w));
 			remembered.set(key, value);
 			if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
 		});
@@ -2450,6 +2475,18 @@ function Chip({ on, onToggle, count, mark, tip, apart, children }) {
 				size: 11
 			})
 		]
+	});
+}
+/** On or off. */
+function Toggle({ label, on, onToggle }) {
+	return /* @__PURE__ */ a("button", {
+		type: "button",
+		role: "switch",
+		"aria-checked": on,
+		"aria-label": label,
+		class: "toggle",
+		onClick: onToggle,
+		children: /* @__PURE__ */ a("span", {})
 	});
 }
 var GLYPH = {
@@ -10273,7 +10310,7 @@ function Figure({ s, table, twins, main }) {
 			"aria-label": "Series",
 			children: legend.map((item) => /* @__PURE__ */ a("button", {
 				type: "button",
-				class: `legend-item toggle ${hidden.includes(item.name) ? "off" : ""}`,
+				class: `legend-item series ${hidden.includes(item.name) ? "off" : ""}`,
 				"aria-pressed": !hidden.includes(item.name),
 				onClick: () => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name]),
 				children: [item.symbol ? /* @__PURE__ */ a(Mark, {
@@ -12726,7 +12763,7 @@ function EditedPage({ info, got }) {
 			}),
 			/* @__PURE__ */ a(Editor, {
 				fields: fields.filter((f) => f.group),
-				now: value?.fields ?? {},
+				now: standing.value.page === info.name ? standing.value.fields : {},
 				wrong: failed?.body.field ?? ""
 			}),
 			failed && /* @__PURE__ */ a(Notice, {
@@ -12834,10 +12871,10 @@ function Control({ f, now, wrong }) {
 		return /* @__PURE__ */ a("div", {
 			class: `row ${chosen ? "chosen" : ""}`,
 			"data-tip": tip,
-			children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Chip, {
+			children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Toggle, {
+				label,
 				on,
-				onToggle: () => put(on ? "false" : "true"),
-				children: on ? "on" : "off"
+				onToggle: () => put(on ? "false" : "true")
 			})]
 		});
 	}
@@ -12877,7 +12914,7 @@ function Choice({ f, label, value, resolved, wrong, put }) {
 		"data-tip": f.doc,
 		children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Popover, {
 			label: `${label}: ${text(value || resolved) || "default"}`,
-			class: `button ${wrong ? "wrong" : ""}`,
+			class: `button ${wrong ? "wrong" : ""} ${value ? "" : "open"}`,
 			align: "right",
 			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
 				class: "ellipsis",

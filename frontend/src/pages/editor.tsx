@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { AnalysisInfo, FieldNow, QueryField, Report, Unavailable } from "../api/types";
-import { readAgain, type Asked } from "../state/data";
+import { readAgain, standing, type Asked } from "../state/data";
 import { opensWith } from "../state/fields";
 import { change, view } from "../state/view";
-import { Chip, Notice, Skeleton } from "../ui/controls";
+import { Notice, Skeleton, Toggle } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
 import { List } from "../ui/select";
@@ -32,7 +32,7 @@ export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Repor
         </div>
         {others.length > 0 && <Fields fields={others} />}
       </div>
-      <Editor fields={fields.filter((f) => f.group)} now={value?.fields ?? {}} wrong={failed?.body.field ?? ""} />
+      <Editor fields={fields.filter((f) => f.group)} now={standing.value.page === info.name ? standing.value.fields : {}} wrong={failed?.body.field ?? ""} />
       {failed && (
         <Notice notice={{ level: "error", text: sentences(failed.body.message, failed.body.hint) }}>
           {failed.body.code !== "bad_query" && <button type="button" class="text-button" onClick={readAgain}>Try again</button>}
@@ -96,7 +96,7 @@ function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boole
   }
   if (f.type === "flag") {
     const on = /^(true|1|yes|on)$/i.test(value);
-    return <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}><span>{label}</span><Chip on={on} onToggle={() => put(on ? "false" : "true")}>{on ? "on" : "off"}</Chip></div>;
+    return <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}><span>{label}</span><Toggle label={label} on={on} onToggle={() => put(on ? "false" : "true")} /></div>;
   }
   if (f.choices?.length) return <Choice f={f} label={label} value={asked ?? ""} resolved={now.value ?? ""} wrong={wrong} put={put} />;
   return (
@@ -124,7 +124,7 @@ function Choice({ f, label, value, resolved, wrong, put }: ChoiceProps): JSX.Ele
   return (
     <div class={`row ${value ? "chosen" : ""}`} data-tip={f.doc}>
       <span>{label}</span>
-      <Popover label={`${label}: ${text(value || resolved) || "default"}`} class={`button ${wrong ? "wrong" : ""}`} align="right" button={<><span class="ellipsis">{text(value || resolved) || "Default"}</span><Icon name="down" size={12} /></>}>
+      <Popover label={`${label}: ${text(value || resolved) || "default"}`} class={`button ${wrong ? "wrong" : ""} ${value ? "" : "open"}`} align="right" button={<><span class="ellipsis">{text(value || resolved) || "Default"}</span><Icon name="down" size={12} /></>}>
         {(close) => {
           const pick = (v: string): void => { put(v); close(); };
           return <List label={label} value={value} options={options} onPick={pick} {...(free && { free: { ask: "Search or type", take: pick } })} />;

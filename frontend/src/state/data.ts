@@ -2,7 +2,7 @@
 // never while the page is hidden.
 import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "../api/client";
-import type { Analyses, AnalysisInfo, Progress, Report, Runs, Unavailable } from "../api/types";
+import type { Analyses, AnalysisInfo, FieldNow, Progress, Report, Runs, Unavailable } from "../api/types";
 import { choose, type Chosen } from "./select";
 import { onVisible } from "./host";
 import { change, page, view } from "./view";
@@ -85,6 +85,25 @@ export function readAgain(): void {
 }
 
 const remembered = new Map<string, Report | Unavailable>();
+
+/** How the fields of a page with many stood in its last report; of one that failed from the start, in the report of its defaults. */
+export const standing = signal<{ page: string; fields: Record<string, FieldNow> }>({ page: "", fields: {} });
+
+effect(() => {
+  const value = report.value.value;
+  if (value?.available && value.fields) standing.value = { page: value.analysis, fields: value.fields };
+});
+
+/** Asks for the defaults of a page whose first question could not be answered. */
+async function standAtDefaults(name: string, w: api.Where | null): Promise<void> {
+  if (standing.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
+  try {
+    const value = await api.getReport(name, w, opening.peek());
+    if (value.available) standing.value = { page: name, fields: value.fields ?? {} };
+  } catch (error) {
+    if (!(error instanceof api.ApiError)) throw error; // then the fields stand as the catalogue has them
+  }
+}
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
@@ -216,7 +235,7 @@ export function startData(): void {
       return api.getReport(name, w, q, s);
     };
     void follow(report, key, ask, stopReport.signal).then((value) => {
-      if (!value) return;
+      if (!value) return void (report.peek().state === "error" && report.peek().key === key && standAtDefaults(name, w));
       remembered.set(key, value);
       if (remembered.size > 12) remembered.delete(remembered.keys().next().value!);
     });

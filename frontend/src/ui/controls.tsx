@@ -60,6 +60,11 @@ export function Chip({ on, onToggle, count, mark, tip, apart, children }: ChipPr
   );
 }
 
+/** On or off. */
+export function Toggle({ label, on, onToggle }: { label: string; on: boolean; onToggle: () => void }): JSX.Element {
+  return <button type="button" role="switch" aria-checked={on} aria-label={label} class="toggle" onClick={onToggle}><span /></button>;
+}
+
 const GLYPH = { info: "info", warn: "warn", error: "error" } as const;
 
 export function Notice({ notice, children }: { notice: NoticeData; children?: ComponentChildren }): JSX.Element {

@@ -10,7 +10,7 @@ from typing import Final
 
 from tb_sol_plugin.analyses import without_recording
 from tb_sol_plugin.analyses.memory_plan import tables as T
-from tb_sol_plugin.analyses.memory_plan.figure import bars, both
+from tb_sol_plugin.analyses.memory_plan.figure import bars, both, split
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan, planned
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.analyses.memory_plan.stand import stand
@@ -26,7 +26,8 @@ NOT_COUNTED: Final = (
 CLOSED: Final = Mark("estimated", "a closed form, not a measurement")
 LABELS: Final = {
     "largest_bytes": "Fullest stage", "device_bytes": "Device", "headroom_bytes": "Left", "model_parameters": "Model",
-    "bytes_per_parameter": "Bytes per parameter", "imbalance": "Fullest ÷ emptiest stage", "world": "Devices", "base_bytes": "Base",
+    "bytes_per_parameter": "Bytes per parameter", "imbalance": "Fullest ÷ emptiest stage",
+    "world": "Devices", "base_bytes": "Base",
 }  # fmt: skip
 
 
@@ -55,7 +56,9 @@ def _report(plan: Plan) -> Report:
         title=TITLE,
         headline=_headline(plan),
         notices=_notices(plan),
-        sections=[_tiles(plan), bars(plan), T.device_table(plan), T.stage_table(plan), T.layout_table(plan), T.formula_table(plan)],
+        sections=[
+            _tiles(plan), bars(plan), split(plan), T.stage_table(plan), T.layout_table(plan), T.device_table(plan), T.formula_table(plan),
+        ],
         fields=stand(plan),
     )
 
@@ -92,14 +95,15 @@ def _tiles(plan: Plan) -> FactsSection:
         marks["base_bytes"] = Mark("unknown", plan.base.origin)
     return FactsSection(
         id="answer", title="Plan", weight="headline", style="tiles", values=values, units=units, labels=LABELS, docs=FACTS, marks=marks,
-        hidden=["model", "largest_stage", "largest_gib", "device", "device_gib", "verdict"],
+        hidden=["model", "largest_stage", "largest_gib", "device", "device_gib", "verdict", "imbalance"],
         notes={
-            "largest_bytes": f"stage {most.stage}, {most.total_bytes / GIB:.2f}{NARROW}GiB",
-            "device_bytes": f"{plan.device.name}, {plan.device.origin}",
+            "largest_bytes": f"stage {most.stage}, {most.total_bytes / GIB:.2f}{NARROW}GiB"
+            + (f"; {times:.2f} × the emptiest" if (times := max(totals) / min(totals)) > 1 else ""),
+            "device_bytes": f"{plan.device.name}; {plan.device.origin}",
             "headroom_bytes": plan.verdict(most.total_bytes) or "",
             "base_bytes": plan.base.origin if plan.base.size is not None else "context and NCCL; not counted",
             "model_parameters": plan.name,
-            "bytes_per_parameter": "d: data parallel ranks" if "d" in formula(plan.layout) else "weights, gradients, optimizer",
+            "bytes_per_parameter": f"d = {plan.layout.dp * plan.layout.cp}" if "d" in formula(plan.layout) else "without activations",
             "world": " × ".join(f"{n} {getattr(plan.layout, n)}" for n in ("tp", "pp", "dp", "cp") if n != "cp" or plan.layout.cp > 1),
         },
     )  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan
+from tb_sol_plugin.analyses.memory_plan.query import FACTS
 from tb_sol_plugin.cost.memory.stages import Stage
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.palette import light
-from tb_sol_plugin.model.report import FigureSection
+from tb_sol_plugin.model.report import FactsSection, FigureSection
 from tb_sol_plugin.units import human, number
 
 PARTS: Final = (
@@ -16,6 +17,11 @@ PARTS: Final = (
     ("activations", "attention"), ("logits", "elementwise"), ("base", "host"),
 )  # fmt: skip
 """Name and colour of what a stage holds, in the order in which it is stacked."""
+NAMES: Final = (
+    "largest_parameter_bytes", "largest_gradient_bytes", "largest_master_bytes", "largest_optimizer_bytes", "largest_activation_bytes",
+    "largest_logits_bytes", "base_bytes",
+)  # fmt: skip
+"""The same as facts of the fullest stage."""
 MOST: Final = 32
 """Stages drawn, at most."""
 
@@ -65,6 +71,26 @@ def bars(plan: Plan) -> FigureSection:
         table="stages",
         span=7,
         height=max(210, 100 + 34 * len(shown)),
+    )
+
+
+def split(plan: Plan) -> FactsSection:
+    """What the fullest stage holds, part by part: the legend of the bars, with numbers."""
+    most = plan.largest
+    sizes = dict(zip(NAMES, parts(most, plan.base.counted), strict=True))
+    shown = {name: size for name, size in sizes.items() if size}
+    total = most.total_bytes + plan.base.counted
+    return FactsSection(
+        id="parts",
+        title=f"Stage {most.stage}, the fullest" if len(plan.stages) > 1 else "The only stage",
+        subtitle=both(total),
+        span=5,
+        style="split",
+        values=dict(shown),
+        units=dict.fromkeys(shown, "B"),
+        labels={n: label[:1].upper() + label[1:] for n, (label, _) in zip(NAMES, PARTS, strict=True) if n in shown},
+        colors={n: token for n, (_, token) in zip(NAMES, PARTS, strict=True) if n in shown},
+        docs={n: FACTS[n] for n in shown},
     )
 
 

@@ -57,7 +57,7 @@ class Base:
 class Plan:
     """A model and a layout with the stages that follow. name: of the model. recorded: what was taken from a recording.
 
-    notes: what a reader should know of where values are from.
+    notes: what a reader should know of where values are from. given: names and values asked for, with the preset that stands for others.
     """
 
     query: MemoryPlanQuery
@@ -70,6 +70,7 @@ class Plan:
     book: DeviceBook
     recorded: tuple[str, ...]
     notes: tuple[str, ...]
+    given: Mapping[str, object]
 
     @property
     def largest(self) -> Stage:
@@ -116,7 +117,7 @@ def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
     device, size = _device(query, capture), _base(query, capture)
     recorded = tuple(n for n in NAMES if n in used and n not in given)
     book = capture.devices if capture is not None else EMPTY
-    return Plan(query, model, layout, found, _name(model, query, base), device, size, book, recorded, tuple(notes))
+    return Plan(query, model, layout, found, _name(model, query, base), device, size, book, recorded, tuple(notes), given)
 
 
 def _of_recording(capture: Capture) -> dict[str, str]:
@@ -190,7 +191,7 @@ def _device(query: MemoryPlanQuery, capture: Capture | None) -> Device:
             return Device(found.key, found.name, found.memory_bytes, "its limits are those in use here")
     key = query.device_limits.partition("@")[0].partition("+")[0].strip()
     spec = overridden(key or DEFAULT_DEVICE, book)
-    return Device(spec.key, spec.name, spec.memory_bytes, "its limits are those in use here" if key else "none was named")
+    return Device(spec.key, spec.name, spec.memory_bytes, "its limits are those in use here" if key else "none was chosen")
 
 
 def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:

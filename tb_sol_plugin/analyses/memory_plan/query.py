@@ -149,12 +149,12 @@ FORMULAS: Final = (
 )
 DEVICES: Final = (
     Column("device", "Device", "", "Key of the device in the table of device limits.", "code"),
+    Column("name", "Name", "", "Name of the device.", rank=2),
     Column("verdict", "Verdict", "", "fits; tight: less than 10 % of its memory would be left; too large.", "badge"),
     Column("share", "Filled", "ratio", "Largest stage and base over the memory of the device.", "efficiency"),
     Column("memory_bytes", "Memory", "B", "Memory of the device."),
     Column("memory_gib", "Memory, GiB", "", "The same in GiB (2^30 bytes).", rank=2),
     Column("headroom_bytes", "Left", "B", "Memory less the largest stage and the base; negative: so much is lacking."),
-    Column("name", "Name", "", "Name of the device.", rank=3),
 )
 LAYOUTS: Final = (
     Column("layout", "Layout", "", "Tensor parallel, pipeline and data parallel size."),
@@ -182,6 +182,12 @@ FACTS: Final = {
     "largest_stage": "The fullest pipeline stage.",
     "largest_bytes": "What one rank of it is expected to hold.",
     "largest_gib": "The same in GiB (2^30 bytes).",
+    "largest_parameter_bytes": "Of it, parameters.",
+    "largest_gradient_bytes": "Of it, gradients, main gradients included.",
+    "largest_master_bytes": "Of it, master weights.",
+    "largest_optimizer_bytes": "Of it, state of the optimizer.",
+    "largest_activation_bytes": "Of it, activations without logits.",
+    "largest_logits_bytes": "Of it, logits and their gradient.",
     "base_bytes": "Memory in use beside that, as context and NCCL: given, as recorded, or not counted.",
     "device": "The device it is held against.",
     "device_bytes": "Its memory.",

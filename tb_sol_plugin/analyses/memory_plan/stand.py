@@ -21,6 +21,8 @@ def stand(plan: Plan) -> dict[str, FieldNow]:
     out: dict[str, FieldNow] = {}
     for name in (*MODEL_NUMBERS, *MODEL_FLAGS):
         out[name] = FieldNow(_text(getattr(model, name)))
+    if not plan.query.preset and "preset" in plan.given:
+        out["preset"] = FieldNow(str(plan.given["preset"]))
     out["kv_heads"] = FieldNow(_text(model.kv_heads or model.heads))
     out["channels"] = FieldNow(_text(model.channels or model.hidden // model.heads))
     for name, (part, _) in WORDS.items():

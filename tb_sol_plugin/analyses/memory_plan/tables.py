@@ -20,6 +20,7 @@ from tb_sol_plugin.units import human
 MOST_LAYOUTS: Final = 240
 UNEVEN: Final = 1.25
 """Largest stage over the smallest from which a layout counts as uneven."""
+BEYOND: Final = 10**12
 SPREAD: Final = ("tp", "pp", "dp", "micro_batch", "microbatches", "recompute", "vpp", "world")
 """Query fields that a layout of the table sets."""
 _OUT: Final = "\u2009·\u2009"
@@ -29,7 +30,7 @@ def stage_table(plan: Plan) -> TableSection:
     """What one rank of each stage holds; the first row sums one rank of every stage."""
     rows = [_of_stage(plan, s) for s in plan.stages]
     frame = pd.DataFrame(rows, columns=[c.name for c in STAGES])
-    total: dict[str, Scalar] = {"stage": "one rank of each"}
+    total: dict[str, Scalar] = {"stage": "sum"}
     for column in STAGES:
         if column.unit == "B" and column.name != "headroom_bytes":
             total[column.name] = int(frame[column.name].sum())
@@ -80,9 +81,9 @@ def device_table(plan: Plan) -> TableSection:
     here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
     fits = [r for r in rows if r["verdict"] == "fits"]
     return make_table(
-        "devices", "Does it fit?", frame, DEVICES, key="device", span=5, cell_links={"device": here}, row_links=here,
+        "devices", "Does it fit?", frame, DEVICES, key="device", cell_links={"device": here}, row_links=here,
         marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
-        subtitle=f"fits {len(fits)} of {len(rows)} devices with room to spare",
+        subtitle=f"the fullest stage on every device of the table; it fits {len(fits)} of them with a tenth to spare",
         footer=f"{beside[:1].upper()}{beside[1:]}. A driver reports 1 to 2 % less than the memory a device is sold with.",
     )  # fmt: skip
 
@@ -117,12 +118,18 @@ def layout_table(plan: Plan) -> TableSection:
     held = f"; {human(fits, 'count')} of {human(len(found), 'count')} fit {plan.device.name}" if memory is not None else ""
     return make_table(
         "layouts", f"Other layouts on {human(world, 'count')} device{'s' * (world != 1)}", shown, LAYOUTS, key="id",
-        filters=["verdict", "recompute", "micro_batch"], cell_links={"layout": links}, row_links=links,
+        filters=["verdict", "recompute"], apart=_apart(shown), cell_links={"layout": links}, row_links=links,
         marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown), subtitle=f"all else as it is{held}",
         footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
         "A layout opens in the sliders above.",
         empty="No other layout of this model fits these devices evenly.",
     )  # fmt: skip
+
+
+def _apart(shown: pd.DataFrame) -> list[str]:
+    """Rows that set no unit: those of a TB and more, where others take less."""
+    beyond = shown["largest_bytes"] >= BEYOND
+    return [] if beyond.all() else shown["id"][beyond].tolist()
 
 
 def _layout_link(plan: Plan, row: dict[str, object]) -> Link:
