@@ -60,12 +60,11 @@ def bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
     left = f"; the first {MOST} of {len(ranks)} ranks" if len(ranks) > MOST else ""
     x = F.axis(unit, range=[0, max(totals) / factor * 1.16], rangemode="tozero")
     axis = F.axis(type="multicategory", autorange="reversed", showgrid=False, automargin=True, dividercolor=light("line"))
-    legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 11.5, "color": light("ink-2")}}
-    figure = F.figure(data, x=x, y=axis, barmode="stack", bargap=0.3, showlegend=True, legend=legend,
-                      margin={"l": 90, "r": 14, "t": 44, "b": 46})  # fmt: skip
+    margin = {"l": 90, "r": 14, "t": 10, "b": 46}
+    figure = F.figure(data, x=x, y=axis, barmode="stack", bargap=0.3, showlegend=True, margin=margin)
     return FigureSection(
         id="bars", title="Expected and actual", subtitle=f"of each rank; parts that are not recorded are missing from its bar{left}",
-        figure=figure, summary=_summary(names, totals), table="parts", height=130 + 30 * len(names),
+        figure=figure, summary=_summary(names, totals), table="parts", height=80 + 30 * len(names),
     )  # fmt: skip
 
 

@@ -52,6 +52,8 @@ def part(capture: Capture, query: Query) -> ExpectedPart:
         if of and own.isdigit() and size.isdigit():
             groups[name] = (int(own), int(size))
     found = actual(capture)
+    if found.optimizer and "optimizer" not in plan:
+        plan["optimizer"], origin["optimizer"] = found.optimizer, "moments that were seen"
     held = {name: Held(one.bytes, one.source, one.estimated, one.why) for name, one in found.parts.items()}
     start, end = capture.facts.extent_ns
     return ExpectedPart(

@@ -16,9 +16,9 @@ from tb_sol_plugin.units import human
 TOLERANCE: Final = 0.05
 """Share of what is expected up to which a difference is ok."""
 NAMES: Final = {
-    "parameters": "parameters", "main_parameters": "main parameters (master weights)", "gradients": "gradients",
+    "parameters": "parameters", "main_parameters": "main parameters", "gradients": "gradients",
     "main_gradients": "main gradients", "optimizer_state": "optimizer state", "activations": "activations", "logits": "logits",
-    "total": "in use at most", "base": "base", "other": "other and unknown",
+    "total": "in use at most", "base": "base", "other": "other, unknown",
 }  # fmt: skip
 GUESSED_STAGE: Final = "the stage is not recorded: it follows from the number of the rank, as Megatron orders ranks"
 
@@ -83,6 +83,8 @@ class Row:
             out["actual_bytes"] = Mark("estimated", self.held.estimated)
         if self.rank.expected.guessed:
             out["stage"] = Mark("estimated", GUESSED_STAGE)
+        if self.held.bytes is None:
+            out["actual_bytes"] = Mark("unknown", self.held.why)
         if self.name == "activations" and self.against is not None and self.against != self.expected.bytes:
             out["difference_bytes"] = Mark("partial", f"of activations and logits together, {human(self.against, 'B')}")
         if self.name == "other" and self.rank.part.flag:

@@ -67,12 +67,13 @@ def captured(ranks: Sequence[Rank]) -> TableSection:
 
 
 def sizes(first: Expectation, ranks: Sequence[Rank], links: list[Link]) -> TableSection:
-    rows = [{"name": name, "value": value, "from": where} for name, (value, where) in first.sizes.items()]
+    known = sorted(first.sizes.items(), key=lambda item: item[1][1] == "assumed")
+    rows = [{"name": name, "value": value, "from": where} for name, (value, where) in known]
     differ = [name for name in first.sizes if len({r.expected.sizes.get(name) for r in ranks if r.expected.sizes}) > 1]
     why = Mark("partial", f"of {ranks[0].label}; other ranks differ")
     marks = {"value": {str(at): why for at, row in enumerate(rows) if row["name"] in differ}}
     return make_table(
-        "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=6,
+        "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=4,
         marks={n: m for n, m in marks.items() if m}, links=links, subtitle="what the formulas are given, and where it is from",
         footer="What is assumed stands in no recording: change it above where it is wrong.",
     )  # fmt: skip
@@ -91,7 +92,7 @@ def formulas(ranks: Sequence[Rank]) -> TableSection | None:
         return None
     rows = sorted(seen.values(), key=lambda row: -1 if row["stage"] is None else int(str(row["stage"])))
     return make_table(
-        "formulas", "Formulas", pd.DataFrame(rows, columns=[c.name for c in FORMULAS], dtype=object), FORMULAS, span=6,
+        "formulas", "Formulas", pd.DataFrame(rows, columns=[c.name for c in FORMULAS], dtype=object), FORMULAS, span=8,
         filters=["stage"] if len({row["stage"] for row in rows}) > 2 else [], subtitle="each expected figure with what was put in",
         footer="Not in them: context, NCCL, fragmentation, workspaces of fused attention.",
     )  # fmt: skip

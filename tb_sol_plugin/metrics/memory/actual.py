@@ -59,6 +59,7 @@ class Amount:
 class Actual:
     """One worker. device: index, -1 the host. parts: an amount for each of ROWS. unknown: bytes of `other` that nothing explains, and the
     whole that they are of (see `budget.OF`); flag: negative, large or "". parameters: numbers of the model on this rank; dtype: of most.
+    optimizer: adam where both of its moments were seen in FP32, "" unknown.
 
     master_weight_bytes, main_grad_bytes: FP32 master weights and main gradients, the largest of all records; None where not looked for.
     """
@@ -71,6 +72,7 @@ class Actual:
     flag: str
     parameters: int | None
     dtype: str
+    optimizer: str
     master_weight_bytes: int | None
     main_grad_bytes: int | None
 
@@ -91,7 +93,10 @@ def actual(capture: Capture) -> Actual:
     found["other"] = rest
     count, dtype = _parameters(capture, device)
     masters, main_gradients = (_wide(capture, device, name) for name in ("master_weights", "main_grads"))
-    return Actual(device, {name: found[name] for name in ROWS}, left, of, total, flag, count, dtype, masters, main_gradients)
+    moments = [_wide(capture, device, name) for name in ("exp_avg", "exp_avg_sq")]
+    kind = "adam" if all(moments) and moments[0] == moments[1] else ""
+    parts = {name: found[name] for name in ROWS}
+    return Actual(device, parts, left, of, total, flag, count, dtype, kind, masters, main_gradients)
 
 
 # -- a recorder in the program ------------------------------------------------------------------------------------
