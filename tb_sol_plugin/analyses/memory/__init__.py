@@ -7,13 +7,14 @@ A window of time, a step or another moment may be looked at: all numbers and tab
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memory import allocations, figure, operators, peak, recorded, steps, tiles
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.choose import Memory, Source, chosen, memories
+from tb_sol_plugin.metrics.memory.choose import SOURCES, Memory, Source, chosen, memories
 from tb_sol_plugin.metrics.memory.headroom import headroom
 from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
 from tb_sol_plugin.metrics.memory.holders import answers, holders
@@ -30,7 +31,7 @@ ABOUT: Final = 6
 """Steps stand beside what holds memory where they are not so many rows more."""
 FEW: Final = 5
 """Notes of a source that are shown above the page."""
-QUIET: Final = (C.HOST_RESERVED, C.SAMPLES, C.EARLIER, C.REQUESTED)
+QUIET: Final = (C.HOST_RESERVED, C.HOST_SINCE, C.SAMPLES, C.EARLIER, C.REQUESTED)
 """Notes that stand below the numbers."""
 
 
@@ -72,6 +73,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
             "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
         )
     memory, whole = chosen(capture, query.device, query.source)
+    whole = replace(whole, events=memory.failures)
     window = window_of(capture, whole, query.window, query)
     start = origin(capture)
     at = moment(query.at)
@@ -87,7 +89,8 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     part = _part(query, window, start)
     kept = _kept(query)
     axis = figure.axis_of(curve, window, start, int(capture.facts.extent_ns[1]))
-    single = allocations.section(capture, whole, window, query.min_bytes, start, part, axis.scale)
+    callers, lives = memory.teller(whole, ("events",)), memory.teller(whole, ("events", "snapshot"))
+    single = allocations.section(capture, lives, window, query.min_bytes, start, _told(part, lives, whole), axis.scale)
     by_step = steps.section(capture, whole, start, axis.scale, {n: v for n, v in kept.items() if n not in ("window", "step", "at")})
     drawn = C.thin(C.within(stacked(capture, whole), window), recorded.POINTS)
     others = query.source if not query.device.strip() else None
@@ -100,7 +103,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         ),
         holds,
         *([by_step.table] if by_step is not None else []),
-        operators.section(capture, whole, window, part),
+        operators.section(capture, callers, window, _told(part, callers, whole)),
         single.table,
         *recorded.devices(capture, memory, whole, query.device_limits),
         recorded.curve(capture, memory, drawn, start, window=window, others=others),
@@ -157,6 +160,11 @@ def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str
     if not query.window.strip():
         return f"step {query.step.strip()}"
     return f"{human(window[0] - start, 'ns')} to {human(window[1] - start, 'ns')}"
+
+
+def _told(part: str, by: C.Curves, whole: C.Curves) -> str:
+    """The part in words, with the source where it is not the one that is shown."""
+    return ", ".join(t for t in (part, f"from {SOURCES[by.source]}" if by.source != whole.source else "") if t)
 
 
 def _kept(query: MemoryQuery) -> dict[str, str]:

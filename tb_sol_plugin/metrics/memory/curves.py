@@ -27,6 +27,7 @@ REQUESTED: Final = "bytes as the program asked for them: the allocator rounds th
 NO_TIMES: Final = "this history carries no times: its entries stand one after the other"
 EARLIER: Final = "what was in use before the history begins is worked out from the blocks at its end"
 HOST_RESERVED: Final = "reserved memory of the host is not tracked"
+HOST_SINCE: Final = "the host's totals count from the first profiler of the process on: what it held before is not in them"
 SAMPLES: Final = "levels at the moments of the records: the peak lies at or before its mark"
 NAMES: Final = ("parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown")
 
@@ -143,7 +144,7 @@ def _of_events(capture: Capture, device: R.Device) -> Curves | None:
     start = min(int(capture.facts.extent_ns[0]), int(r.time_ns[0]))
     time = np.r_[start, r.time_ns]
     reserved = np.r_[r.reserved[:1], r.reserved] if r.tracked else None
-    notes = [TOTALS_MISSING] * relative + [HOST_RESERVED] * (device.type == R.CPU)
+    notes = [TOTALS_MISSING] * relative + [HOST_RESERVED, HOST_SINCE] * (device.type == R.CPU)
     if r.differs:
         notes.append(f"{r.differs:,} events carry a total that the events before them do not add up to: totals are shown as recorded")
     return _made(

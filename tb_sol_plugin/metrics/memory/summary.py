@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tb_sol_plugin.metrics.memory.choose import chosen, is_host, memories, number_of
-from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.curves import HOST_SINCE, Curves
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.limits import device_for
@@ -84,13 +84,16 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
         why["fragmentation"] = CHANGES if curve.relative else "less is told as reserved than as in use: the two are not of one moment"
     elif at_peak is None:
         why["fragmentation"] = why.get("reserved", NO_RESERVED)
-    if curve.before < 0:
+    untold = curve.source == "events" and is_host(curve.device)
+    if untold and curve.before >= 0:
+        why["before"] = HOST_SINCE
+    elif curve.before < 0:
         why["before"] = CHANGES if curve.relative else "this source does not tell what was there before"
     return Summary(
         device=curve.device, source=curve.source, relative=curve.relative, peak=curve.peak, peak_ns=curve.peak_ns,
         reserved=reserved, reserved_ns=reserved_ns, reserved_at_peak=at_peak,
         fragmentation=at_peak - curve.peak if known and at_peak is not None else None,
-        before=curve.before if curve.before >= 0 else None, end=int(curve.allocated[-1]), capacity=size, left=left,
+        before=curve.before if curve.before >= 0 and not untold else None, end=int(curve.allocated[-1]), capacity=size, left=left,
         failures=sum(e.what == "oom" for e in curve.events), why=why,
     )  # fmt: skip
 
