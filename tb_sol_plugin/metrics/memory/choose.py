@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.memory.curves import Curves, whole
+from tb_sol_plugin.metrics.memory.curves import Curves, Event, whole
 from tb_sol_plugin.model.capture import Capture
 
 Source: TypeAlias = Literal["auto", "events", "snapshot", "timeline", "recorder"]
@@ -43,6 +43,17 @@ class Memory:
     def best(self) -> Curves:
         """The curve to show first: one with levels before one with changes only, then by the order of sources."""
         return min(self.curves, key=lambda c: c.relative)
+
+    @property
+    def failures(self) -> tuple[Event, ...]:
+        """Allocations that failed, as any source tells them, in order of time."""
+        return tuple(sorted({e for c in self.curves for e in c.events if e.what == "oom"}, key=lambda e: e.time_ns))
+
+    def teller(self, curve: Curves, sources: tuple[str, ...]) -> Curves:
+        """The curve itself where it is of one of these sources, else that of the first of them that there is; else itself."""
+        if curve.source in sources:
+            return curve
+        return next((c for s in sources for c in self.curves if c.source == s), curve)
 
     def of(self, source: Source) -> Curves | None:
         """The curve of a source; None where it has none."""

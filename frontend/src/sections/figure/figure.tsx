@@ -132,7 +132,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       {legend.length > 0 && (
         <div class="legend row" role="group" aria-label="Series">
           {legend.map((item) => (
-            <button type="button" class={`legend-item toggle ${hidden.includes(item.name) ? "off" : ""}`} aria-pressed={!hidden.includes(item.name)} onClick={() => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name])}>
+            <button type="button" class={`legend-item series ${hidden.includes(item.name) ? "off" : ""}`} aria-pressed={!hidden.includes(item.name)} onClick={() => setHidden(hidden.includes(item.name) ? hidden.filter((n) => n !== item.name) : [...hidden, item.name])}>
               {item.symbol ? <Shape shape={item.symbol} color={themed(item.color)} /> : <span class={`swatch ${item.hatched ? "idle" : ""}`} style={item.hatched ? undefined : { background: themed(item.color), opacity: item.opacity }} />}
               {item.name}
             </button>

@@ -1,0 +1,159 @@
+"""The page of memory with a real mouse: a drag chooses a window, a click a moment, a row is drawn, and each is a place in the address."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Server, environment, hash_of, start, stop
+from tests.support.trace_builder import TraceBuilder
+
+pytestmark = pytest.mark.browser
+MS = 1_000_000
+PLOT = "[data-figure=curve_figure]"
+
+
+@pytest.fixture(scope="module")
+def memory(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A recording of 20 ms: 1 GB before; 100 MB from 2 to 12 ms; 40 MB from 4 to 5 ms; 60 MB from 15 ms on; 8 MB on the host."""
+    root = tmp_path_factory.mktemp("memory")
+    t = TraceBuilder()
+    t.step(1, 0, 10 * MS)
+    t.step(2, 10 * MS, 10 * MS)
+    t.op("aten::addmm", 1 * MS, 5 * MS)
+    level = 10**9
+    for at, size, address in ((2, 100, 1), (4, 40, 2), (5, -40, 2), (12, -100, 1), (15, 60, 3)):
+        level += size * 10**6
+        t.memory(at * MS, size * 10**6, address=address, allocated=level, reserved=2 * 10**9)
+    t.memory(3 * MS, 8 * 10**6, address=9, allocated=8 * 10**6, reserved=0, device_type=0, device_id=-1)
+    t.write(root / "run" / "worker0.1700000000000000000.pt.trace.json.gz")
+    env = environment({"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))})
+    process, address = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(root), "--port", "0"], env)
+    server = Server(address, address, process)
+    server.warm()
+    yield server
+    stop(process)
+
+
+def opened(memory: Server, view: Callable[..., Any], **state: str) -> Any:
+    v = view()
+    v.open(memory.home + hash_of(v="1", page="memory", run="run", **state))
+    v.page.wait_for_selector(f"{PLOT} .scatterlayer")
+    return v
+
+
+def area(v: Any) -> dict[str, float]:
+    box: dict[str, float] = v.page.locator(f"{PLOT} .nsewdrag").first.bounding_box()
+    return box
+
+
+def drag(v: Any, start: float, end: float) -> None:
+    """From one part of the width of the chart to another."""
+    box = area(v)
+    middle = box["y"] + box["height"] / 2
+    v.page.mouse.move(box["x"] + box["width"] * start, middle)
+    v.page.mouse.down()
+    v.page.mouse.move(box["x"] + box["width"] * (start + end) / 2, middle + 3, steps=4)
+    v.page.mouse.move(box["x"] + box["width"] * end, middle, steps=4)
+    v.page.mouse.up()
+
+
+def window(v: Any) -> list[float]:
+    """The window of the address in ms."""
+    found = re.search(r"p\.sol\.q\.window=([\d.]+)ms-([\d.]+)ms", v.page.url)
+    assert found, v.page.url
+    return [float(found[1]), float(found[2])]
+
+
+def sizes(v: Any) -> list[str]:
+    """The sizes in the table of allocations, as they are shown."""
+    rows = v.page.locator("#s-allocations [role=row][data-key], #s-allocations tr[data-key]")
+    return [re.sub(r"\s", "", t) for t in rows.evaluate_all("(rows) => rows.map((r) => r.textContent)")]
+
+
+def test_a_drag_looks_at_a_part_and_everything_follows(memory: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the whole recording: the peak of 1.14 GB stands in the first sentence
+    v = opened(memory, view)
+    assert "1.14" in v.page.locator("p.headline").text_content() and len(sizes(v)) == 3
+    # WHEN the second half is dragged over, from the right to the left THEN the address holds it, to a pixel
+    drag(v, 0.995, 0.5)
+    v.page.wait_for_selector(".notice :text('Whole recording')")
+    low, high = window(v)
+    assert low == pytest.approx(10, abs=0.05) and high == pytest.approx(19.9, abs=0.05)
+    v.settle()
+    # AND the peak, the tables and the figure are of it: 1.1 GB from before, and 60 MB that come there
+    assert "1.10" in v.page.locator("p.headline").text_content()
+    assert [t[:2] for t in sizes(v)] == ["10", "60"]
+    assert v.page.locator("#s-per_step").count() == 1
+    ticks = v.page.locator(f"{PLOT} .xtick").all_text_contents()
+    assert min(float(t) for t in ticks) >= 10
+    # AND Back, the chip and the link lead to the whole again
+    v.page.go_back()
+    v.page.wait_for_function("!location.hash.includes('q.window')")
+    v.page.go_forward()
+    v.page.wait_for_selector(".fields .chip:has-text('Window')")
+    v.page.locator(".fields .chip", has_text="Window").click()
+    v.page.wait_for_function("!location.hash.includes('q.window')")
+    v.settle()
+    assert len(sizes(v)) == 3
+
+
+def test_a_window_can_be_dragged_within_a_window(memory: Server, view: Callable[..., Any]) -> None:
+    # GIVEN 10 to 20 ms WHEN its first half is dragged THEN the window is 10 to 15 ms: the axis is that of the recording
+    v = opened(memory, view, **{"q.window": "10ms-20ms"})
+    drag(v, 0.004, 0.5)
+    v.page.wait_for_function("!location.hash.includes('10ms-20ms')")
+    assert window(v) == pytest.approx([10, 15], abs=0.08)
+
+
+def test_a_click_asks_what_holds_memory_then(memory: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the peak WHEN 13 ms is clicked, between two events THEN 1 GB is in use then, and the table says so; the tiles still tell the peak
+    v = opened(memory, view)
+    box = area(v)
+    v.page.mouse.click(box["x"] + box["width"] * 13 / 20, box["y"] + box["height"] * 0.5)
+    v.page.wait_for_selector("#s-peak :text('At the peak')")
+    found = re.search(r"p\.sol\.q\.at=([\d.]+)ms", v.page.url)
+    assert found and float(found[1]) == pytest.approx(13, abs=0.06)
+    assert "1.00" in v.page.locator("#s-peak .subtitle").text_content()
+    assert "1.14" in v.page.locator("#s-answer").text_content()
+    # AND the link leads back
+    v.page.locator("#s-peak").get_by_text("At the peak").click()
+    v.page.wait_for_function("!location.hash.includes('q.at')")
+
+
+def test_a_selected_row_is_drawn_in_the_figure(memory: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the allocations WHEN the 40 MB are selected THEN a stretch from 4 to 5 ms is tinted, a twentieth of the chart
+    v = opened(memory, view)
+    before = v.page.locator(f"{PLOT} .shapelayer path").count()
+    v.page.locator("#s-allocations [data-key]").nth(2).click()
+    v.page.wait_for_function(f"document.querySelectorAll('{PLOT} .shapelayer path').length > {before}")
+    drawn = v.page.locator(f"{PLOT} .shapelayer path").last.bounding_box()
+    box = area(v)
+    assert drawn["width"] == pytest.approx(box["width"] / 20, rel=0.1)
+    assert drawn["x"] - box["x"] == pytest.approx(box["width"] * 4 / 20, abs=3)
+    assert "40.00" in v.page.locator(f"{PLOT} .annotation").last.text_content()
+
+
+def test_another_memory_is_one_click_away(memory: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a device and the host WHEN the host is chosen THEN the page is of it, and says what is not known of it
+    v = opened(memory, view)
+    v.page.locator(".fields .switch button", has_text="CPU").click()
+    v.page.wait_for_function("location.hash.includes('q.device=CPU')")
+    v.settle()
+    assert "8.00" in v.page.locator("p.headline").text_content()
+    assert "not tracked" in v.page.locator("#s-answer").text_content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [700, 1024, 1440])
+def test_the_page_fits_every_window(memory: Server, view: Callable[..., Any], width: int, scheme: str) -> None:
+    v = view(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    v.open(memory.home + hash_of(v="1", page="memory", run="run"))
+    assert v.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert v.page.evaluate(
+        "[...document.querySelectorAll('main .card')].every((c) => c.scrollWidth <= c.clientWidth + 1 || c.querySelector('.table-scroll'))"
+    )
