@@ -14,6 +14,7 @@ from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers import LEAST, NEEDS_TIMES, Lever, combined_ns, finding, levers
+from tb_sol_plugin.metrics.memory.rules.problem import memory_section
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.source import is_profile
@@ -101,7 +102,9 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     report.notices = source_notices(capture, part)
     if fall.work.from_ledger and fall.work.timed and shown:
         report.notices.append(Notice(FEW_RULES, "info"))
-    report.sections = [_facts(fall, shown), _cards(fall, shown), _table(fall, shown, places), _place_table(places)]
+    memory = memory_section(capture, registry()) if not wanted else None
+    report.sections = [_facts(fall, shown), _cards(fall, shown), *([memory] if memory is not None else [])]
+    report.sections += [_table(fall, shown, places), _place_table(places)]
     return report
 
 

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.memory.batch import Batch, maximum_batch
 from tb_sol_plugin.metrics.memory.choose import Source, chosen, memories
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.headroom import Amount
-from tb_sol_plugin.metrics.memory.rules import Case, MemoryFinding, as_finding, case_of, memory_findings
+from tb_sol_plugin.metrics.memory.rules import Case, Lack, MemoryFinding, as_finding, case_of, memory_findings
 from tb_sol_plugin.metrics.memory.rules.limits import LEAST_SHARE
 from tb_sol_plugin.metrics.memory.rules.problem import largest, said
 from tb_sol_plugin.metrics.memory.rules.recompute import recompute
@@ -27,6 +27,8 @@ from tb_sol_plugin.model.report import AnySection, FactsSection, FindingsSection
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+FEWEST_STEPS: Final = 3
+"""Steps below which there is nothing to draw."""
 HERE: Final = "memory_findings"
 FACTS: Final = {
     "findings": "findings, candidates among them",
@@ -41,6 +43,14 @@ FACTS: Final = {
     "freeable_bytes": "reserved less active: what the allocator could free",
     "returnable_bytes": "what torch.cuda.empty_cache() would give back to the device",
     "largest_free_bytes": "largest free block of the allocator",
+    "requested_bytes": "size of the last allocation that failed",
+    "device_free_bytes": "free on the device then, as the driver said",
+    "reserved_then_bytes": "held by the allocator then",
+    "allocated_then_bytes": "in use then",
+    "unused_bytes": "free blocks that serve such a request, at the moment of the snapshot",
+    "largest_fitting_bytes": "the largest of them",
+    "where": "innermost line of the program that asked",
+    "setting": "the line that helps, before the process starts",
     "largest_batch": "largest batch that fits, estimated",
     "per_sample_bytes": "growth of the peak per sample of the batch",
     "fixed_bytes": "what the peak would be with an empty batch",
@@ -82,15 +92,20 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
     keep = {k: v for k, v in (("device", query.device), ("device_limits", query.device_limits)) if v}
     sections: list[AnySection] = [_tiles(case, found), _cards(case, found, keep)]
     if case.room.failures:
-        sections.append(T.failures_table(case.room))
+        sections.append(_story(case))
+        if len(case.room.failures) > 1:
+            sections.append(T.failures_table(case.room))
     sections += _growth(case)
     sections += _gap(case)
     if not case.memory.host:
         sections.append(_room(case))
     sections += _recompute(case)
     sections += _batches(batch)
+    if _shows_steps(case):
+        sections.append(T.steps_table(case.leak))
     if found:
         sections.append(T.findings_table(found))
+    lacking = lacking + _batch_lack(batch)
     if lacking:
         sections.append(T.missing_table(lacking))
     return Report(analysis=HERE, title="What to free", headline=_headline(case, found), notices=_notices(case), sections=sections)
@@ -98,7 +113,7 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
 
 def _headline(case: Case, found: list[MemoryFinding]) -> str:
     why, first = said(case), largest(case) or (found[0] if found else None)
-    text = f"**{why}** " if why else ""
+    text = f"{why} " if why else ""
     if first is None:
         return text + ("Nothing was found that frees more." if why else _none(case))
     text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
@@ -130,8 +145,8 @@ def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
         "gap_bytes": gap.peak_gap if gap is not None else None, "slope_bytes": round(leak.slope) if known else None,
     }  # fmt: skip
     notes = {
-        "findings": f"{sum(f.candidate for f in found)} of them candidates" if any(f.candidate for f in found) else "",
-        "largest_bytes": found[0].rule.replace("_", " ") if found else "",
+        "findings": f"{sum(f.candidate for f in found)} likely, not proven" if any(f.candidate for f in found) else "",
+        "largest_bytes": found[0].title if found else "",
         "left_bytes": _left_note(case),
         "gap_bytes": f"{human(gap.share, 'ratio')} of reserved, at the peak" if gap is not None and gap.share is not None else "",
         "slope_bytes": leak.words,
@@ -193,14 +208,43 @@ def _room(case: Case) -> FactsSection:
     )  # fmt: skip
 
 
+def _story(case: Case) -> FactsSection:
+    """The last allocation that failed: what was asked for, what was there, who asked, what helps."""
+    last, count = case.room.failures[-1], len(case.room.failures)
+    sizes = {
+        "requested_bytes": ("Asked for", last.requested), "device_free_bytes": ("Free on the device", last.free),
+        "reserved_then_bytes": ("Reserved", last.reserved), "allocated_then_bytes": ("In use", last.allocated),
+        "unused_bytes": ("Unused in the allocator", last.unused), "largest_fitting_bytes": ("Largest free block", last.largest),
+    }  # fmt: skip
+    values: dict[str, Scalar] = {n: size if size >= 0 else None for n, (_, size) in sizes.items()}
+    values |= {"where": last.where or None, "setting": last.setting or None}
+    moment = "at the moment of the snapshot"
+    if last.later:
+        moment += f", {human(last.later, 'count')} entries of the history later"
+    marks = {n: Mark("unknown", "not recorded") for n, v in values.items() if v is None and n != "setting"}
+    if last.setting == "":
+        marks["setting"] = Mark("unknown", "no setting of the allocator helps")
+    return FactsSection(
+        id="story", title="Why memory ran out", subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
+        text=f"**{last.verdict}** {last.advice}".strip(), values=values, units=dict.fromkeys(sizes, "B"),
+        labels={n: label for n, (label, _) in sizes.items()} | {"where": "Who asked", "setting": "Setting that helps"},
+        docs={n: FACTS[n] for n in values}, notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
+        marks=marks,
+    )  # fmt: skip
+
+
+def _called(stack: tuple[str, ...]) -> str:
+    return f"from {stack[1]}" if len(stack) > 1 else ""
+
+
 def _growth(case: Case) -> list[AnySection]:
-    leak = case.leak
-    if not len(leak.steps) or (leak.verdict == "few" and len(leak.steps) < 3):
+    if not _shows_steps(case):
         return []
-    out: list[AnySection] = [steps_figure(leak)]
-    if leak.found:
-        out.append(T.growth_table(leak))
-    return [*out, T.steps_table(leak)]
+    return [steps_figure(case.leak), *([T.growth_table(case.leak)] if case.leak.found else [])]
+
+
+def _shows_steps(case: Case) -> bool:
+    return len(case.leak.steps) >= FEWEST_STEPS
 
 
 def _gap(case: Case) -> list[AnySection]:
@@ -215,8 +259,16 @@ def _recompute(case: Case) -> list[AnySection]:
     return [T.layers_table(found)] if found is not None and (found.classes["saving_bytes"].to_numpy() > 0).any() else []
 
 
+def _batch_lack(found: Batch) -> list[Lack]:
+    """What the largest batch needs, where it cannot be said."""
+    if found.largest is not None or len(found.points) > 1:
+        return []
+    because, _, how = found.why.partition(": ")
+    return [Lack("largest_batch", because, how)]
+
+
 def _batches(found: Batch) -> list[AnySection]:
-    if not found.points:
+    if len(found.points) < 2:
         return []
     values: dict[str, Scalar] = {
         "largest_batch": found.largest, "per_sample_bytes": None if found.per_sample is None else round(found.per_sample),

@@ -37,17 +37,20 @@ def steps_figure(found: Leak) -> FigureSection:
             })  # fmt: skip
     line = table["fitted"].to_numpy(np.float64)
     use = np.isfinite(line)
-    if use.any() and found.used > 1:
+    if use.any() and found.used > 1 and found.verdict != "few":
         data.append({
             "type": "scatter", "mode": "lines", "name": "line", "x": x[use][[0, -1]].tolist(), "y": (line[use][[0, -1]] / factor).tolist(),
             "line": {"color": F.light("accent"), "width": 1.6, "dash": "4px 3px"}, "hoverinfo": "skip",
         })  # fmt: skip
-    slope = f"{human(round(found.slope), 'B')} per step" if found.slope == found.slope else "no line"
-    r2 = f", R² {found.r2:.2f}" if found.r2 == found.r2 else ""
+    judged = found.slope == found.slope and found.verdict != "few"
+    said = f"{found.words}: {human(round(found.slope), 'B')} per step" if judged else found.words
+    said += f", R² {found.r2:.2f}" if judged and found.r2 == found.r2 else ""
+    every = max(-(-int(x[-1] - x[0]) // 10), 1)
+    across = F.axis("step", dtick=every, tick0=int(x[0]), tickformat="d")
     return FigureSection(
-        id="growth_figure", title="Step by step", subtitle=f"{found.words}: {slope}{r2}", table="steps", height=280,
-        figure=F.figure(data, x=F.axis("step", nticks=10, tickformat="d"), y=F.axis(f"least in use, {unit}"), showlegend=False),
-        summary=f"Least memory in use in {len(x)} steps: {found.words}, {slope}{r2}.",
+        id="growth_figure", title="Step by step", subtitle=said, table="steps", height=280,
+        figure=F.figure(data, x=across, y=F.axis(f"least in use, {unit}"), showlegend=False),
+        summary=f"Least memory in use in {len(x)} steps: {said}.",
     )  # fmt: skip
 
 
@@ -74,6 +77,13 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
             "showarrow": True, "arrowhead": 0, "ax": 0, "ay": -22, "arrowcolor": F.light("ink-3"),
             "font": {"size": 11, "color": F.light("ink-2")},
         }
+    ]  # fmt: skip
+    marks += [
+        {
+            "x": 0.004, "xref": "paper", "xanchor": "left", "y": float(level[0]) / factor, "yanchor": "bottom", "text": name,
+            "showarrow": False, "font": {"size": 11, "color": F.light(color)},
+        }
+        for name, level, color in (("reserved", found.reserved, "ink-2"), ("in use", found.allocated, "compute"))
     ]  # fmt: skip
     share = f", {human(found.share, 'ratio')} of reserved" if found.share is not None else ""
     return FigureSection(

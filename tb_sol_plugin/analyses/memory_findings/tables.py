@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -35,7 +36,7 @@ FREES: Final = (
 )  # fmt: skip
 STEPS: Final = (
     Column("step", "Step", "", "number of the step or iteration"),
-    Column("least_bytes", "Least in use", "B", "least memory in use in the step: what outlives it", "bar", color="compute"),
+    Column("least_bytes", "Least in use", "B", "least memory in use in the step: what outlives it"),
     Column("most_bytes", "Most in use", "B", "most memory in use in the step", missing="peaks of single iterations were not recorded"),
     Column("fitted_bytes", "Line", "B", "the line through the least of all steps", missing="left out of the line"),
     Column("left_bytes", "Left behind", "B", "allocated in this step and in use after the last one", missing="not looked at, or unknown"),
@@ -52,7 +53,7 @@ GROWTH: Final = (
     Column("id", "Id", "", "stable key of the row", rank=3),
 )
 POOLS: Final = (
-    Column("pool", "Pool", "", "pool of segments; private ones belong to graphs and the like", missing=OLD),
+    Column("pool", "Pool", "", "pool of segments; private ones belong to graphs and the like", "badge", missing=OLD),
     Column("kind", "Size class", "", "small: requests of up to 1 MiB; large: all others", missing="not recorded"),
     Column("stream", "Stream", "", "stream whose requests it serves"),
     Column("segments", "Segments", "count", "pieces that the allocator took from the device"),
@@ -133,8 +134,10 @@ def steps_table(found: Leak) -> TableSection:
         "left_bytes": [None if v != v else int(v) for v in table["left"].tolist()],
         "warm_up": np.where(table["warm"].to_numpy(dtype=bool), "warm-up", ""),
     })  # fmt: skip
+    empty = {c for c in ("most_bytes", "left_bytes") if frame[c].isna().all()}
+    columns = [msgspec.structs.replace(c, rank=3) if c.name in empty else c for c in STEPS]
     return make_table(
-        "steps", "Steps", frame, STEPS, key="step", subtitle=found.words, truncated=len(found.steps) - len(table),
+        "steps", "Steps", frame, columns, key="step", subtitle=found.words, truncated=len(found.steps) - len(table),
         footer="The least of a step is what outlives it: activations and gradients come and go above it.", empty="No step was recorded.",
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.levers import COPY_RULES, NEEDS_TIMES, Lever, finding, levers
+from tb_sol_plugin.metrics.memory.rules.problem import memory_section
 from tb_sol_plugin.metrics.overview_facts import device_and_run
 from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
 from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
@@ -129,6 +130,9 @@ def overview(capture: Capture, query: Query) -> Report:
     if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
     report.sections += [_device(capture, fall, query), _operators(fall), part_table(parts)]
+    memory = memory_section(capture, registry())
+    if memory is not None:
+        report.sections.insert(3, memory)
     return report
 
 

@@ -274,7 +274,10 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
             f"{human(there, 'B')}.",
             "No setting of the allocator helps: hold less at the peak. The findings above say what can go.", "",
         )  # fmt: skip
-    why = f"{human(unused, 'B')} lie unused in the allocator, but the largest free block is {human(largest, 'B')}: memory is fragmented."
+    why = (
+        f"Memory is fragmented: free on the device and unused in the allocator are together {human(there, 'B')}, more than was asked "
+        f"for, but the largest free block is {human(largest, 'B')}."
+    )
     if blocks.expandable:
         return (
             why, "Segments are expandable already: what is left are holes between blocks that live long. Allocate those first, "

@@ -80,7 +80,7 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
     ns = time[rows] / steps
     cost = _below_floats(tree.end, _node(tree.node, made.ops["module"].to_numpy()[rows]), ns, count)
     total = float(ns.sum()) if len(rows) else np.nan
-    return Recompute(int(size.sum()), total, by_limit, _classes(tree.class_name, tree.parent, held, cost, bool(len(rows)), by_limit))
+    return Recompute(int(size.sum()), total, by_limit, _classes(tree.class_name, tree.parent, held, cost, by_limit))
 
 
 def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
@@ -116,9 +116,7 @@ def _below_floats(end: npt.NDArray[np.int32], node: Ints, values: Floats, count:
     return np.asarray(total[end] - total[np.arange(count)], np.float64)
 
 
-def _classes(
-    names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: Floats, timed: bool, by_limit: bool
-) -> pd.DataFrame:
+def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: Floats, by_limit: bool) -> pd.DataFrame:
     """One row per class of modules that holds activations, the largest saving first."""
     inside: list[frozenset[str]] = []
     sums: dict[str, list[float]] = {}
@@ -133,7 +131,8 @@ def _classes(
     rows = []
     for name, (n, size, ns) in sums.items():
         saving = round(size * (1 - 1 / n))
-        rows.append((name, int(n), int(size), saving, ns if timed else np.nan, by_limit, saving / (ns / 1e6) if timed and ns else np.nan))
+        known = ns > 0  # work that no time is recorded of costs something
+        rows.append((name, int(n), int(size), saving, ns if known else np.nan, by_limit, saving / (ns / 1e6) if known else np.nan))
     out = pd.DataFrame(rows, columns=list(COLUMNS))
     return out.sort_values(["saving_bytes", "cost_ns"], ascending=[False, True], kind="stable", ignore_index=True)
 
@@ -173,7 +172,7 @@ def _of_layers(case: Case, curve: Curves, found: Recompute) -> Answer:
             )
     size = int(top["saving_bytes"])
     return MemoryFinding(
-        "activations_recompute", f"Activations of `{top['class_name']}` could be computed again instead of kept", " ".join(said), FIX,
+        "activations_recompute", f"Activations of {top['class_name']} could be computed again instead of kept", " ".join(said), FIX,
         size, size / curve.peak, "memory", "Memory by category", query=(("by", "category"),), cost_ns=cost if cost == cost else None,
         candidate=True,
     )  # fmt: skip

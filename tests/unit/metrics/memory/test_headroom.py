@@ -79,7 +79,8 @@ def test_enough_but_in_pieces_is_fragmentation() -> None:
     f = failure(heaps.out_of_memory(70 * MIB, 6 * MIB))
     # THEN growing segments help, and who asked is the line of the program, not torch's
     assert (f.requested, f.free, f.unused, f.largest, f.reserved) == (70 * MIB, 6 * MIB, 120 * MIB, 60 * MIB, 222 * MIB)
-    assert "fragmented" in f.verdict and f.setting == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" and "max_split_size_mb:64" in f.advice
+    assert "fragmented" in f.verdict and "132.1" in f.verdict  # 126 MiB
+    assert f.setting == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" and "max_split_size_mb:64" in f.advice
     assert f.where == "/home/me/train.py(31): loss" and len(f.stack) == 4 and f.later == 0
     assert failure(heaps.out_of_memory(70 * MIB, 6 * MIB), "amd").setting.startswith("PYTORCH_HIP_ALLOC_CONF=")
 
