@@ -14,6 +14,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.memory_timeline import CATEGORIES
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.curves import HOST_RESERVED, curves
+from tb_sol_plugin.metrics.memory.holders import GROUPINGS, answers, holders
 from tb_sol_plugin.metrics.memory.operators import by_operator
 
 TIMELINE = "hta/memory_analysis/memory_timeline.raw.gz"
@@ -97,11 +98,47 @@ def test_curves_of_traces_end_where_the_plain_sum_does(traces: Path, name: str) 
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("name", sorted(WITH_TOTALS))
+def test_who_held_memory_at_the_peak_adds_up_to_it(traces: Path, name: str) -> None:
+    # GIVEN the trace, and what is alive at the peak by a map of addresses over the plain JSON
+    plain = plain_events(traces / name)
+    c = ingest.read(str(traces / name))
+    for curve in curves(c, most=100):
+        device = next(d for d in R.devices(c) if d.label == curve.device)
+        events = plain[device.type, device.id]
+        levels = [e["Total Allocated"] for e in events]
+        before = levels[0] - events[0]["Bytes"]
+        last = levels.index(max(levels)) if max(levels) > before else -1
+        live: dict[int, int] = {}
+        gone = 0
+        for args in events[: last + 1]:
+            if args["Bytes"] > 0:
+                live[args["Addr"]] = args["Bytes"]
+            elif live.pop(args["Addr"], None) is None:
+                gone -= args["Bytes"]
+        # WHEN asked by everything that can be told THEN rows add up to the peak, nothing is unknown but by category, and memory made
+        # in the window and memory from before are those of the map
+        can = answers(c, curve)
+        assert "operator" in can and "category" in can
+        for by in GROUPINGS:
+            found = holders(c, curve, by)
+            earlier = int(found.rows.loc[found.rows["kind"] == "before", "bytes"].sum())
+            assert int(found.rows["bytes"].sum()) == found.total == curve.peak == max(levels + [before])
+            if by != "category":
+                assert int(found.rows.loc[found.rows["kind"] == "row", "bytes"].sum()) == sum(live.values())
+                assert found.unknown == 0
+            assert earlier == before - gone
+
+
+@pytest.mark.real
 def test_an_old_trace_without_totals_shows_the_change(traces: Path) -> None:
     # GIVEN a trace of 2021, whose events carry neither totals nor addresses WHEN drawn THEN curves are changes that add up to the plain sum
     plain = plain_events(traces / OLD)
     c = ingest.read(str(traces / OLD))
     for device, curve in zip(R.devices(c), curves(c), strict=True):
+        found = holders(c, curve, "operator")
+        assert answers(c, curve) == () and found.unknown == found.total == curve.peak and any("no addresses" in n for n in found.notes)
+        assert int(by_operator(c, device)["self_size_increase"].sum()) == sum(e["Bytes"] for e in plain[device.type, device.id])
         assert curve.relative and curve.before == -1 and curve.reserved is None and curve.allocated is not None
         assert int(curve.allocated[-1]) == sum(e["Bytes"] for e in plain[device.type, device.id])
         assert not R.allocations(c, device)["paired"].any()
