@@ -67,6 +67,8 @@ def _headline(plan: Plan) -> str:
     layout, most = plan.layout, plan.largest
     over = f"TP{NARROW}{layout.tp}, PP{NARROW}{layout.pp}, DP{NARROW}{layout.dp}"
     said = f"{plan.name[:1].upper()}{plan.name[1:]} on {over}: the fullest stage needs **{both(most.total_bytes)}** on each device"
+    if plan.base.counted:
+        said += f", beside {both(plan.base.counted)} of base memory"
     left = plan.headroom(most.total_bytes)
     if left is None:
         return f"{said}; how much {plan.device.name} has is not known."

@@ -13,6 +13,7 @@ from tb_sol_plugin.cost.memory.layout import PRESETS, Layout, Model
 from tb_sol_plugin.cost.memory.possible import must_be_possible
 from tb_sol_plugin.cost.memory.stages import Stage, stages
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.memory.budget import budget
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
@@ -200,11 +201,16 @@ def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:
         if not 0 <= query.base_gb < 1e6:
             raise BadQuery(f"base_gb does not fit: {query.base_gb}", hint="give GB from 0 up", field="base_gb")
         return Base(round(query.base_gb * 1e9), "as given")
-    if capture is not None:
-        records = capture.tables[S.MEMORY_RECORDS.name]
-        own = records[(records["device"] >= 0) & (records["reserved"] >= 0) & (records["device_used"] > 0)]
-        if len(own):
-            last = own.sort_values("time_ns", kind="stable").iloc[-1]
-            used = int(last["process_used"]) if last["process_used"] > 0 else int(last["device_used"])
-            return Base(max(used - int(last["reserved"]), 0), "measured: context and NCCL, as the program last read them")
+    measured = _measured(capture) if capture is not None else None
+    if measured is not None:
+        return Base(measured, "measured: context and NCCL, as the program read them")
     return Base(None, "not counted: context and NCCL are not known")
+
+
+def _measured(capture: Capture) -> int | None:
+    """Bytes of context and NCCL on a device at the last record that tells of them; None where none does."""
+    found = budget(capture)
+    device = capture.tables[S.MEMORY_RECORDS.name]["device"].to_numpy()
+    own = found[found["category"].isin(("base_context", "nccl")) & found["known"] & (device[found["record"].to_numpy()] >= 0)]
+    told = own.loc[own["category"] == "base_context", "record"]
+    return max(int(own.loc[own["record"] == told.max(), "bytes"].sum()), 0) if len(told) else None
