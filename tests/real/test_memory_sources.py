@@ -157,3 +157,33 @@ def test_the_timeline_peaks_at_its_largest_sum(traces: Path) -> None:
     (curve,) = curves(ingest.read(str(traces / TIMELINE)), most=200)
     assert curve.peak == max(after.values()) and curve.allocated is not None and int(curve.allocated[-1]) == level
     assert curve.peak_ns + first in [t for t, n in after.items() if n == curve.peak] and len(curve.time_ns) <= 200
+
+
+# -- torch-tb-profiler 0.4.3 on the same files: size increase and self size increase of operators in bytes, and the peak -------------------
+
+VIEWER = {
+    "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz": (101_305_344, {
+        "aten::addmm": (13_949_440, -13_313_536), "aten::empty": (28_745_728, 28_745_728), "aten::layer_norm": (1_443_840, -20_480),
+        "aten::linear": (13_949_440, 0), "aten::gelu": (2_454_528, 2_454_528), "aten::scaled_dot_product_attention": (577_536, -18_432),
+    }),
+    "tracelens/h100/google_owlv2-large-patch14-ensemble__1016001.json.gz": (2_707_847_680, {
+        "aten::empty": (8_982_446_080, 8_982_446_080), "aten::reshape": (1_274_726_400, 0),
+    }),
+}  # fmt: skip
+INSIDE_ITSELF = {"aten::arange": (10_240, 5_120), "aten::where": (107_520, 53_760)}
+"""Of the second trace: operators that call themselves. There the bytes of the inner call count once more in the outer one; here once."""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", sorted(VIEWER))
+def test_operators_and_peak_as_another_viewer_has_them(traces: Path, name: str) -> None:
+    # GIVEN what torch-tb-profiler 0.4.3 says of the trace WHEN summed here THEN it is the same
+    peak, operators = VIEWER[name]
+    c = ingest.read(str(traces / name))
+    assert curves(c)[0].peak == peak
+    t = by_operator(c, R.devices(c)[0]).set_index("name")
+    for operator, (whole, alone) in operators.items():
+        assert (int(t.loc[operator, "size_increase"]), int(t.loc[operator, "self_size_increase"])) == (whole, alone)
+    # AND but for operators inside themselves, whose bytes it counts more than once
+    if "owlv2" in name:
+        assert {o: int(t.loc[o, "size_increase"]) for o in INSIDE_ITSELF} == {o: once for o, (_, once) in INSIDE_ITSELF.items()}
