@@ -40,8 +40,8 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
 class PairQuery(Query, kw_only=True, frozen=True):
     """Fields of every analysis that sets another recording beside the one that is shown.
 
-    other_run: run of the other recording ("" = chosen for you: a run beside this one, else this run)
-    other_worker: worker of the other recording ("" = the same worker of another run, else another rank of this one)
+    other_run: run of the other recording ("" = a run beside this one that has the same worker, else this run)
+    other_worker: worker of the other recording, by its name or its rank ("" = the same one of another run, another one of this run)
     other_span: span of the other recording ("" = the one in the same place)
     """
 

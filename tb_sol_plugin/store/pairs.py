@@ -17,6 +17,7 @@ from tb_sol_plugin.store.worker_parts import of_workers
 MOST_CHOICES: Final = 500
 """Names of runs, workers or spans that are offered."""
 NOTHING: Final = "there is no second recording here to set beside this one"
+SAME_WORKER: Final = "the same worker of the run beside this one"
 RECORD: Final = "let several ranks record, or put a second run into the logdir"
 
 
@@ -67,71 +68,72 @@ def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
 
 
 def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> tuple[Recording, str]:
-    """The other recording, and how it was chosen."""
+    """The other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the reader."""
     if asked.run and asked.run not in runs:
         raise NotFound(f"no run {asked.run[:80]!r} here", hint=_near(asked.run, runs), field="other_run")
-    if asked.run and asked.run != shown.run:
-        return _in_run(shown, runs[asked.run], asked)
-    own = of_workers(runs[shown.run], shown.kind)
-    if asked.worker or asked.span:
-        return _in_run(shown, runs[shown.run], asked)
-    if not asked.run:
-        names = [n for n in runs if _folder(n) == _folder(shown.run) != ""]
-        names = names if len(names) > 1 else [n for n in runs if _names(runs[n]) == _names(runs[shown.run])]
-        beside = _beside(shown, names, runs)
-        if beside is not None:
-            return beside, "the same worker of the run beside this one"
-    others = [w for w in own if w != shown.worker]
-    if others:
-        after = [w for w in others if natural(w) > natural(shown.worker)]
-        return _like(shown, own[(after or others)[0]], own.get(shown.worker, [])), "another worker of this run"
-    if not asked.run:
-        beside = _beside(shown, list(runs), runs)
-        if beside is not None:
-            return beside, "the same worker of another run"
-    spans = [r for r in own.get(shown.worker, []) if r != shown]
+    run = asked.run or _run_beside(shown, runs)
+    there = of_workers(runs[run], shown.kind)
+    worker, how = (_named(asked.worker, there), "") if asked.worker else _worker_beside(shown, runs, run, there)
+    chosen = "" if asked.worker or (asked.run and how == SAME_WORKER) else how
+    own = there[worker]
+    if asked.span:
+        for recording in own:
+            if recording.span == asked.span:
+                return recording, chosen
+        raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=_near(asked.span, [r.span for r in own]), field="other_span")
+    if (run, worker) != (shown.run, shown.worker):
+        return _like(shown, own, of_workers(runs[shown.run], shown.kind).get(shown.worker, [])), chosen
+    spans = [r for r in own if r != shown]
     if spans:
         earlier = [r for r in spans if natural(r.span) < natural(shown.span)]
         return (earlier[-1] if earlier else spans[0]), "another span of this worker"
+    if asked != Other():
+        return shown, ""
     raise Unavailable(NOTHING, hint=RECORD)
 
 
-def _beside(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequence[Recording]]) -> Recording | None:
-    """The same worker of the next run in natural order, else of the one before; None where no run has that worker."""
+def _run_beside(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> str:
+    """A run in the same folder, or with the same workers, that has the worker shown; else its own run if others recorded there, else any
+    run that has the worker, else its own.
+    """
+    names = [n for n in runs if _folder(n) == _folder(shown.run) != ""]
+    names = names if len(names) > 1 else [n for n in runs if _names(runs[n]) == _names(runs[shown.run])]
+    near = _with_worker(shown, names, runs)
+    if near or set(of_workers(runs[shown.run], shown.kind)) - {shown.worker}:
+        return near or shown.run
+    return _with_worker(shown, list(runs), runs) or shown.run
+
+
+def _with_worker(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequence[Recording]]) -> str:
+    """The next run in natural order that has the worker shown, else the one before; "" where none has it."""
     order = sorted((n for n in names if n != shown.run), key=natural)
     after = [n for n in order if natural(n) > natural(shown.run)]
-    for name in [*after, *reversed([n for n in order if n not in after])]:
-        there = of_workers(runs[name], shown.kind)
-        worker = _same_worker(shown, runs[shown.run], there)
-        if worker is not None:
-            return _like(shown, there[worker], of_workers(runs[shown.run], shown.kind).get(shown.worker, []))
-    return None
+    found = (n for n in [*after, *reversed([n for n in order if n not in after])]
+             if _same_worker(shown, runs[shown.run], of_workers(runs[n], shown.kind)) is not None)  # fmt: skip
+    return next(found, "")
 
 
-def _in_run(shown: Recording, recordings: Sequence[Recording], asked: Other) -> tuple[Recording, str]:
-    """The recording of a run whose worker and span may be left open."""
-    there = of_workers(recordings, shown.kind)
-    same_run = recordings[0].run == shown.run
-    chosen = ""
-    if asked.worker and asked.worker not in there:
-        rank = int(asked.worker) if re.fullmatch(r"\d{1,9}", asked.worker) else rank_in(asked.worker)
-        ranked = [w for w in there if rank is not None and rank_in(w) == rank]
-        if len(ranked) != 1:
-            raise NotFound(f"no worker {asked.worker[:80]!r} in this run", hint=_near(asked.worker, there), field="other_worker")
-        worker = ranked[0]
-    elif asked.worker:
-        worker = asked.worker
-    else:
-        found = shown.worker if same_run else _same_worker(shown, [r for r in recordings if r.run == shown.run], there)
-        found = found if found is not None and found in there else None
-        worker, chosen = (found, "") if found is not None else (next(iter(there)), "its first worker")
-    own = there[worker]
-    if not asked.span:
-        return _like(shown, own, [shown]), chosen
-    for recording in own:
-        if recording.span == asked.span:
-            return recording, chosen
-    raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=_near(asked.span, [r.span for r in own]), field="other_span")
+def _worker_beside(
+    shown: Recording, runs: Mapping[str, Sequence[Recording]], run: str, there: Mapping[str, Sequence[Recording]]
+) -> tuple[str, str]:
+    """(worker, how it was found): of another run the same one, else its first; of this run the next one."""
+    if run != shown.run:
+        same = _same_worker(shown, runs[shown.run], there)
+        return (same, SAME_WORKER) if same is not None else (next(iter(there)), "its first worker")
+    others = [w for w in there if w != shown.worker]
+    after = [w for w in others if natural(w) > natural(shown.worker)]
+    return ((after or others)[0], "another worker of this run") if others else (shown.worker, "")
+
+
+def _named(name: str, there: Mapping[str, Sequence[Recording]]) -> str:
+    """A worker by its name or by its rank. NotFound with near names."""
+    if name in there:
+        return name
+    rank = int(name) if re.fullmatch(r"\d{1,9}", name) else rank_in(name.replace(" ", ""))
+    ranked = [w for w in there if rank is not None and rank_in(w) == rank]
+    if len(ranked) != 1:
+        raise NotFound(f"no worker {name[:80]!r} in this run", hint=_near(name, there), field="other_worker")
+    return ranked[0]
 
 
 def _same_worker(shown: Recording, own: Sequence[Recording], there: Mapping[str, Sequence[Recording]]) -> str | None:

@@ -24,7 +24,7 @@ from tb_sol_plugin.model.run import Recording, natural
 from tb_sol_plugin.model.workers import Made, Maker, WorkerPart
 from tb_sol_plugin.store import parts
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, companions, state_of
+from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, companions, state_of, told_with_another
 from tb_sol_plugin.store.join_memory import OF_MEMORY
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import rank_in
@@ -189,10 +189,10 @@ def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Rec
     A SOL capture that a trace tells already is no worker of its own beside traces, nor is memory that is shown with another recording.
     """
     pairs = companions(tuple(recordings))
-    bearers = {pairs[r] for r in recordings if r.kind == kind and r in pairs} if kind in OF_MEMORY else set()
+    hidden = told_with_another(recordings) | {pairs[r] for r in recordings if r.kind == kind and r in pairs}
     of_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
-        if recording.kind == kind or (recording not in pairs and recording not in bearers):
+        if recording.kind == kind or recording not in hidden:
             of_worker.setdefault(recording.worker, []).append(recording)
     out = {}
     for worker in sorted(of_worker, key=natural):
