@@ -1,0 +1,158 @@
+"""The memory plan's page: there without a recording, its fields move the report, what cannot be is said beside them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Server, environment, hash_of, start, stop
+
+pytestmark = pytest.mark.browser
+REFUSED = "status of 400"
+
+
+@pytest.fixture(scope="module")
+def empty(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on an empty logdir."""
+    env = environment({"TB_SOL_CACHE_DIR": ""})
+    logdir: Path = tmp_path_factory.mktemp("nothing")
+    process, root = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(logdir), "--port", "0"], env)
+    yield Server(root, root, process)
+    stop(process)
+
+
+def open_plan(v: Any, server: Server, **query: str) -> None:
+    v.open(server.home + hash_of(v="1", page="memory_plan", **query))
+    v.page.wait_for_selector("[data-section=stages] tbody tr")
+
+
+def headline(v: Any, words: str) -> None:
+    v.page.wait_for_function("(words) => document.querySelector('.headline')?.textContent.includes(words)", arg=words)
+
+
+def test_an_empty_logdir_offers_the_plan(empty: Server, view: Callable[..., Any]) -> None:
+    # GIVEN nothing recorded WHEN the page opens THEN it offers the plan, which answers, and has a link of its own
+    v = view()
+    v.open(empty.home)
+    v.page.get_by_role("heading", name="Without a recording").wait_for()
+    v.page.locator(".side-list a", has_text="Memory plan").click()
+    headline(v, "LLaMA-7B on TP\u202f1, PP\u202f1, DP\u202f1")
+    assert "p.sol.page=memory_plan" in v.page.url
+    assert v.page.get_by_role("button", name="Copy link").is_visible() and v.page.locator(".nav-item.on").inner_text() == "Memory plan"
+
+
+def test_sliders_move_the_report_and_the_address(empty: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    open_plan(v, empty)
+    # WHEN the slider of pipeline stages is moved by a key THEN two stages stand, and the address says so
+    v.page.get_by_role("slider", name="Pipeline stages").focus()
+    v.page.keyboard.press("ArrowRight")
+    headline(v, "PP\u202f2")
+    assert v.page.locator("[data-section=stages] tbody tr:not(.total)").count() == 2
+    v.page.wait_for_function("() => location.hash.includes('p.sol.q.pp=2')")
+    # WHEN a value is typed THEN the slider stands there; the end of the slider is the last that divides 32 heads
+    box = v.page.get_by_role("textbox", name="Tensor parallel")
+    box.fill("2")
+    box.press("Enter")
+    headline(v, "TP\u202f2, PP\u202f2")
+    tensor = v.page.get_by_role("slider", name="Tensor parallel")
+    assert tensor.get_attribute("aria-valuetext") == "2"
+    tensor.press("End")
+    headline(v, "TP\u202f32, PP\u202f2")
+    # WHEN a list and a switch are used THEN the report follows
+    v.page.get_by_role("button", name="Preset").click()
+    v.page.get_by_role("option", name="llama-13b").click()
+    v.page.wait_for_selector(".notice.error")  # 40 heads do not divide over 32
+    v.page.get_by_role("textbox", name="Tensor parallel").fill("4")
+    v.page.keyboard.press("Enter")
+    headline(v, "LLaMA-13B on TP\u202f4, PP\u202f2")
+    v.page.get_by_role("switch", name="Sequence parallel").click()
+    v.page.wait_for_function("() => location.hash.includes('sequence_parallel=false')")
+    # WHEN the link is opened anew THEN the same stands there; Reset takes all of it away
+    address = v.page.url
+    other = view()
+    other.open(address)
+    headline(other, "LLaMA-13B on TP\u202f4, PP\u202f2")
+    assert other.page.get_by_role("switch", name="Sequence parallel").get_attribute("aria-checked") == "false"
+    other.page.get_by_role("button", name="Reset all").click()
+    headline(other, "LLaMA-7B on TP\u202f1, PP\u202f1")
+    assert "q." not in other.page.url
+    v.faults[:] = [f for f in v.faults if REFUSED not in f]
+
+
+def test_dragging_asks_for_the_last_value_alone(empty: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    open_plan(v, empty)
+    asked: list[str] = []
+    v.page.on("request", lambda r: asked.append(r.url) if "analysis/memory_plan" in r.url else None)
+    slider = v.page.get_by_role("slider", name="Data parallel")
+    slider.focus()
+    for _ in range(6):
+        v.page.keyboard.press("ArrowRight")
+    headline(v, "DP\u202f64")
+    assert asked[-1].endswith("dp=64") and len(asked) < 6
+
+
+def test_what_cannot_be_is_said_where_it_is_mended(empty: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a link with a layout that cannot be THEN the fields stand at their values, the wrong one is marked, and nothing else is shown
+    v = view()
+    v.page.goto(empty.home + hash_of(v="1", page="memory_plan", **{"q.tp": "3"}))
+    notice = v.page.locator(".notice.error")
+    notice.wait_for()
+    assert "32 heads do not divide over tp = 3" in notice.inner_text() and "tp = 2 or 4" in notice.inner_text()
+    box = v.page.get_by_role("textbox", name="Tensor parallel")
+    assert box.get_attribute("aria-invalid") == "true" and v.page.locator("[data-section]").count() == 0
+    v.page.wait_for_function("() => document.querySelector('[aria-label=\"Sequence\"]').value === '2048'")
+    # WHEN it is mended THEN the report stands again
+    box.fill("4")
+    box.press("Enter")
+    headline(v, "TP\u202f4")
+    assert v.page.locator(".notice.error").count() == 0
+    v.faults[:] = [f for f in v.faults if REFUSED not in f]
+
+
+def test_a_layout_opens_in_the_sliders(empty: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    open_plan(v, empty, **{"q.tp": "2", "q.pp": "2", "q.device": "A100_SXM_40"})
+    first = v.page.locator("[data-section=layouts] tbody tr:not(.total) a.cell-link").first
+    size = first.inner_text()
+    first.click()
+    v.page.wait_for_function("() => location.hash.includes('q.dp=')")
+    tp, pp, dp = (part.split()[1] for part in size.split("·"))
+    headline(v, f"TP\u202f{tp}, PP\u202f{pp}, DP\u202f{dp}")
+    assert "q.device=A100_SXM_40" in v.page.url
+    v.page.go_back()
+    headline(v, "TP\u202f2, PP\u202f2, DP\u202f1")
+
+
+def test_the_plan_with_a_run_chosen(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a run WHEN the plan is opened THEN the run stays chosen, and the recorded device is the one it is held against
+    v = view()
+    run = next(r for r in serve.pages if "gpu_llm" in r)
+    open_plan(v, serve, run=run)
+    v.page.wait_for_function("() => document.querySelector('[data-section=answer]').textContent.includes('as recorded')")
+    assert v.page.locator(".bar").get_by_role("button", name="Run:").count() == 1
+    # a run that is not here costs the plan nothing
+    gone = view()
+    open_plan(gone, serve, run="no such run")
+    headline(gone, "LLaMA-7B")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1024, "dark"), (700, "light")])
+def test_nothing_sticks_out(empty: Server, view: Callable[..., Any], width: int, scheme: str) -> None:
+    v = view(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    open_plan(v, empty, **{"q.preset": "gpt3-175b", "q.tp": "8", "q.pp": "12", "q.embedding_placement": "all_full"})
+    for button in v.page.locator(".editor .more").all():
+        button.click()
+    assert v.page.evaluate("() => document.documentElement.scrollWidth") <= width
+    inside = """() => [...document.querySelectorAll('.editor-group *')].filter((e) => {
+        const [a, b] = [e.getBoundingClientRect(), e.closest('.editor-group').getBoundingClientRect()];
+        return a.width && (a.right > b.right + 2 || a.left < b.left - 2);
+    }).map((e) => e.outerHTML.slice(0, 120))"""
+    assert v.page.evaluate(inside) == []
+    small = "() => [...document.querySelectorAll('.editor button, .editor input')].filter((e) => e.getBoundingClientRect().height < 20).length"
+    assert v.page.evaluate(small) == 0
