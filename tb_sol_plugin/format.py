@@ -35,7 +35,7 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
                  max_reserved, context (device_used - reserved), since (what the maxima cover), phase (label in which the peak fell),
                  phases: PEAK_ROW, parts: PART_ROW, Actual_Captured_Master_Weight_MB, Actual_Captured_Main_Grad_Mem_MB (MiB), the same
                  with _bytes in place of _MB, left_out {reason: tensors}, problem. Bytes; what is not known is left out
-    profile      time_ns, rows: PROFILE_ROW, grad_sqr, grad_var, grad_biased (true: from differences of successive steps), init_batch_size,
+    profile      wall_ns, rows: PROFILE_ROW, grad_sqr, grad_var, grad_biased (true: from differences of successive steps), init_batch_size,
                  max_batch_size, local_bsz_bounds [least, most], gradient_accumulation. Sums since the process began: the last record
                  stands for all before it. What is not known is null
     note         code, text, count

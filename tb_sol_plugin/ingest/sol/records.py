@@ -147,7 +147,6 @@ class Memory(msgspec.Struct, tag_field="kind", tag="memory"):
 
 class Profile(msgspec.Struct, tag_field="kind", tag="profile"):
     row_type: ClassVar[object] = ProfileRow
-    time_ns: Number = None
     rows: list[ProfileRow] = []
     grad_sqr: Number = None
     grad_var: Number = None

@@ -18,7 +18,7 @@ ROW = [2, 8, 32, 3, 3_000_000, 5, 10_000_000, 4_000_000]
 def read(tmp_path: Path, *profiles: dict[str, object]):
     b = SolBuilder()
     b.iteration(0, 0, 1_000_000)
-    b.records += [{"kind": "profile", "time_ns": 10, **p} for p in profiles]
+    b.records += [{"kind": "profile", "wall_ns": 10, **p} for p in profiles]
     c = ingest.read(str(b.write(tmp_path / b.name)))
     return c.tables["profile"], c.tables["issues"].set_index("reason")["count"].to_dict()
 
