@@ -1,7 +1,7 @@
 // Query fields as a report tells of them.
 import { describe, expect, it } from "vitest";
 import type { QueryField } from "../src/api/types";
-import { fitted, opensWith } from "../src/state/fields";
+import { fitted, isNamed, opensWith, withField } from "../src/state/fields";
 
 const text: QueryField = { name: "device", type: "text", default: "" };
 const choice: QueryField = { name: "by", type: "choice", default: "auto", choices: ["auto", "module", "operator", "phase"] };
@@ -23,4 +23,16 @@ describe("a field of a report", () => {
     expect(fitted(text, { value: "CUDA 0", values: ["CUDA 0"] }, false)).toBeNull();
     expect(fitted(text, { value: "CUDA 0", values: ["CUDA 0"] }, true)).not.toBeNull();
   });
+});
+
+it("GIVEN names out of the logdir WHEN they are a choice THEN they are shown as they are", () => {
+  const run = { name: "other_run", type: "text", default: "" } as QueryField;
+  expect(isNamed(fitted(run, { value: "a_b", values: ["a_b", "c"] }, false)!)).toBe(true);
+  expect(isNamed({ name: "by", type: "choice", default: "auto" } as QueryField)).toBe(false);
+});
+
+it("GIVEN a run that is chosen WHEN another is THEN its worker and span are open again", () => {
+  const run = { name: "other_run", type: "text", default: "" } as QueryField;
+  expect(withField({ other_run: "a", other_worker: "w", other_span: "2", by: "module" }, run, "b")).toEqual({ other_run: "b", by: "module" });
+  expect(withField({ other_run: "a" }, run, "")).toEqual({});
 });

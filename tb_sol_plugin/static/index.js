@@ -11676,6 +11676,22 @@ function opensWith(f) {
 	const value = f.page ?? f.default ?? "";
 	return value === "None" ? "" : value;
 }
+var isNamed = (f) => f.type === "text" || f.named === true;
+/** Fields that hold names within another one: they are open again when that one changes. */
+var WITHIN = {
+	other_run: ["other_worker", "other_span"],
+	other_worker: ["other_span"]
+};
+/** The query with a field set; a value that it opens with is left out. */
+function withField(query, f, value) {
+	const next = {
+		...query,
+		[f.name]: value
+	};
+	if (value === opensWith(f)) delete next[f.name];
+	for (const name of WITHIN[f.name] ?? []) delete next[name];
+	return next;
+}
 /** A field as the report that is shown tells of it: a choice of the values that this recording has; null where there is nothing to choose. */
 function fitted(f, now, asked) {
 	const values = now?.values;
@@ -11687,7 +11703,8 @@ function fitted(f, now, asked) {
 		type: "choice",
 		choices: values,
 		default: opens,
-		page: opens
+		page: opens,
+		...f.type === "text" && { named: true }
 	};
 }
 // src/ui/slider.tsx
@@ -11787,7 +11804,7 @@ function Fields({ fields }) {
 				children: [
 					labelOf(f),
 					": ",
-					f.choices?.length && f.type !== "text" ? words(view.value.query[f.name]) : view.value.query[f.name]
+					f.choices?.length && !isNamed(f) ? words(view.value.query[f.name]) : view.value.query[f.name]
 				]
 			}, f.name)),
 			rest.length > 0 && /* @__PURE__ */ a(Popover, {
@@ -11815,12 +11832,7 @@ function Fields({ fields }) {
 }
 var labelOf = (f) => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 function setField(f, value, how = "push") {
-	const query = {
-		...view.value.query,
-		[f.name]: value
-	};
-	if (value === opensWith(f)) delete query[f.name];
-	change({ query }, how);
+	change({ query: withField(view.value.query, f, value) }, how);
 }
 var SWITCH = 7;
 /** First words that name one thing together with the second. */
@@ -11847,7 +11859,7 @@ function FieldControl({ f }) {
 	const label = labelOf(f);
 	const set = (value, how = "push") => setField(f, value, how);
 	const free = f.type === "text";
-	const shown = (choice) => free ? choice : words(choice);
+	const shown = (choice) => isNamed(f) ? choice : words(choice);
 	if (f.type === "flag") {
 		const on = /^(true|1|yes|on)$/i.test(now);
 		return /* @__PURE__ */ a(Chip, {
@@ -11869,7 +11881,7 @@ function FieldControl({ f }) {
 			onPick: set,
 			choices: f.choices.map((c) => ({
 				value: c,
-				text: c ? words(c) : "Any"
+				text: c ? shown(c) : "Any"
 			}))
 		})]
 	});

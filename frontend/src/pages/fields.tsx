@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { QueryField } from "../api/types";
 import { change, view } from "../state/view";
-import { opensWith } from "../state/fields";
+import { isNamed, opensWith, withField } from "../state/fields";
 import { Chip, Switch } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
@@ -25,7 +25,7 @@ export function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
   return (
     <div class="fields">
       {first.map((f) => <FieldControl key={f.name} f={f} />)}
-      {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, opensWith(f))}>{labelOf(f)}: {f.choices?.length && f.type !== "text" ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
+      {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, opensWith(f))}>{labelOf(f)}: {f.choices?.length && !isNamed(f) ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
       {rest.length > 0 && (
         <Popover label="Options" class="button" align="right" wide button={<>Options<Icon name="down" size={12} /></>}>
           {() => <div class="form options-form">{rest.map((f) => <div class="option-row" key={f.name}><FieldControl f={f} />{f.doc && <p class="form-note">{f.doc}</p>}</div>)}</div>}
@@ -38,9 +38,7 @@ export function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
 export const labelOf = (f: QueryField): string => (f.label && !Object.hasOwn(NAMES, f.name) ? f.label : words(f.name)).replace(/ us$/, ", µs").replace(/ ns$/, ", ns");
 
 export function setField(f: QueryField, value: string, how: "push" | "replace" = "push"): void {
-  const query = { ...view.value.query, [f.name]: value };
-  if (value === opensWith(f)) delete query[f.name];
-  change({ query }, how);
+  change({ query: withField(view.value.query, f, value) }, how);
 }
 
 const SWITCH = 7;
@@ -61,7 +59,7 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
   const label = labelOf(f);
   const set = (value: string, how: "push" | "replace" = "push"): void => setField(f, value, how);
   const free = f.type === "text";
-  const shown = (choice: string): string => (free ? choice : words(choice)); // what may be typed is shown as it is typed
+  const shown = (choice: string): string => (isNamed(f) ? choice : words(choice)); // what may be typed is shown as it is typed
   if (f.type === "flag") {
     const on = /^(true|1|yes|on)$/i.test(now);
     return <Chip on={on} tip={f.doc ?? ""} onToggle={() => set(on ? "false" : "true")}>{label}</Chip>;
@@ -70,7 +68,7 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     return (
       <div class="field">
         <span class="field-label">{label}</span>
-        <Switch label={label} tip={f.doc ?? ""} value={now} onPick={set} choices={f.choices.map((c) => ({ value: c, text: c ? words(c) : "Any" }))} />
+        <Switch label={label} tip={f.doc ?? ""} value={now} onPick={set} choices={f.choices.map((c) => ({ value: c, text: c ? shown(c) : "Any" }))} />
       </div>
     );
   }
