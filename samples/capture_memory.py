@@ -5,18 +5,19 @@ python samples/capture_memory.py           # writes samples/capture_memory; need
 tensorboard --logdir samples
 
 Per rank: a SOL capture with records of memory (before the model, after the process group, at intervals, between backward and the
-optimizer), a trace of one iteration with memory events, and a memory timeline of a last one.
+optimizer), and of one iteration a trace with memory events and the memory timeline that torch makes of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
 import torch
-from neutral import HERE, LIMITS, fresh, neutral
+from neutral import HERE, HOST, LIMITS, fresh, neutral
 from small_llama import SmallLlama
 from torch import Tensor, distributed, nn
 
@@ -24,6 +25,8 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.capture import record_base_memory
 
 RANKS, STEPS, BATCH, LENGTH = 2, 31, 4, 128
+TRACED = 5
+"""The iteration that the profiler records: none of those whose work is counted."""
 SIZES = {"width": 256, "layers": 2, "vocabulary": 2048, "inner": 704, "heads": 4, "kv_heads": 2}
 
 
@@ -87,11 +90,22 @@ def train(rank: int, meeting: str, logdir: str) -> None:
         logits = model(tokens[:, :-1].contiguous())
         return nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
-    with sol.capture(
-        logdir, model=model, optimizer=optimizer, every_n_steps=10, report_interval=10, profile=True, traces=1, device=LIMITS,
-        memory=True, memory_every=1, tensorboard=False, console=False,
-        plan={"dp": RANKS, "tp": 1, "pp": 1, "cp": 1, "recompute": "selective"},  # fused attention keeps no scores, as if they were recomputed
-    ) as tracker:  # fmt: skip
+    def store(profile: torch.profiler.profile) -> None:
+        profile.export_chrome_trace(f"{logdir}/{HOST}_rank{rank}.{time.time_ns()}.pt.trace.json.gz")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch prefers snapshots, which a CPU does not have
+            profile.export_memory_timeline(f"{logdir}/{HOST}_rank{rank}.raw.json.gz", device="cpu")
+
+    plan = {"dp": RANKS, "tp": 1, "pp": 1, "cp": 1, "recompute": "selective"}  # fused attention keeps no scores: as if they were recomputed
+    profiler = torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=TRACED - 1, warmup=1, active=1, repeat=1), on_trace_ready=store, record_shapes=True,
+        profile_memory=True, with_stack=True,
+    )  # fmt: skip
+    tracker = sol.capture(
+        logdir, model=model, optimizer=optimizer, every_n_steps=10, report_interval=10, device=LIMITS, memory=True, memory_every=1,
+        plan=plan, tensorboard=False, console=False,
+    )  # fmt: skip
+    with profiler, tracker:
         for step in range(STEPS):
             with tracker.phase("forward"):
                 loss = loss_of(batch())
@@ -102,13 +116,7 @@ def train(rank: int, meeting: str, logdir: str) -> None:
             with tracker.phase("optimizer"):
                 optimizer.step()
             tracker.step()
-
-    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as profile:
-        loss_of(batch()).backward()
-        optimizer.step()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch prefers snapshots, which a CPU does not have
-        profile.export_memory_timeline(f"{logdir}/host_rank{rank}.raw.json.gz", device="cpu")
+            profiler.step()
     distributed.destroy_process_group()
 
 

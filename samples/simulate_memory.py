@@ -48,6 +48,8 @@ HISTORY = 1500
 TOTAL = 85_018_279_936
 CONTEXT, COMMUNICATION = 528 * MIB, 1104 * MIB
 """Of the device, outside of the allocator: known from two records before the model is made."""
+AHEAD = 2_000_000
+"""ns that the host may be ahead of the device: then its queue is full."""
 LEAK = 24 * MIB
 """What the module keeps of a micro batch."""
 TRIAL, BUFFER, WORKSPACE = 2, 6 << 30, 520 * MIB
@@ -237,6 +239,7 @@ class Trainer(Rank):
         """One kernel of the operator that is open."""
         at = self.clock
         self.spend(4000)
+        self.now[self.thread] = max(self.clock, self.free[COMPUTE] - AHEAD)
         start = max(self.clock + 1900, self.free[COMPUTE])
         share = {"gemm": (0.62, 0.70), "attention": (0.38, 0.55), "stream": (1.0, 0.82)}[kind]
         duration = int(max(flop / (989e12 * share[0]), traffic / (3.35e12 * share[1])) * 1e9) + 1500
