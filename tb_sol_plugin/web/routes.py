@@ -117,7 +117,7 @@ def analysis(name: str) -> Response:
     if form not in ("json", "csv"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
     asked = (name, form, section, tuple(sorted(raw.items())))
-    if item.alone is not None and not any(request.args.get(k) for k in ("run", "worker", "span")):
+    if item.alone is not None and item.runs is None and not any(request.args.get(k) for k in ("run", "worker", "span")):
         return _answer(asked, None, ("alone", asked), lambda: run_alone(name, raw))
     if item.runs is not None:
         return _over_runs(item, raw, asked)

@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
 from tb_sol_plugin.metrics.scaling.terms import measure_next
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import AnySection, FactsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, Scalar
 from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
@@ -77,7 +77,22 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
     if len({p.num_replicas for p in found.used}) > 1:
         sections.append(tables.predictions(found, outlook, query.price))
     sections += [tables.points(found), tables.terms(found), _numbers(found)]
-    return Report(analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections)
+    return Report(
+        analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections,
+        fields=_stand(found, outlook),
+    )  # fmt: skip
+
+
+def _stand(found: Gathered, outlook: Outlook) -> dict[str, FieldNow]:
+    """How the fields stand that a reader left open."""
+    t = outlook.terms
+    grads = {"grad_sqr": FieldNow(f"{t.grads.sqr:.6g}"), "grad_var": FieldNow(f"{t.grads.var:.6g}")} if t.grads is not None else {}
+    runs = tuple(dict.fromkeys(p.run for p in found.points if p.run))
+    return {
+        "per_node": FieldNow(str(t.per_node)), "max_replicas": FieldNow(str(t.replicas)), "init_batch": FieldNow(str(t.initial)),
+        "max_batch": FieldNow(str(t.most)), "min_micro": FieldNow(str(t.low)), "max_micro": FieldNow(str(t.high)),
+        "accumulation": FieldNow("yes" if t.accumulation else "no"), "runs": FieldNow(values=runs), **grads,
+    }  # fmt: skip
 
 
 def _headline(found: Gathered, outlook: Outlook) -> str:

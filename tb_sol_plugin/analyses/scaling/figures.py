@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -43,8 +44,8 @@ def measured(found: Gathered) -> FigureSection:
             color, mark = F.light(NODE_COLORS[i % len(NODE_COLORS)]), NODE_MARKS[i % len(NODE_MARKS)]
             hollow = [any("batch size" in g for g in used[k].guessed) for k in rows]
             data.append({
-                "type": "scatter", "mode": "markers", "name": f"{n} nodes, {words}", "x": [at[k] * 1e9 / factor for k in rows],
-                "y": [said[k] * 1e9 / factor for k in rows], "customdata": [point_id(used[k]) for k in rows],
+                "type": "scatter", "mode": "markers", "name": f"{n} nodes, {words}", "x": [float(at[k]) * 1e9 / factor for k in rows],
+                "y": [float(said[k]) * 1e9 / factor for k in rows], "customdata": [point_id(used[k]) for k in rows],
                 "marker": {"size": size, "symbol": [f"{mark}-open" if h else mark for h in hollow], "color": color, "opacity": 0.8,
                            "line": {"width": 0.8, "color": F.light("surface")}},
                 "hoverinfo": "text",
@@ -54,7 +55,7 @@ def measured(found: Gathered) -> FigureSection:
                 ],
             })  # fmt: skip
     wide = high / max(low, 1e-9) > 12
-    kind: F.Plain = {"type": "log", "range": [np.log10(low), np.log10(high)]} if wide else {"range": [low, high]}
+    kind: F.Plain = {"type": "log", "range": [math.log10(low), math.log10(high)]} if wide else {"range": [low, high]}
     errors = np.abs(series[0][2] / series[0][1] - 1)
     worst = int(np.argmax(errors))
     named = "" if len(counts) < 2 else "; colour and shape: nodes"

@@ -74,7 +74,7 @@ def gather(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFil
             silent[name] = why[0] if why else "nothing of it could be read"
     given, more = _given(files, query.points, set(runs))
     notes += more
-    points += given.points
+    points += [p for p in given.points if not (wanted and p.run) or p.run in wanted]
     points = combined(points)
     if not points:
         reasons = list(dict.fromkeys(silent.values()))

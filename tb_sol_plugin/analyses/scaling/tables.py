@@ -110,7 +110,7 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     stop = outlook.stop
     said = f"Adding pays up to {human(int(replicas[stop]), 'count')} replicas." if stop >= 0 else "Nothing can be run under these terms."
     return make_table(
-        "predictions", "What the fit predicts", frame, PREDICTIONS, key="id", sort=Sort("num_replicas", descending=False),
+        "predictions", "What the fit predicts", frame, [c for c in PREDICTIONS if c.name != "cost" or price is not None], key="id", sort=Sort("num_replicas", descending=False),
         subtitle="each count of replicas at its best batch size",
         marks={"goodput": beyond, "throughput": beyond, "speedup": beyond} if beyond else {},
         footer=said,
@@ -147,7 +147,7 @@ def parameters(found: Gathered) -> TableSection:
     for column in ("value", "low", "high"):
         frame[column] = pd.to_numeric(frame[column])
     return make_table(
-        "parameters", "Parameters of the fit", frame, PARAMETERS, key="name",
+        "parameters", "Parameters of the fit", frame, [c for c in PARAMETERS if c.name != "rule" or frame["rule"].notna().any()], key="name",
         subtitle="step = (compute^γ + network^γ)^(1/γ); compute = α_c + β_c b; network = α + β (replicas − 2)", span=6,
         footer="From and to: where nine of ten fits to resampled points lie.",
     )  # fmt: skip

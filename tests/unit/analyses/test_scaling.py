@@ -1,0 +1,133 @@
+"""The scaling page: from a file of points, from runs, from both; what cannot be known; what a server refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.analyses import run_alone
+from tb_sol_plugin.cli import main
+from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.errors import BadInput, BadQuery
+from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+from tests.support.scaling_runs import write_run
+
+TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
+PLACES = ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 16))
+
+
+def lists(places: tuple[tuple[int, int], ...] = PLACES, batches: tuple[int, ...] = (32, 64, 128)) -> dict[str, list[float]]:
+    rows = [(n, r, b) for n, r in places for b in batches]
+    return {
+        "num_nodes": [n for n, _, _ in rows], "num_replicas": [r for _, r, _ in rows], "atomic_bsz": [b for _, _, b in rows],
+        "accum_step_time": [float(accum_time(TRUE, b)) for _, _, b in rows],
+        "optim_step_time": [float(optim_time(TRUE, n, r, b)) for n, r, b in rows],
+    }  # fmt: skip
+
+
+def points(folder: Path, **more: object) -> str:
+    path = folder / "points.json"
+    path.write_text(json.dumps(lists(**{k: v for k, v in more.items() if k in ("places", "batches")})  # type: ignore[arg-type]
+                               | {k: v for k, v in more.items() if k not in ("places", "batches")}))  # fmt: skip
+    return str(path)
+
+
+def asked(path: str, **query: object) -> Report:
+    found = run_alone("scaling", {"points": path} | {k: str(v) for k, v in query.items()})
+    assert isinstance(found, Report)
+    return found
+
+
+def test_clean_points_give_back_their_model(tmp_path: Path) -> None:
+    # GIVEN points made of known parameters WHEN asked THEN the parameters come back, and the plain search does no better
+    report = asked(points(tmp_path))
+    for name, value in TRUE._asdict().items():
+        assert report.facts[name] == pytest.approx(value, rel=1e-3)
+    assert report.facts["objective"] <= report.facts["reference_objective"] * 1.001  # type: ignore[operator]
+    table = report.table("points")
+    assert table["residual"].abs().max() < 1e-6 and table["why"].isna().all() and report.facts["median_error"] < 1e-6  # type: ignore[operator]
+    encode(report)
+
+
+def test_predictions_are_the_model_at_the_best_batch(tmp_path: Path) -> None:
+    # GIVEN micro-batches up to 128 and a total of 1024 at most WHEN asked THEN each row is the model at its own batch, within the bounds
+    table = asked(points(tmp_path), max_batch=1024, price=3.6, grad_sqr=1, grad_var=2000, init_batch=32).table("predictions")
+    assert table["num_replicas"].iloc[-1] == 64 and (table["total_batch"].dropna() <= 1024).all() and (table["atomic_bsz"].dropna() <= 128).all()
+    for row in table.dropna(subset=["atomic_bsz"]).itertuples():
+        step = row.accum_steps * float(accum_time(TRUE, row.atomic_bsz)) + float(optim_time(TRUE, row.num_nodes, row.num_replicas, row.atomic_bsz))
+        assert row.step_ns == pytest.approx(step * 1e9, rel=1e-3)
+        worth = (2000 + 1) / (2000 + row.total_batch / 32)
+        assert row.efficiency == pytest.approx(worth) and row.goodput == pytest.approx(row.total_batch / step * worth, rel=1e-3)
+        assert row.cost == pytest.approx(row.num_replicas * 3.6 / 3600 / row.goodput * 1e6)
+    assert table["scaling_efficiency"].iloc[0] == pytest.approx(1.0)
+
+
+def test_one_point_shows_no_curve_and_says_what_to_measure(tmp_path: Path) -> None:
+    # GIVEN one configuration WHEN asked THEN no prediction over replicas, no parameter that it does not determine, and what to run next
+    report = asked(points(tmp_path, places=((1, 1),), batches=(32,)))
+    assert report.facts["best_replicas"] is None and report.facts["alpha_r"] is None and report.facts["gamma"] is None
+    assert {s.id for s in report.sections} & {"grid", "curves", "gain", "split", "predictions"} == set()
+    assert "cannot be known" in report.headline and any("two replicas on one node" in n.text for n in report.notices)
+    rules = report.table("parameters").set_index("name")
+    assert rules["value"].isna()["alpha_n"] and "needs > 1 node" in rules.loc["alpha_n", "rule"]
+
+
+def test_runs_of_a_logdir_and_a_file_beside_them_give_points(tmp_path: Path) -> None:
+    # GIVEN three runs, a broken file and a correction of one of the runs WHEN the logdir is asked THEN all stand in the table, each with
+    # where it is from, and the correction stands for its run
+    for n, r in ((1, 1), (1, 2), (2, 4)):
+        for b in (32, 64):
+            write_run(tmp_path / f"{n}x{r}-{b}", nodes=n, replicas=r, batch=b, accum_s=float(accum_time(TRUE, b)),
+                      optim_s=float(optim_time(TRUE, n, r, b)), steps=2)  # fmt: skip
+    given = {"num_nodes": [1, 4], "num_replicas": [2, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.5, 0.9]}
+    (tmp_path / "sol_scaling.json").write_text(json.dumps(given | {"run": ["1x2-32", None]}))
+    (tmp_path / "sol_scaling.csv").write_text("nothing\n")
+    with pytest.warns(UserWarning, match="runs here"):
+        run = sol.open(str(tmp_path), cache=False)
+    report = run.analyze("scaling")
+    assert isinstance(report, Report)
+    table = report.table("points")
+    assert len(table) == 8 and table["source"].value_counts().to_dict() == {"trace": 6, "given": 2}
+    left = table[table["why"].notna()]
+    assert left["run"].tolist() == ["1x2-32"] and left["source"].tolist() == ["trace"] and "given" in left["why"].iloc[0]
+    assert any("sol_scaling.csv" in n.text for n in report.notices)
+    # AND some runs alone
+    assert len(run.analyze("scaling", runs="1x1-32,1x1-64").table("points")) == 3
+    with pytest.raises(BadQuery, match="no run"):
+        run.analyze("scaling", runs="elsewhere")
+
+
+def test_recordings_without_steps_say_what_to_record(tmp_path: Path) -> None:
+    from tests.support.trace_builder import TraceBuilder
+
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 1000)
+    t.write(tmp_path / "w.pt.trace.json.gz")
+    report = sol.open(str(tmp_path), cache=False).analyze("scaling")
+    assert isinstance(report, UnavailableReport) and "prof.step()" in report.because and "profile_step_start" in report.record_it_with
+    assert isinstance(run_alone("scaling", {}), UnavailableReport)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"share": "150"}, {"price": "-1"}, {"min_micro": "64", "max_micro": "32"}, {"init_batch": "512", "max_batch": "256"}, {"max_replicas": "0"}],
+    ids=lambda q: next(iter(q)),
+)
+def test_terms_that_cannot_be_are_refused(tmp_path: Path, query: dict[str, str]) -> None:
+    with pytest.raises(BadQuery) as error:
+        asked(points(tmp_path), **query)
+    assert error.value.hint and error.value.field in query
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        asked(str(tmp_path / "none.json"))
+
+
+def test_the_command_line_takes_a_file_of_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "scaling", "--points", points(tmp_path), "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["analysis"] == "scaling" and {s["id"] for s in answer["sections"]} >= {"points", "predictions", "numbers"}
