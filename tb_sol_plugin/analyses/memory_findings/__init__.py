@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.headroom import Amount
 from tb_sol_plugin.metrics.memory.rules import Case, Lack, MemoryFinding, as_finding, case_of, memory_findings
 from tb_sol_plugin.metrics.memory.rules.limits import LEAST_SHARE
-from tb_sol_plugin.metrics.memory.rules.problem import largest, said
+from tb_sol_plugin.metrics.memory.rules.problem import foremost, said
 from tb_sol_plugin.metrics.memory.rules.recompute import recompute
 from tb_sol_plugin.metrics.memory.window import origin
 from tb_sol_plugin.model.capture import Capture
@@ -112,7 +112,7 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
 
 
 def _headline(case: Case, found: list[MemoryFinding]) -> str:
-    why, first = said(case), largest(case) or (found[0] if found else None)
+    why, first = said(case), next(iter(foremost(case) or found), None)
     text = f"{why} " if why else ""
     if first is None:
         return text + ("Nothing was found that frees more." if why else _none(case))

@@ -34,3 +34,6 @@ PINNED_BYTES: Final = 64 << 20
 """Pinned memory per step from which on it matters whether copies use it."""
 PINNED_USED: Final = 0.5
 """Part of it that copies to the device read: from here on it is used."""
+LEAK_STEPS: Final = 1000
+LEAK_MATTERS: Final = 0.01
+"""Of the peak, that a leak adds in LEAK_STEPS steps: with less it stands on its own page alone."""

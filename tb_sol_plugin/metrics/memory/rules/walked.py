@@ -59,8 +59,8 @@ def walked(case: Case) -> pd.DataFrame | None:
 def numbers_in(parts: pd.DataFrame, *categories: str) -> float | None:
     """Numbers (elements) in tensors of these categories; None where a type has no known width."""
     own = parts[parts["category"].isin(categories) & (parts["tensors"].to_numpy() > 0)]
-    width = own["dtype"].map(WIDTHS)
-    return None if width.isna().any() else float((own["view_bytes"] / width).sum())
+    width = np.array([WIDTHS.get(name, 0) for name in own["dtype"].tolist()], np.int64)
+    return None if (width == 0).any() else float((own["view_bytes"].to_numpy() / width).sum())
 
 
 def bytes_in(parts: pd.DataFrame, *categories: str) -> int:

@@ -377,6 +377,9 @@ def test_memory_is_a_problem_only_where_it_ran_out_is_nearly_full_or_leaks(tmp_p
     # GIVEN a leak THEN it stands first, with its link
     leaks = memory_section(training(tmp_path, [3_000] * 8), pages)
     assert leaks is not None and leaks.findings[0].rule == "memory_leak" and leaks.saves == "memory" and "3 kB per step" in _plain(leaks.subtitle)
+    # GIVEN one of 16 B a step, more than 1 % of 1.5 MB in 1,000 steps, and one of 14 THEN only the first matters
+    assert memory_section(training(tmp_path / "b", [16] * 8), pages) is not None
+    assert memory_section(training(tmp_path / "c", [14] * 8), pages) is None
     # GIVEN an allocation that failed THEN that is said, with the finding that frees most
     c = capture_of(heaps.out_of_memory(70 * MIB, 6 * MIB), file="m")
     facts = Facts("memory_snapshot", "m", 0, devices=(DeviceProps(0, "GPU", heaps.TOTAL),), metadata=c.facts.metadata, pseudo_step=True)
