@@ -13,8 +13,8 @@ from tests.browser.conftest import HOSTILE, Server, hash_of
 
 pytestmark = pytest.mark.browser
 RUNS = [
-    "capture_fsdp", "capture_rl", "capture_train", "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "hostile <run> & 100%",
-    "proton", "simulated_copies", "simulated_gpu_llm", "simulated_gpu_train",
+    "capture_fsdp", "capture_memory", "capture_rl", "capture_train", "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer",
+    "hostile <run> & 100%", "proton", "simulated_copies", "simulated_gpu_llm", "simulated_gpu_train",
 ]  # fmt: skip
 SHOTS = os.environ.get("TB_SOL_SHOTS", "")
 
