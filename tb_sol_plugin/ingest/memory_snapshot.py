@@ -82,7 +82,7 @@ def capture_of(value: Plain, *, file: str, size: int = 0) -> Capture:
     segments = _entries(value.get("segments"), "segment that cannot be read", health)
     blocks, of_blocks = _blocks(segments, stacks, health)
     devices, history = _history(value.get("device_traces"), health)
-    time_us = _times(history, health)
+    time_us = _in_order(_times(history, health), devices, health)
     notes = _entries(value.get("external_annotations"), "annotation that cannot be read", health)
     note_us = _times(notes, health)
     known = np.concatenate([time_us[time_us >= 0], note_us[note_us >= 0]])
@@ -260,6 +260,17 @@ def _times(entries: Sequence[Entry], health: Health) -> Ints:
     wrong = (found < -1) | (found > LATEST_US)
     health.add("time out of range", int(wrong.sum()), effect="unknown")
     return np.where(wrong, -1, found)
+
+
+def _in_order(time_us: Ints, devices: Ints, health: Health) -> Ints:
+    """Times of histories, each in the order of its entries: one that is earlier than the entry ahead of it takes the time of that one."""
+    out = time_us.copy()
+    for device in np.unique(devices).tolist():
+        own = devices == device
+        if bool((time_us[own] >= 0).all()):  # with some unknown, entries stand in order without times
+            out[own] = np.maximum.accumulate(time_us[own])
+    health.add("entry of the history earlier than the one ahead of it", int((out != time_us).sum()), effect="takes the time of that one")
+    return out
 
 
 class _Stacks:

@@ -158,3 +158,13 @@ def test_every_cut_of_a_snapshot_is_one_message(tmp_path: Path) -> None:
 def test_pages_say_what_a_snapshot_lacks(tmp_path: Path) -> None:
     answer = read(tmp_path, copy.deepcopy(snapshot())).analyze("overview")
     assert not answer.available and "a memory snapshot" in answer.because
+
+
+def test_a_history_stays_in_the_order_of_its_entries(tmp_path: Path) -> None:
+    # GIVEN an entry that says it was 24 us before the one ahead of it WHEN read THEN it takes the time of that one, and is counted
+    value: dict[str, Any] = snapshot()
+    value["device_traces"][0][3]["time_us"] -= 24
+    c = read(tmp_path, value)
+    own = c.tables["memory_events"]
+    assert own.loc[own["device"] == 0, "time_ns"].tolist() == [0, 10_000, 20_000, 20_000, 30_000, 40_000, 50_000]
+    assert issues(c) == {"entry of the history earlier than the one ahead of it": 1}
