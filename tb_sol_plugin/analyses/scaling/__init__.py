@@ -14,9 +14,9 @@ import numpy as np
 
 from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling import figures, tables
-from tb_sol_plugin.analyses.scaling.gather import RECORD, Gathered, gather
-from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery
+from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.scaling.gather import RECORD, Gathered, gather
 from tb_sol_plugin.metrics.scaling.given import FILES
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
@@ -44,7 +44,7 @@ def alone(query: ScalingQuery) -> Report:
     """The report of a file of points alone."""
     if not query.points:
         raise Unavailable("no recording and no file of points", hint=f"name a logdir, or points=FILE.json; {RECORD}")
-    return _report(gather((), (), query), query)
+    return _report(_gathered((), (), query), query)
 
 
 @over_runs(
@@ -61,7 +61,11 @@ def alone(query: ScalingQuery) -> Report:
     facts=FACTS,
 )
 def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Report:
-    return _report(gather(workers, files, query), query)
+    return _report(_gathered(workers, files, query), query)
+
+
+def _gathered(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
+    return gather(workers, files, runs=query.runs, path=query.points, terms=wanted(query))
 
 
 def _report(found: Gathered, query: ScalingQuery) -> Report:

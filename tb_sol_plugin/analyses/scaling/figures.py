@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.analyses.scaling.gather import Gathered
 from tb_sol_plugin.analyses.scaling.tables import bands, gains, point_id
 from tb_sol_plugin.cost.scaling.model import accum_time, optim_time
+from tb_sol_plugin.metrics.scaling.gather import Gathered
 from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection

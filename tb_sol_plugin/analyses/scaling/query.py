@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
 
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.scaling.terms import Wanted
 from tb_sol_plugin.model.report import Column
 from tb_sol_plugin.model.selection import Query
 
@@ -134,3 +136,25 @@ FACTS: Final = {
     "best_speedup": "that over one replica at its best",
     "cost_per_million": "price of a million samples of full worth there",
 }
+
+
+def wanted(query: ScalingQuery) -> Wanted:
+    """What was chosen. BadQuery for what cannot be."""
+    for name in ("per_node", "max_replicas", "init_batch", "max_batch", "min_micro", "max_micro"):
+        value = getattr(query, name)
+        if value is not None and not 0 < value < 2**31:
+            raise BadQuery(f"{name} is {value}", hint="give a count above 0", field=name)
+    if not 0 <= query.share <= 100:
+        raise BadQuery(f"share is {query.share:g} %", hint="give 0 to 100", field="share")
+    if query.price is not None and not 0 <= query.price < 1e9:
+        raise BadQuery(f"price is {query.price:g}", hint="give the price of one device for an hour", field="price")
+    low, high = query.min_micro or 0, query.max_micro or 0
+    if low and high and low > high:
+        raise BadQuery(f"micro-batches from {low} to {high}", hint="let the first be the smaller", field="min_micro")
+    if query.init_batch and query.max_batch and query.init_batch > query.max_batch:
+        raise BadQuery(f"initial batch {query.init_batch} above the largest, {query.max_batch}", hint="raise max_batch", field="max_batch")
+    return Wanted(
+        initial=query.init_batch or 0, most=query.max_batch or 0, low=low, high=high,
+        accumulation={"yes": True, "no": False}.get(query.accumulation), per_node=query.per_node or 0, replicas=query.max_replicas or 0,
+        share=query.share / 100, sqr=query.grad_sqr, var=query.grad_var,
+    )  # fmt: skip

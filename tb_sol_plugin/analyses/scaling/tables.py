@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.scaling.gather import Gathered
 from tb_sol_plugin.analyses.scaling.query import NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS
 from tb_sol_plugin.cost.scaling import band
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.metrics.scaling.gather import Gathered
 from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.metrics.scaling.points import Point
 from tb_sol_plugin.model.report import Mark, Sort, TableSection, make_table
@@ -109,8 +109,9 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     beyond = {str(i): Mark("estimated", "more replicas than ever ran") for i, r in enumerate(replicas) if r > most and runs[i]}
     stop = outlook.stop
     said = f"Adding pays up to {human(int(replicas[stop]), 'count')} replicas." if stop >= 0 else "Nothing can be run under these terms."
+    columns = [c for c in PREDICTIONS if c.name != "cost" or price is not None]
     return make_table(
-        "predictions", "What the fit predicts", frame, [c for c in PREDICTIONS if c.name != "cost" or price is not None], key="id", sort=Sort("num_replicas", descending=False),
+        "predictions", "What the fit predicts", frame, columns, key="id", sort=Sort("num_replicas", descending=False),
         subtitle="each count of replicas at its best batch size",
         marks={"goodput": beyond, "throughput": beyond, "speedup": beyond} if beyond else {},
         footer=said,
@@ -146,8 +147,9 @@ def parameters(found: Gathered) -> TableSection:
     frame = pd.DataFrame(rows, columns=[c.name for c in PARAMETERS])
     for column in ("value", "low", "high"):
         frame[column] = pd.to_numeric(frame[column])
+    columns = [c for c in PARAMETERS if c.name != "rule" or frame["rule"].notna().any()]
     return make_table(
-        "parameters", "Parameters of the fit", frame, [c for c in PARAMETERS if c.name != "rule" or frame["rule"].notna().any()], key="name",
+        "parameters", "Parameters of the fit", frame, columns, key="name",
         subtitle="step = (compute^γ + network^γ)^(1/γ); compute = α_c + β_c b; network = α + β (replicas − 2)", span=6,
         footer="From and to: where nine of ten fits to resampled points lie.",
     )  # fmt: skip

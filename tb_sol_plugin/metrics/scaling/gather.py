@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.analyses.scaling.query import ScalingQuery
 from tb_sol_plugin.cost.scaling import Bootstrap, Fit, LeftOut, bootstrap, fit, leave_one_out
 from tb_sol_plugin.cost.scaling import points as usable
 from tb_sol_plugin.cost.scaling.plain import plain_objective
@@ -54,25 +53,37 @@ class Gathered:
         return self.outlook.fit if self.outlook is not None else None
 
 
-def gather(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
-    """Unavailable where there is no point at all, with the reasons of the runs."""
-    wanted = [name.strip() for name in query.runs.split(",") if name.strip()]
-    runs: dict[str, list[WorkerPart[ScalingPart]]] = {}
+def gather(
+    workers: Sequence[WorkerPart[ScalingPart]],
+    files: Sequence[BesideFile],
+    *,
+    runs: str = "",
+    path: str = "",
+    terms: Wanted | None = None,
+    sure: bool = True,
+) -> Gathered:
+    """Points of the runs named (separated by commas, "" all), of the files beside them and of the one at `path`, and a fit to them.
+
+    terms: what was chosen. sure: how far the fit can be trusted is worked out too. Unavailable where there is no point at all, with the
+    reasons of the runs; BadQuery for a run that is not there.
+    """
+    wanted = [name.strip() for name in runs.split(",") if name.strip()]
+    own_of: dict[str, list[WorkerPart[ScalingPart]]] = {}
     for w in workers:
         if not wanted or w.run in wanted:
-            runs.setdefault(w.run, []).append(w)
-    unknown = [name for name in wanted if name not in runs]
+            own_of.setdefault(w.run, []).append(w)
+    unknown = [name for name in wanted if name not in own_of]
     if unknown:
         raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
     points: list[Point] = []
     silent: dict[str, str] = {}
     notes: list[str] = []
-    for name, own in runs.items():
+    for name, own in own_of.items():
         found, why = of_run(name, own)
         points += found
         if not found and any(w.state != "waiting" for w in own):
             silent[name] = why[0] if why else "nothing of it could be read"
-    given, more = _given(files, query.points, set(runs))
+    given, more = _given(files, path, set(own_of))
     notes += more
     points += [p for p in given.points if not (wanted and p.run) or p.run in wanted]
     points = combined(points)
@@ -82,41 +93,24 @@ def gather(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFil
     used = tuple(p for p in points if p.used)
     if not used:
         return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))
-    parts = [w.part for own in runs.values() for w in own if w.state == "read"]
-    settled = settle(used, parts, given, _wanted(query))
-    made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used))
+    parts = [w.part for own in own_of.values() for w in own if w.state == "read"]
+    settled = settle(used, parts, given, terms or Wanted())
+    made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
     biased = settled.origin["grads"] == "recorded" and any(p.biased for p in parts)
     return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
 
 
 @lru_cache(maxsize=16)
-def _fitted(rows: tuple[tuple[float, ...], ...]) -> tuple[Fit, Bootstrap, tuple[LeftOut, ...], float | None]:
+def _fitted(
+    rows: tuple[tuple[float, ...], ...], sure: bool
+) -> tuple[Fit, Bootstrap | None, tuple[LeftOut, ...], float | None]:
     """A fit is asked again with every change of a term, and stays the same."""
     columns = np.array(rows, float).T
     made = fit(*columns)
+    if not sure:
+        return made, None, (), None
     kept, _ = usable(*columns)
     return made, bootstrap(made, limit_s=CONFIDENCE_S), tuple(leave_one_out(made, limit_s=CONFIDENCE_S)), plain_objective(kept)
-
-
-def _wanted(query: ScalingQuery) -> Wanted:
-    for name in ("per_node", "max_replicas", "init_batch", "max_batch", "min_micro", "max_micro"):
-        value = getattr(query, name)
-        if value is not None and not 0 < value < 2**31:
-            raise BadQuery(f"{name} is {value}", hint="give a count above 0", field=name)
-    if not 0 <= query.share <= 100:
-        raise BadQuery(f"share is {query.share:g} %", hint="give 0 to 100", field="share")
-    if query.price is not None and not 0 <= query.price < 1e9:
-        raise BadQuery(f"price is {query.price:g}", hint="give the price of one device for an hour", field="price")
-    low, high = query.min_micro or 0, query.max_micro or 0
-    if low and high and low > high:
-        raise BadQuery(f"micro-batches from {low} to {high}", hint="let the first be the smaller", field="min_micro")
-    if query.init_batch and query.max_batch and query.init_batch > query.max_batch:
-        raise BadQuery(f"initial batch {query.init_batch} above the largest, {query.max_batch}", hint="raise max_batch", field="max_batch")
-    return Wanted(
-        initial=query.init_batch or 0, most=query.max_batch or 0, low=low, high=high,
-        accumulation={"yes": True, "no": False}.get(query.accumulation), per_node=query.per_node or 0, replicas=query.max_replicas or 0,
-        share=query.share / 100, sqr=query.grad_sqr, var=query.grad_var,
-    )  # fmt: skip
 
 
 def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
