@@ -621,8 +621,9 @@ def run_pair(
                 report.notices = [Notice(text, "info"), *report.notices]
             return report
     return UnavailableReport(
-        analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(shown)
-    )
+        analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(shown),
+        fields=dict(stands),
+    )  # fmt: skip
 
 
 class AnalysisInfo(TypedDict):

@@ -329,7 +329,10 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class UnavailableReport(msgspec.Struct, kw_only=True):
-    """The answer of an analysis that lacks its input. Never an empty table."""
+    """The answer of an analysis that lacks its input. Never an empty table.
+
+    fields: as of a report, where the input that is missing was chosen by them.
+    """
 
     analysis: str
     title: str
@@ -338,6 +341,7 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
     available: bool = False
     selection: dict[str, Scalar] = {}
     argument: str = ""
+    fields: dict[str, FieldNow] = {}
 
     def table(self, section_id: str) -> pandas.DataFrame:
         """There is none: raises Unavailable, with what is missing and how to record it."""
@@ -412,6 +416,8 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
     """The report as JSON-ready builtins, with the fields the contract promises even where they are defaults."""
     body: dict[str, object] = msgspec.to_builtins(report)
     if isinstance(report, UnavailableReport):
+        if not report.fields:
+            del body["fields"]
         return body
     body.setdefault("selection", {})
     body["available"] = True

@@ -1199,8 +1199,13 @@ function choose(runs, view) {
 		}
 	};
 }
-/** A SOL capture that the trace beside it tells already. */
-var told = (w) => w.spans.length > 0 && w.spans.every((s) => s.kind === "sol_capture" && !!s.companion);
+/** A SOL capture that the trace beside it tells already, or memory that is shown with another recording. */
+var told = (w) => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
+var TOLD = [
+	"sol_capture",
+	"memory_snapshot",
+	"memory_timeline"
+];
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
 function nearest(name, names) {
 	const low = name.toLowerCase();
@@ -10933,6 +10938,12 @@ function Export() {
 	});
 }
 // src/pages/kind.tsx
+var MEMORY = {
+	memory_snapshot: "allocator snapshot",
+	memory_timeline: "memory timeline"
+};
+/** Is it memory alone: a snapshot or a timeline? */
+var ofMemory = (span) => !!span.kind && span.kind in MEMORY;
 /** Of the other kind there is one in the address `companion`. */
 function kindOf(span) {
 	if (span.kind === "sol_capture") return {
@@ -10940,6 +10951,14 @@ function kindOf(span) {
 		note: "SOL capture",
 		tip: `A SOL capture: every iteration is timed, and the work of the sampled ones is counted. It holds no device events${span.companion ? "; the profiler trace of this worker does" : ""}.`
 	};
+	if (ofMemory(span)) {
+		const name = MEMORY[span.kind];
+		return {
+			badge: name,
+			note: name,
+			tip: `Memory over time alone${span.companion ? ": the recording of this worker shows it too, beside what ran" : ""}.`
+		};
+	}
 	if (span.companion) return {
 		badge: "trace + SOL capture",
 		note: "trace + SOL capture",
@@ -11594,7 +11613,7 @@ function workerNote(w, kinds) {
 function Other({ span, onGo }) {
 	const other = span.companion;
 	if (!other) return null;
-	const text = span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
+	const text = ofMemory(span) ? "Open the recording that shows it too" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
 	return /* @__PURE__ */ a("div", {
 		class: "none",
 		children: /* @__PURE__ */ a(To, {
@@ -12528,10 +12547,10 @@ function NotAvailable({ r }) {
 	const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",
-		children: /* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
+		children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
 			class: "headline",
-			children: "Not available for this recording."
-		})] })
+			children: r.fields ? "Not available for this choice." : "Not available for this recording."
+		})] }), r.fields && /* @__PURE__ */ a(Chosen, { r })]
 	}), /* @__PURE__ */ a("div", {
 		class: "state",
 		children: /* @__PURE__ */ a("div", {
@@ -12581,6 +12600,11 @@ function NotAvailable({ r }) {
 			})]
 		})
 	})] });
+}
+/** Where what is missing was chosen, the fields to choose otherwise. */
+function Chosen({ r }) {
+	const asked = view.value.query;
+	return /* @__PURE__ */ a(Fields, { fields: ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fitted(f, r.fields?.[f.name], asked[f.name] !== void 0) ?? []) });
 }
 /** The same page of the other recording of this worker. */
 function Beside() {

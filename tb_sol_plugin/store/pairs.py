@@ -77,7 +77,8 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
     chosen = "" if asked.worker or (asked.run and how == SAME_WORKER) else how
     own = there[worker]
     if asked.span:
-        for recording in own:
+        every = [*own, *(r for r in runs[run] if r.worker == worker)]  # of another kind too where it is named
+        for recording in every:
             if recording.span == asked.span:
                 return recording, chosen
         raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=_near(asked.span, [r.span for r in own]), field="other_span")
@@ -197,7 +198,7 @@ def _apart(a: str, b: str) -> tuple[str, str]:
 
 def _stands(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]) -> dict[str, FieldNow]:
     workers = of_workers(runs[other.run], kind)
-    spans = [r.span for r in workers.get(other.worker, [other])]
+    spans = dict.fromkeys(r.span for r in (*workers.get(other.worker, ()), other))
     return {
         "other_run": FieldNow(other.run, tuple(runs)[:MOST_CHOICES]),
         "other_worker": FieldNow(other.worker, tuple(workers)[:MOST_CHOICES]),

@@ -170,6 +170,7 @@ export interface Unavailable {
   because: string;
   record_it_with: string;
   argument?: string;
+  fields?: Record<string, FieldNow>;
 }
 
 export interface ErrorBody {

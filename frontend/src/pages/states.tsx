@@ -3,8 +3,9 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Where } from "../api/client";
 import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
-import { cancel, catalogue, chosen, pages, readAgain, rescan, runsWith } from "../state/data";
+import { cancel, catalogue, chosen, info, pages, readAgain, rescan, runsWith } from "../state/data";
 import { entriesOf } from "../state/family";
+import { fitted } from "../state/fields";
 import type { Choice } from "../state/select";
 import { emptyView } from "../state/codec";
 import { pageView, view } from "../state/view";
@@ -14,6 +15,7 @@ import { Notice, Skeleton } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { To } from "../ui/link";
 import { Middle, Text } from "../ui/text";
+import { Fields, ofPage } from "./fields";
 import { hasTabs } from "./tabs";
 import { argumentSnippet, captureSnippet, recordSnippet, Snippet } from "./code";
 
@@ -161,7 +163,7 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>
-      <div class="page-head"><div>{!hasTabs() && <h1>{r.title}</h1>}<p class="headline">Not available for this recording.</p></div></div>
+      <div class="page-head"><div>{!hasTabs() && <h1>{r.title}</h1>}<p class="headline">{r.fields ? "Not available for this choice." : "Not available for this recording."}</p></div>{r.fields && <Chosen r={r} />}</div>
       <div class="state">
         <div class="card split-card">
           <div class="split-main">
@@ -180,6 +182,12 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
       </div>
     </>
   );
+}
+
+/** Where what is missing was chosen, the fields to choose otherwise. */
+function Chosen({ r }: { r: Unavailable }): JSX.Element {
+  const asked = view.value.query;
+  return <Fields fields={ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fitted(f, r.fields?.[f.name], asked[f.name] !== undefined) ?? [])} />;
 }
 
 /** The same page of the other recording of this worker. */

@@ -53,8 +53,8 @@ NUMBERS: Final = (
 HELD: Final = (
     Column("name", "Held by", doc="what held memory at the peaks; also what was there before, and the rest", show="code"),
     Column("delta", "Difference", "B", "the other recording less the one shown"),
-    Column("a", "A", "B", "bytes in use at the peak of the recording that is shown", show="bar", color_by="color"),
-    Column("b", "B", "B", "bytes in use at the peak of the other recording", show="bar", color_by="color"),
+    Column("a", "A", "B", "bytes in use at the peak of the recording that is shown"),
+    Column("b", "B", "B", "bytes in use at the peak of the other recording"),
     Column("only", "In", doc="both, or the one recording that has this name", show="text"),
     Column("allocations_a", "Allocations in A", "count", "how many make up these bytes", rank=2, missing="not told by this source"),
     Column("allocations_b", "Allocations in B", "count", "how many make up these bytes", rank=2, missing="not told by this source"),
@@ -166,12 +166,13 @@ def _held(found: Differences, here: Side[ComparePart], there: Side[ComparePart],
     kinds = zip(frame["kind"], frame["a"], frame["b"], strict=True)
     flagged = {str(i): twice for i, (kind, x, y) in enumerate(kinds) if kind == "unknown" and min(x, y) < 0}
     a, b = here.part, there.part
-    notes = dict.fromkeys(note for p in (a, b) for note in p.notes[by])
+    common = [note for note in a.notes[by] if note in b.notes[by]]
+    notes = common + [f"{side.name}: {note}" for side in (here, there) for note in side.part.notes[by] if note not in common]
     columns = [_named(c, here, there) for c in HELD]
     heading = by.capitalize() if by != "frame" else "Python line"
     columns[0] = Column("name", heading, doc=HELD[0].doc, show="text" if by == "category" else "code")
     same = not any(s.startswith("only") for s in frame["only"])
-    columns = [c for c in columns if not (same and c.name == "only")] + [c for c in columns if same and c.name == "only"]
+    columns = [msgspec.structs.replace(c, rank=3) if same and c.name == "only" else c for c in columns]
     return make_table(
         "held", "What held memory at the peaks", frame, columns, key="key", sort=Sort("abs_delta"),
         subtitle=f"by {by}; the differences add up to that of the peaks",
