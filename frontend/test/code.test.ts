@@ -43,6 +43,8 @@ describe("what a recording is", () => {
     expect(kindOf({}).badge).toBe("");
     expect(kindOf({ kind: "sol_capture" }).badge).toBe("SOL capture");
     expect(kindOf({ kind: "kineto", companion: { worker: "a", span: "1" } }).badge).toBe("trace + SOL capture");
+    expect(kindOf({ kind: "memory_snapshot" }).badge).toBe("allocator snapshot");
+    expect(kindOf({ kind: "memory_timeline", companion: { worker: "a", span: "1" } }).badge).toBe("memory timeline");
     expect(kindOf({ kind: "sol_capture", companion: { worker: "a", span: "1" } }).tip).toContain("the profiler trace of this worker does");
   });
 

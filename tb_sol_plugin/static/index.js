@@ -12610,6 +12610,7 @@ function Chosen({ r }) {
 function Beside() {
 	const other = chosen$1.value?.span.companion;
 	if (!other) return null;
+	const memory = ofMemory(chosen$1.value.span);
 	const trace = chosen$1.value?.span.kind === "sol_capture";
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Beside this recording" }), /* @__PURE__ */ a("ul", {
 		class: "side-list",
@@ -12626,7 +12627,7 @@ function Beside() {
 					figures: {}
 				},
 				class: "link",
-				children: trace ? "This page of the profiler trace" : "This page of the SOL capture"
+				children: memory ? "This page of the recording that shows it too" : trace ? "This page of the profiler trace" : "This page of the SOL capture"
 			}),
 			/* @__PURE__ */ a("span", {
 				class: "note",

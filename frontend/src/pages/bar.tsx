@@ -14,7 +14,7 @@ import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { Export } from "./export";
-import { kindOf, KindBadge, mixed } from "./kind";
+import { kindOf, KindBadge, mixed, ofMemory } from "./kind";
 import { Limits } from "./limits";
 import { menuOpen } from "./nav";
 import { Pick } from "./pick";
@@ -76,7 +76,7 @@ function workerNote(w: Worker, kinds: boolean): string {
 function Other({ span, onGo }: { span: Span; onGo: () => void }): JSX.Element | null {
   const other = span.companion;
   if (!other) return null;
-  const text = span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
+  const text = ofMemory(span) ? "Open the recording that shows it too" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
   return <div class="none"><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", tables: {}, figures: {} }} class="link" onGo={onGo}>{text}</To></div>;
 }
 

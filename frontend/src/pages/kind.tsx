@@ -1,4 +1,4 @@
-// What sort of recording a span is: a profiler trace, a SOL capture, or a trace with a SOL capture beside it.
+// What sort of recording a span is: a profiler trace, a SOL capture, a trace with a SOL capture beside it, or memory alone.
 import type { JSX } from "preact";
 import type { Run, Span } from "../api/types";
 
@@ -10,6 +10,11 @@ export interface Kind {
   tip: string;
 }
 
+const MEMORY: Record<string, string> = { memory_snapshot: "allocator snapshot", memory_timeline: "memory timeline" };
+
+/** Is it memory alone: a snapshot or a timeline? */
+export const ofMemory = (span: Pick<Span, "kind">): boolean => !!span.kind && span.kind in MEMORY;
+
 /** Of the other kind there is one in the address `companion`. */
 export function kindOf(span: Pick<Span, "kind" | "companion">): Kind {
   if (span.kind === "sol_capture") {
@@ -17,6 +22,10 @@ export function kindOf(span: Pick<Span, "kind" | "companion">): Kind {
       badge: "SOL capture", note: "SOL capture",
       tip: `A SOL capture: every iteration is timed, and the work of the sampled ones is counted. It holds no device events${span.companion ? "; the profiler trace of this worker does" : ""}.`,
     };
+  }
+  if (ofMemory(span)) {
+    const name = MEMORY[span.kind!]!;
+    return { badge: name, note: name, tip: `Memory over time alone${span.companion ? ": the recording of this worker shows it too, beside what ran" : ""}.` };
   }
   if (span.companion) {
     return {

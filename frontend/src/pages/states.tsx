@@ -16,6 +16,7 @@ import { Icon } from "../ui/icons";
 import { To } from "../ui/link";
 import { Middle, Text } from "../ui/text";
 import { Fields, ofPage } from "./fields";
+import { ofMemory } from "./kind";
 import { hasTabs } from "./tabs";
 import { argumentSnippet, captureSnippet, recordSnippet, Snippet } from "./code";
 
@@ -194,11 +195,12 @@ function Chosen({ r }: { r: Unavailable }): JSX.Element {
 function Beside(): JSX.Element | null {
   const other = chosen.value?.span.companion;
   if (!other) return null;
+  const memory = ofMemory(chosen.value!.span);
   const trace = chosen.value?.span.kind === "sol_capture";
   return (
     <>
       <h2>Beside this recording</h2>
-      <ul class="side-list"><li><Icon name="file" /><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", query: {}, tables: {}, figures: {} }} class="link">{trace ? "This page of the profiler trace" : "This page of the SOL capture"}</To><span class="note">of the same worker</span></li></ul>
+      <ul class="side-list"><li><Icon name="file" /><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", query: {}, tables: {}, figures: {} }} class="link">{memory ? "This page of the recording that shows it too" : trace ? "This page of the profiler trace" : "This page of the SOL capture"}</To><span class="note">of the same worker</span></li></ul>
     </>
   );
 }

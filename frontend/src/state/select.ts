@@ -24,8 +24,9 @@ export function choose(runs: Runs, view: Pick<View, "run" | "worker" | "span">):
   return { state: "chosen", chosen: { run, worker, span } };
 }
 
-/** A SOL capture that the trace beside it tells already. */
-const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => s.kind === "sol_capture" && !!s.companion);
+/** A SOL capture that the trace beside it tells already, or memory that is shown with another recording. */
+const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
+const TOLD = ["sol_capture", "memory_snapshot", "memory_timeline"];
 
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
 export function nearest(name: string, names: readonly string[]): string[] {
