@@ -20,8 +20,9 @@ from tb_sol_plugin.model.report import FigureSection, Stretch, Zoom
 from tb_sol_plugin.units import human, scale_of
 
 MARKS: Final = 60
-"""Steps and phases that are marked; of more, the longest phases and every n-th step."""
-LABELS: Final = 12
+"""Steps and phases that are marked; of more, the longest phases and every n-th step. Names stand where they have room."""
+LABEL: Final = 0.07
+"""A step has its name where it has this share of the axis."""
 WIDE: Final = 0.045
 """A phase has its name where it takes this share of the axis."""
 FAR: Final = 3.0
@@ -200,12 +201,14 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
     steps = steps_of(capture)
     steps = steps[(steps["end_ns"] > axis.low) & (steps["start_ns"] < axis.high)].sort_values("start_ns")
     every = max(1, -(-len(steps) // MARKS))
-    named = max(every, -(-len(steps) // LABELS))
-    for i, (number, start, _) in enumerate(steps.itertuples(index=False)):
+    free = 0.0  # of the axis, from the right: where the next name on it begins
+    for i, (number, start, _) in reversed(list(enumerate(steps.itertuples(index=False)))):
         begin = max(int(start), axis.low)
+        place = axis.share(begin, axis.high)
         if i % every == 0 and start >= axis.low:
             shapes.append(_line(x=axis.x([begin])[0], color="line-strong", width=1))
-        if i % named == 0:
+        if place - free >= LABEL:
+            free = place
             notes.append(
                 _note(axis.x([begin])[0], 1, f"step {number}", yref="paper", xanchor="left", yanchor="bottom", yshift=2, color="ink-3")
             )

@@ -55,7 +55,8 @@ def section(found: Holders, by: By, origin: int, *, at_peak: bool, why: str, que
         "peak", "What holds memory", frame, columns, key="name",
         subtitle=f"{moment}: {size}{f' ({gib(found.total)})' if gib(found.total) else ''}, {BYS[by][1]}",
         total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
-        last=last, sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
+        last=last,
+        apart=last, sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
         footer=" ".join([why, *(f"{n[0].upper()}{n[1:]}." for n in found.notes)]).strip(),
         links=[] if at_peak else [Link("memory", query, "At the peak")],
     )  # fmt: skip
