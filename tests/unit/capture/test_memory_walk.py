@@ -356,6 +356,61 @@ def test_deepspeeds_stages_two_and_three() -> None:
     assert found(model) == {"params": 2 * 28}
 
 
+# --- torch's own: autocast, sharded optimizers and models ---
+
+
+def test_autocast_keeps_fp32_parameters_which_are_their_own_masters() -> None:
+    if not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this torch has no GradScaler for a CPU")
+    # GIVEN FP32 parameters that compute in BF16, with scaled losses
+    model = nn.Linear(10, 5)
+    optimizer = torch.optim.Adam(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(torch.ones(2, 10)).float().sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    # THEN there are 4 + 4 + 8 bytes of each, and no master weights beside the parameters
+    sizes = found(model, optimizer)
+    assert sizes == {"params": FP32, "grads": FP32, "exp_avg": FP32, "exp_avg_sq": FP32, "other_optimizer": 2 * 4}
+    assert walk(model, optimizer).master_weight_bytes == 0 == walk(model, optimizer).main_grad_bytes
+
+
+@pytest.fixture
+def one_rank(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_fsdp2_holds_its_shards(one_rank: None, mixed: bool) -> None:
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("this torch has no fully_shard")
+    # GIVEN layers of 55 and 30 parameters, sharded over one rank, which compute in BF16 in the second case
+    model = nn.Sequential(nn.Linear(10, 5), nn.Linear(5, 5))
+    policy = fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16) if mixed else fsdp.MixedPrecisionPolicy()
+    for layer in model:
+        fsdp.fully_shard(layer, mp_policy=policy)
+    fsdp.fully_shard(model, mp_policy=policy)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    # THEN after a step each is held in FP32 once: shards are parameters, and their own masters
+    sizes = found(*trained(model, optimizer))
+    assert sizes == {"params": 340, "grads": 340, "exp_avg": 340, "exp_avg_sq": 340, "other_optimizer": 4 * 4}
+    assert by_module(walk(model, optimizer), "params") == {"0": FP32, "1": 120}
+
+
+def test_zero_redundancy_optimizer(one_rank: None) -> None:
+    optim = pytest.importorskip("torch.distributed.optim")
+    # GIVEN torch's sharded optimizer, which keeps the real one inside THEN its state is found there
+    model = nn.Linear(10, 5)
+    optimizer = optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam)
+    sizes = found(*trained(model, optimizer))
+    assert (sizes["params"], sizes["grads"], sizes["exp_avg"], sizes["exp_avg_sq"]) == (FP32, FP32, FP32, FP32)
+
+
 # --- What is no memory, and what is odd ---
 
 
