@@ -25,7 +25,8 @@ RECORD: Final = (
     "record a few steps of one or more configurations with the profiler and tell the batch with "
     "prof.add_metadata_json('atomic_bsz', '32'), or call profile_step_start and profile_step_commit of tb_sol_plugin.capture in the loop"
 )
-CONFIDENCE_S: Final = 6.0
+CONFIDENCE_S: Final = 2.5
+"""Seconds for each of the two ways in which a fit is tested; what they reach by then is shown."""
 
 
 @dataclass(frozen=True)
