@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.context import capture as capture
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
+    from tb_sol_plugin.capture.goodput_accumulator import Accumulator as Accumulator
+    from tb_sol_plugin.capture.goodput_gradients import watch_gradients as watch_gradients
+    from tb_sol_plugin.capture.goodput_hints import post_sched_hints as post_sched_hints
+    from tb_sol_plugin.capture.goodput_hints import set_supervisor as set_supervisor
+    from tb_sol_plugin.capture.goodput_steps import get_goodput_fn as get_goodput_fn
+    from tb_sol_plugin.capture.goodput_steps import load_metrics as load_metrics
+    from tb_sol_plugin.capture.goodput_steps import profile_step_commit as profile_step_commit
+    from tb_sol_plugin.capture.goodput_steps import profile_step_start as profile_step_start
+    from tb_sol_plugin.capture.goodput_steps import profile_sync_time as profile_sync_time
+    from tb_sol_plugin.capture.goodput_steps import save_metrics as save_metrics
+    from tb_sol_plugin.capture.goodput_steps import set_batch_sizes as set_batch_sizes
+    from tb_sol_plugin.capture.goodput_steps import set_grad_params as set_grad_params
+    from tb_sol_plugin.capture.goodput_steps import set_replicas as set_replicas
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
     from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe as MemcpyProbe
     from tb_sol_plugin.capture.memory_records import MemoryRecord as MemoryRecord
@@ -51,6 +64,13 @@ _HOMES: Final = {
     "memcpy_probe": ("MemcpyProbe",),
     "memory_records": ("MemoryRecord", "record_base_memory", "record_memory"),
     "functional_patcher": ("FunctionalPatcher",),
+    "goodput_accumulator": ("Accumulator",),
+    "goodput_gradients": ("watch_gradients",),
+    "goodput_hints": ("post_sched_hints", "set_supervisor"),
+    "goodput_steps": (
+        "get_goodput_fn", "load_metrics", "profile_step_commit", "profile_step_start", "profile_sync_time", "save_metrics",
+        "set_batch_sizes", "set_grad_params", "set_replicas",
+    ),
     "operation_registry": ("BoundType", "CapturedFunctionalOp", "CapturedOp", "DataType", "OpRecord", "OpType"),
     "roofline": ("RooflineResult",),
     "device_specs": ("DeviceSpec",),

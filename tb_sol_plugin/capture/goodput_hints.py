@@ -146,10 +146,10 @@ class Supervisor:
             return None
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            _once("url", "the supervisor's URL must be http://host or https://host: nothing is sent")
+            _warned("url", "the supervisor's URL must be http://host or https://host: nothing is sent")
             return None
         if any(piece in ("", ".", "..") for piece in job.split("/")):
-            _once("job", f"no job id: {job[:80]!r}: nothing is sent")
+            _warned("job", f"no job id: {job[:80]!r}: nothing is sent")
             return None
         where = url + self.path.replace("{job_id}", urllib.parse.quote(job, safe="/"))
         token = os.environ.get(TOKEN, "")
@@ -166,7 +166,7 @@ class Supervisor:
             if not again:
                 break
         host = urllib.parse.urlsplit(request.full_url).hostname
-        _once(f"send {host}", f"the supervisor at {host} was not told: {problem}")
+        _warned(f"send {host}", f"the supervisor at {host} was not told: {problem}")
         return False
 
 
@@ -228,14 +228,14 @@ class _Mailbox:
             try:
                 found[0]._send(found[1])
             except Exception as error:
-                _once("thread", f"hints were not sent: {type(error).__name__}: {error}")
+                _warned("thread", f"hints were not sent: {type(error).__name__}: {error}")
 
 
 _mailbox: Final = _Mailbox()
 _said: Final[set[str]] = set()
 
 
-def _once(what: str, text: str) -> None:
+def _warned(what: str, text: str) -> None:
     if what not in _said:
         _said.add(what)
         log.warning("goodput: %s", text)

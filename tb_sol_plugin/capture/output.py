@@ -180,6 +180,8 @@ class Output:
             attempt("times", done.settle, None)
             known = attempt("analysis", lambda: self._analyse(done), False)
             attempt("file", lambda: self._write(done), None)
+        if done.report:
+            attempt("profile", self._profile, None)
         if self._first is None:
             self._first = self._first_rank()
         if not known or not self._first:
@@ -322,6 +324,13 @@ class Output:
         elif len(self._notes) < 100:
             self._notes.append((code, text, count))
 
+    def _profile(self, *, last: bool = False) -> None:
+        """What the program counted of its own steps, where it does."""
+        steps = sys.modules.get("tb_sol_plugin.capture.goodput_steps")
+        record = None if steps is None or self._writer is None else steps.profile_record(last=last)
+        if record is not None and self._writer is not None:
+            self._writer.memory(record, self.labels)
+
     # --- Metrics ---
 
     def _log_board(self, analysis: Analysis, iteration: int, tables: bool) -> None:
@@ -367,6 +376,7 @@ class Output:
         for reason, count in self.boundary.reasons.items():
             if count > 1:
                 self.note("failures", reason, count)
+        self.boundary.attempt("profile", lambda: self._profile(last=True), None)
         if self._writer is not None:
             writer = self._writer
             self.boundary.attempt("close", lambda: writer.close(self.iterations, own()), None)
