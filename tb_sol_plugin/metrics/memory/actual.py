@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory import budget as B
-from tb_sol_plugin.metrics.memory.choose import is_host
+from tb_sol_plugin.metrics.memory.choose import is_host, number_of
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model import schemas as S
@@ -83,7 +83,7 @@ def actual(capture: Capture) -> Actual:
     found: dict[str, Amount] = {name: _of_records(sizes, name) for name in PARTS}
     if found["gradients"].bytes == 0 and not found["main_gradients"].bytes:
         found["gradients"] = Amount(None, why=NO_GRADIENTS)
-    curves = whole(capture)
+    curves = [c for c in whole(capture) if sizes.empty or _same(c, device)]
     _of_timeline(capture, curves, found)
     found["total"] = _peak(capture, curves, device, sizes)
     found["activations"] = _activations(capture, curves, device, sizes, found["total"])
@@ -151,6 +151,14 @@ def _wide(capture: Capture, device: int, category: str) -> int | None:
         return None
     size = own["bytes"].where(texts.where(own["dtype"], lambda d: d in _WIDE), 0)
     return int(size.groupby(own["record"].to_numpy()).sum().max())
+
+
+def _same(curve: Curves, device: int) -> bool:
+    """Whether a curve may be of the device that the model lies on; one that names none may."""
+    if is_host(curve.device):
+        return device < 0
+    number = number_of(curve.device)
+    return number == device or (number < 0 and curve.source == "timeline")
 
 
 # -- over time ----------------------------------------------------------------------------------------------------
