@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from functools import cache
 from typing import ClassVar, Literal
 
 import msgspec
@@ -71,6 +72,7 @@ class Field(msgspec.Struct, frozen=True):
     seldom: bool = False
 
 
+@cache
 def fields(query: type[Query]) -> tuple[Field, ...]:
     """The fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
     docs = _docs(query)

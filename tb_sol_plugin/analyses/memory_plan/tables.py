@@ -7,11 +7,11 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.analyses.memory_plan.plan import GIB, TIGHT, Plan, verdict
+from tb_sol_plugin.analyses.memory_plan.plan import GIB, TIGHT, Plan, Verdict, verdict
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FORMULAS, LAYOUTS, STAGES
 from tb_sol_plugin.cost.memory.asked import NAMES
 from tb_sol_plugin.cost.memory.explained import explained
-from tb_sol_plugin.cost.memory.search import layouts
+from tb_sol_plugin.cost.memory.search import Spread, layouts
 from tb_sol_plugin.cost.memory.stages import Stage, stages
 from tb_sol_plugin.model.devices.limits import choices, overridden
 from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, make_table
@@ -91,54 +91,65 @@ def device_table(plan: Plan) -> TableSection:
 def layout_table(plan: Plan) -> TableSection:
     """The same model on as many devices, in every other layout; what fits on the fewest devices per copy of the model comes first."""
     world = plan.layout.world
-    found = layouts(plan.model, plan.layout, world)
-    needed = found["largest_bytes"] + plan.base.counted
-    memory = plan.device.memory
-    found["verdict"] = [None] * len(found) if memory is None else [verdict(int(n), memory) for n in needed]
-    found["headroom_bytes"] = None if memory is None else memory - needed
-    found["layout"] = [f"TP {t}{_OUT}PP {p}{_OUT}DP {d}" for t, p, d in zip(found["tp"], found["pp"], found["dp"], strict=True)]
-    found["microbatches"] = found["microbatches"].astype(object).where(found["microbatches"] > 0, None)
-    each = zip(*(found[n] for n in ("tp", "pp", "dp", "micro_batch", "recompute")), strict=True)
-    found["id"] = [f"{t}x{p}x{d}.{b}.{kind}" for t, p, d, b, kind in each]
-    rank = {"fits": 0, "tight": 1, "too large": 2}
-    found["_fit"] = [rank.get(str(v), 0) for v in found["verdict"]]
-    lacks = found["_fit"] == rank["too large"]
-    found["_whole"] = (found["recompute"] == "full") & ~lacks
-    found["_copy"] = (found["tp"] * found["pp"]).where(~lacks, 0)
-    found = found.sort_values(["_fit", "_whole", "_copy", "largest_bytes"], kind="stable").reset_index(drop=True)
-    shown = found.head(MOST_LAYOUTS)
-    links = {str(i): _layout_link(plan, {str(k): v for k, v in row.items()}) for i, row in enumerate(shown.to_dict("records"))}
+    found = sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, world)), key=_order)
+    shown = found[:MOST_LAYOUTS]
+    rows = [_of_layout(plan, one, fits) for one, fits in shown]
+    links = {str(i): _layout_link(plan, one) for i, (one, _) in enumerate(shown)}
     over = Mark("flagged", f"more than {plan.device.name} has left")
     uneven = Mark("flagged", f"one stage holds over {UNEVEN:g} times as much as another")
     marks = {
-        "largest_bytes": {str(i): over for i, v in enumerate(shown["verdict"]) if v == "too large"},
-        "imbalance": {str(i): uneven for i, v in enumerate(shown["imbalance"]) if v > UNEVEN},
+        "largest_bytes": {str(i): over for i, (_, fits) in enumerate(shown) if fits == "too large"},
+        "imbalance": {str(i): uneven for i, (one, _) in enumerate(shown) if one.imbalance > UNEVEN},
     }
-    fits = int((found["_fit"] < 2).sum()) if memory is not None else 0
-    held = f"; {human(fits, 'count')} of {human(len(found), 'count')} fit {plan.device.name}" if memory is not None else ""
-    return make_table(
-        "layouts", f"Other layouts on {human(world, 'count')} device{'s' * (world != 1)}", shown, LAYOUTS, key="id",
-        filters=["verdict", "recompute"], apart=_apart(shown), cell_links={"layout": links}, row_links=links,
-        marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown), subtitle=f"all else as it is{held}",
+    here = sum(fits in ("fits", "tight") for _, fits in found)
+    held = "" if plan.device.memory is None else f"; {human(here, 'count')} of {human(len(found), 'count')} fit {plan.device.name}"
+    return TableSection(
+        id="layouts", title=f"Layouts on {human(world, 'count')} device{'s' * (world != 1)}", columns=list(LAYOUTS),
+        data={c.name: [r[c.name] for r in rows] for c in LAYOUTS}, key="id", filters=["verdict", "recompute"], apart=_apart(shown),
+        cell_links={"layout": links}, row_links=links, marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown),
+        subtitle=f"all else as it is{held}",
         footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
-        "A layout opens in the sliders above.",
-        empty="No other layout of this model fits these devices evenly.",
+        "A layout opens in the fields above.",
+        empty="No layout of this model fits these devices evenly.",
     )  # fmt: skip
 
 
-def _apart(shown: pd.DataFrame) -> list[str]:
+def _order(pair: tuple[Spread, Verdict | None]) -> tuple[int, bool, int, int]:
+    """What fits first; then without whole layers recomputed, on the fewest devices per copy; then the least. Too large: the least first."""
+    one, fits = pair
+    if fits == "too large":
+        return 2, False, 0, one.largest_bytes
+    return int(fits == "tight"), one.recompute == "full", one.tp * one.pp, one.largest_bytes
+
+
+def _of_layout(plan: Plan, one: Spread, fits: Verdict | None) -> dict[str, Scalar]:
+    now = plan.layout
+    same = (one.tp, one.pp, one.dp, one.micro_batch, one.recompute) == (now.tp, now.pp, now.dp, now.micro_batch, now.recompute)
+    return {
+        "layout": f"TP {one.tp}{_OUT}PP {one.pp}{_OUT}DP {one.dp}" + (" (now)" if same else ""), "micro_batch": one.micro_batch,
+        "recompute": one.recompute, "verdict": fits, "largest_bytes": one.largest_bytes, "headroom_bytes": plan.headroom(one.largest_bytes),
+        "first_bytes": one.first_bytes, "middle_bytes": one.middle_bytes, "last_bytes": one.last_bytes, "imbalance": one.imbalance,
+        "tp": one.tp, "pp": one.pp, "dp": one.dp, "vpp": one.vpp, "microbatches": one.microbatches or None, "id": _id(one),
+    }  # fmt: skip
+
+
+def _id(one: Spread) -> str:
+    return f"{one.tp}x{one.pp}x{one.dp}.{one.micro_batch}.{one.recompute}"
+
+
+def _apart(shown: list[tuple[Spread, Verdict | None]]) -> list[str]:
     """Rows that set no unit: those of a TB and more, where others take less."""
-    beyond = shown["largest_bytes"] >= BEYOND
-    return [] if beyond.all() else shown["id"][beyond].tolist()
+    beyond = [_id(one) for one, _ in shown if one.largest_bytes >= BEYOND]
+    return beyond if len(beyond) < len(shown) else []
 
 
-def _layout_link(plan: Plan, row: dict[str, object]) -> Link:
-    changes = {n: str(row[n]) for n in ("tp", "pp", "dp", "micro_batch", "recompute")}
+def _layout_link(plan: Plan, one: Spread) -> Link:
+    changes = {"tp": one.tp, "pp": one.pp, "dp": one.dp, "micro_batch": one.micro_batch}
     if plan.layout.vpp > 1:
-        changes["vpp"] = str(row["vpp"])
-    if row["microbatches"] is not None:
-        changes["microbatches"] = str(row["microbatches"])
-    return _link(plan, changes, "Open this layout")
+        changes["vpp"] = one.vpp
+    if one.microbatches:
+        changes["microbatches"] = one.microbatches
+    return _link(plan, {n: str(v) for n, v in changes.items()} | {"recompute": one.recompute}, "Open this layout")
 
 
 def _link(plan: Plan, changes: dict[str, str], label: str) -> Link:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, get_args
-
-import pandas as pd
+from typing import Final, NamedTuple, get_args
 
 from tb_sol_plugin.cost.memory.layout import Layout, Model, Recompute
 from tb_sol_plugin.cost.memory.possible import possible
@@ -18,22 +16,35 @@ from tb_sol_plugin.cost.memory.stages import activations_of_a_sample, in_flight,
 
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 KINDS: Final[tuple[Recompute, ...]] = get_args(Recompute)
-COLUMNS: Final = (
-    "tp", "pp", "vpp", "dp", "micro_batch", "microbatches", "recompute", "first_bytes", "middle_bytes", "last_bytes", "largest_bytes",
-    "imbalance",
-)  # fmt: skip
 
 
-def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, ...] = MICRO_BATCHES) -> pd.DataFrame:
+class Spread(NamedTuple):
+    """One layout. microbatches: 0 for as many as there are stages. middle_bytes: of the second stage, the fullest of those between the
+    ends; None without one. imbalance: the largest of the three over the smallest."""
+
+    tp: int
+    pp: int
+    vpp: int
+    dp: int
+    micro_batch: int
+    microbatches: int
+    recompute: Recompute
+    first_bytes: int
+    middle_bytes: int | None
+    last_bytes: int
+    largest_bytes: int
+    imbalance: float
+
+
+def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, ...] = MICRO_BATCHES) -> list[Spread]:
     """Every possible (tp, pp, dp, micro-batch, recompute) on `world` devices; all else as in `layout`.
 
-    microbatches: 0 for as many as there are stages. middle_bytes: of the second stage, the fullest of those between the ends; NaN without
-    one. imbalance: the largest of the three over the smallest. With a number of microbatches the samples of a step stay the same, and
-    layouts that cannot divide them are left out. Chunks per stage (vpp) are 1 where those of `layout` do not fit.
+    With a number of microbatches the samples of a step stay the same, and layouts that cannot divide them are left out. Chunks per stage
+    (vpp) are 1 where those of `layout` do not fit.
     """
     sizes = sorted({*micro_batches, layout.micro_batch})
     samples = layout.microbatches * layout.micro_batch * layout.dp
-    rows: list[tuple[object, ...]] = []
+    rows: list[Spread] = []
     for one in _spread(model, layout, world):
         places = sorted({0, min(1, one.pp - 1), one.pp - 1})
         state = [stage(model, one, k).state_bytes for k in places]
@@ -49,9 +60,9 @@ def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, 
                 total = [fixed + round(size * (p.each * n + p.once)) + size * h for fixed, p, n, h in parts]
                 middle = total[1] if len(total) > 2 else None
                 most = max(total)
-                rows.append((one.tp, one.pp, one.vpp, one.dp, size, count, kind, total[0], middle, total[-1], most, most / min(total)))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype({"middle_bytes": "float64"})
+                ends = (total[0], middle, total[-1], most, most / min(total))
+                rows.append(Spread(one.tp, one.pp, one.vpp, one.dp, size, count, kind, *ends))
+    return rows
 
 
 def _spread(model: Model, layout: Layout, world: int) -> Iterator[Layout]:
