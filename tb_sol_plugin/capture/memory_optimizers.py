@@ -19,10 +19,14 @@ from typing import Final
 from tb_sol_plugin.capture.header import known
 from tb_sol_plugin.capture.memory_storages import is_tensor
 
-INSIDE: Final = ("optimizer", "optimizers", "chained_optimizers", "_optimizer", "_optimizers", "base_optimizer", "inner_optimizer", "optim")
+INSIDE: Final = (
+    "optimizer", "optimizers", "chained_optimizers", "sub_optimizers", "_optimizer", "_optimizers", "base_optimizer", "inner_optimizer",
+    "optim",
+)  # fmt: skip
 """Under these names an optimizer holds others, and a trainer or engine its own: `.optim` of ZeroRedundancyOptimizer."""
 MASTERS: Final = (
     "shard_fp32_from_float16_groups", "fp32_from_float16_groups", "shard_fp32_groups",  # Megatron
+    "param_to_fp32_param", "param_to_main_param",  # Megatron, with a part of the optimizer on the host
     "fp32_from_fp16_groups", "all_fp32_from_fp16_params",  # Apex: FP16_Optimizer, amp
     "single_partition_of_fp32_groups", "fp32_partitioned_groups_flat", "fp32_groups_flat_partition", "fp32_groups_flat",  # DeepSpeed
     "master_params", "main_params", "fp32_params",

@@ -289,6 +289,20 @@ def test_megatrons_float16_optimizer_and_chains_of_it() -> None:
     assert found(None, chained) == found(models, chained)
 
 
+def test_megatrons_optimizer_with_a_part_on_the_host() -> None:
+    # GIVEN an optimizer of two others, of which one updates FP32 copies of the weight that a table of its outer one names
+    model = nn.Linear(10, 5).bfloat16()
+    copy = model.weight.detach().float()
+    inner = [torch.optim.Adam([copy]), torch.optim.SGD([model.bias], lr=0.1)]
+    copy.grad = torch.zeros(5, 10)
+    inner[0].step()
+    hybrid = SimpleNamespace(sub_optimizers=inner, param_to_fp32_param={model.weight: copy}, param_groups=[{"params": list(model.parameters())}])
+    # THEN the copy is a master weight, with its gradient and moments
+    assert found(model, SimpleNamespace(optimizer=hybrid, param_groups=[])) == {
+        "params": BF16, "main_grads": 200, "master_weights": 200, "exp_avg": 200, "exp_avg_sq": 200, "other_optimizer": 4,
+    }  # fmt: skip
+
+
 def test_main_param_of_parameters() -> None:
     # GIVEN a parameter that knows its FP32 copy, which no optimizer's group holds yet
     model = nn.Linear(10, 5).bfloat16()
