@@ -79,6 +79,7 @@ WORDS = {
     "annotations": "User ranges",
     "steps": "Steps",
     "memory": "Memory events",
+    "memory_use": "Memory in use, of any source",
     "collectives": "Communication kernels",
     "backward": "Backward pass",
     "copies": "Copies",

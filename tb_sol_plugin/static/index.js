@@ -11507,7 +11507,7 @@ function Bar() {
 					}),
 					!slim.value && /* @__PURE__ */ a(Pick, {
 						label: "Worker",
-						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.length),
+						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !told(w)).length),
 						class: "divided",
 						children: (close) => /* @__PURE__ */ a(List, {
 							label: "Workers",

@@ -4,7 +4,7 @@ import type { Span, Step, Worker } from "../api/types";
 import { alone, chosen, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
 import { hosted } from "../state/host";
-import { parseSteps } from "../state/select";
+import { parseSteps, told } from "../state/select";
 import { change, go, here, view } from "../state/view";
 import { human } from "../units";
 import { Copy } from "../ui/copy";
@@ -32,7 +32,7 @@ export function Bar(): JSX.Element {
             {(close) => <List label="Runs" value={c.run.name} options={list.runs.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "" }))} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
-            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.length)} class="divided">
+            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !told(w)).length)} class="divided">
               {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: workerNote(w, mixed(c.run)) }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
             </Pick>
           )}

@@ -25,7 +25,7 @@ export function choose(runs: Runs, view: Pick<View, "run" | "worker" | "span">):
 }
 
 /** A SOL capture that the trace beside it tells already, or memory that is shown with another recording. */
-const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
+export const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
 const TOLD = ["sol_capture", "memory_snapshot", "memory_timeline"];
 
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
