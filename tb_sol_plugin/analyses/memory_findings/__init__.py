@@ -29,6 +29,7 @@ from tb_sol_plugin.units import human
 
 FEWEST_STEPS: Final = 3
 """Steps below which there is nothing to draw."""
+HELD: Final = "record with profile(profile_memory=True) on a device, store an allocator snapshot, or record memory in the program"
 HERE: Final = "memory_findings"
 FACTS: Final = {
     "findings": "findings, candidates among them",
@@ -97,8 +98,10 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
             sections.append(T.failures_table(case.room))
     sections += _growth(case)
     sections += _gap(case)
-    if not case.memory.host:
+    if _shows_room(case):
         sections.append(_room(case))
+    elif not case.memory.host:
+        lacking = [Lack("headroom", case.room.max_reserved.why, HELD), *lacking]
     sections += _recompute(case)
     sections += _batches(batch)
     if _shows_steps(case):
@@ -123,8 +126,9 @@ def _headline(case: Case, found: list[MemoryFinding]) -> str:
 
 
 def _none(case: Case) -> str:
-    peak = f" of the {human(case.peak, 'B')} at the peak" if case.peak else ""
-    return f"Nothing was found that frees more than {human(LEAST_SHARE, 'ratio')}{peak}."
+    if not case.peak:
+        return "Nothing was found that frees memory."
+    return f"Nothing was found that frees more than {human(LEAST_SHARE, 'ratio')} of the {human(case.peak, 'B')} at the peak."
 
 
 def _notices(case: Case) -> list[Notice]:
@@ -185,6 +189,12 @@ def _cards(case: Case, found: list[MemoryFinding], keep: dict[str, str]) -> Find
         subtitle="frees at most; two findings can speak of the same memory" if found else "",
         findings=[as_finding(f, pages, query=keep, here=HERE) for f in found], empty=_none(case),
     )  # fmt: skip
+
+
+def _shows_room(case: Case) -> bool:
+    """Whether anything is known of what the allocator holds, or of what lies beside it."""
+    room = case.room
+    return not case.memory.host and any(a.bytes is not None for a in (room.max_reserved, room.base, room.largest))
 
 
 def _room(case: Case) -> FactsSection:

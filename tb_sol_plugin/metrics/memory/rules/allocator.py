@@ -22,7 +22,7 @@ def reserved_above_use(case: Case) -> Answer:
     found = next((f for c in case.memory.curves if (f := fragmentation(case.capture, c)) is not None), None)
     said = [f"The allocator held {human(held, 'B')} at most, {human(used, 'B')} were in use at most."]
     blocks = found.heap if found is not None else None
-    if found is not None and found.share is not None:
+    if found is not None and found.share is not None and found.peak_gap >= 0:
         said.append(f"At the peak {human(found.peak_gap, 'B')} of {human(found.reserved_at_peak, 'B')} lay unused.")
     fix = allocator_setting(case.capture.facts.vendor, "expandable_segments:True")
     if blocks is not None:

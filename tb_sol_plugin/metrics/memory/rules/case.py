@@ -87,8 +87,8 @@ class Case:
         return self.curve.peak if not self.curve.relative else 0
 
     def share(self, size: int) -> float | None:
-        """Of the memory in use at the peak."""
-        return size / self.peak if self.peak > 0 else None
+        """Of the memory in use at the peak; None where that is unknown, or less than `size`: then the sources contradict each other."""
+        return size / self.peak if self.peak > 0 and size <= self.peak else None
 
     def curve_of(self, *sources: str) -> Curves | None:
         """The first of this memory's curves from one of these sources."""
