@@ -95,8 +95,8 @@ def _analyze(given: list[str]) -> int:
     else:
         parser.add_argument("path", metavar="PATH", nargs="?", default="", help=f"{what}: it fills in what is left open (default: none)")
     _which_flags(parser)
-    parser.add_argument("--format", choices=("json", "csv", "text"), default="json")
-    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only")
+    parser.add_argument("--format", choices=("json", "csv", "text", "file"), default="json")
+    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only; with file: which one")
     parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
     if item.name == MEMCPY:
         from tb_sol_plugin.cli_memcpy import add_flags
@@ -139,6 +139,8 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
         _write(encode(report).decode() + "\n")
     elif isinstance(report, UnavailableReport):
         print(f"tb-sol: {_clean(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
+    elif options.format == "file":
+        _write(report.file(options.section).text + "\n")
     elif options.format == "csv":
         from tb_sol_plugin.web.csv_text import csv_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     import pandas
@@ -266,11 +266,21 @@ class FieldNow(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
 
 
+class ReportFile(msgspec.Struct, frozen=True):
+    """A small file that a report brings for another program. id: its name in addresses; file: under which it is saved."""
+
+    id: str
+    label: str
+    file: str
+    text: str
+    mimetype: str = "application/json"
+
+
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one analysis says about one selection.
 
     headline: the answer first, one sentence with the number that matters. reading: of an analysis over the workers of a run, while
-    some of them are still being read. fields: of query fields that depend on each other, how they stand.
+    some of them are still being read. fields: of query fields that depend on each other, how they stand. files: for other programs.
     """
 
     analysis: str
@@ -282,6 +292,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     sections: list[AnySection] = []
     reading: Reading | None = None
     fields: dict[str, FieldNow] = {}
+    files: list[ReportFile] = []
 
     # -- reading (notebook, tests, CLI) -------------------------------------------------------------------
 
@@ -291,6 +302,14 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
             if section.id == section_id:
                 return section
         raise KeyError(f"no section {section_id!r}; there are {[s.id for s in self.sections]}")
+
+    def file(self, file_id: str) -> ReportFile:
+        """The file of that id; NotFound names those there are."""
+        for one in self.files:
+            if one.id == file_id:
+                return one
+        there = ", ".join(f.id for f in self.files)
+        raise NotFound(f"no file {file_id[:40]!r} in this report", hint=f"there is: {there}" if there else "it has none", field="section")
 
     @property
     def facts(self) -> dict[str, Scalar]:

@@ -10914,6 +10914,18 @@ function Export() {
 					},
 					children: "Whole report as JSON"
 				}),
+				ready?.files?.map((f) => /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "option",
+					onClick: () => {
+						download(f.file, f.text, f.mimetype ?? "application/json");
+						close();
+					},
+					children: [f.label, /* @__PURE__ */ a("span", {
+						class: "note",
+						children: f.file
+					})]
+				})),
 				ready && where.value && /* @__PURE__ */ a("a", {
 					class: "option",
 					href: exportAddress(where.value, "hatchet"),
@@ -12786,6 +12798,7 @@ function EditedPage({ info, got }) {
 	const fields = ofPage(info.fields);
 	const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
 	const others = fields.filter((f) => !f.group);
+	const stand = standing.value.page === info.name ? standing.value.fields : null;
 	return /* @__PURE__ */ a("div", {
 		class: `page edited ${waiting ? "waiting" : ""}`,
 		"aria-busy": waiting && !failed,
@@ -12798,9 +12811,9 @@ function EditedPage({ info, got }) {
 					children: /* @__PURE__ */ a(Text, { text: value.headline })
 				})] }), others.length > 0 && /* @__PURE__ */ a(Fields, { fields: others })]
 			}),
-			/* @__PURE__ */ a(Editor, {
+			(stand || failed) && /* @__PURE__ */ a(Editor, {
 				fields: fields.filter((f) => f.group),
-				now: standing.value.page === info.name ? standing.value.fields : {},
+				now: stand ?? {},
 				wrong: failed?.body.field ?? ""
 			}),
 			failed && /* @__PURE__ */ a(Notice, {
@@ -13028,7 +13041,7 @@ function Content() {
 	}) : /* @__PURE__ */ a(Bones, {});
 	const now = choice.value;
 	const scanning = list.value.scan.state === "scanning";
-	if (now.state === "none" && page.value !== "overview" && !catalogue.value.length) return /* @__PURE__ */ a(Bones, {});
+	if (now.state !== "chosen" && page.value !== "overview" && !catalogue.value.length) return /* @__PURE__ */ a(Bones, {});
 	if (now.state === "none") return scanning ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
 	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
 	const asked = pages.value;

@@ -114,8 +114,8 @@ def analysis(name: str) -> Response:
         hint = f"use the command line: tb-sol analyze {name} --{local} FILE, or lay the file beside the runs"
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
     form, section = request.args.get("format", "json"), request.args.get("section", "")
-    if form not in ("json", "csv"):
-        raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
+    if form not in ("json", "csv", "file"):
+        raise BadQuery(f"no format {form[:40]!r}", hint="choose json, csv, or file with the id of one as section", field="format")
     asked = (name, form, section, tuple(sorted(raw.items())))
     if item.alone is not None and item.runs is None and not any(request.args.get(k) for k in ("run", "worker", "span")):
         return _answer(asked, None, ("alone", asked), lambda: run_alone(name, raw))
@@ -199,6 +199,9 @@ def _answer(
         report = make()
         if form == "csv" and isinstance(report, Report):
             return pack(csv_of(report, section).encode(), "text/csv")
+        if form == "file" and isinstance(report, Report):
+            one = report.file(section)
+            return pack(one.text.encode(), one.mimetype)
         return pack(encode(report))
 
     known = c.faults.get(key)

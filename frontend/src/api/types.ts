@@ -161,6 +161,8 @@ export interface Report {
   fields?: Record<string, FieldNow>;
   /** how many workers of a run it speaks of already, while the others are being read */
   reading?: { done: number; total: number } | null;
+  /** small files for other programs */
+  files?: { id: string; label: string; file: string; text: string; mimetype?: string }[];
 }
 
 export interface Unavailable {

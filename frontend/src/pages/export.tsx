@@ -26,6 +26,11 @@ export function Export(): JSX.Element {
             </button>
           ))}
           {ready && <button type="button" class="option" onClick={() => { download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json"); close(); }}>Whole report as JSON</button>}
+          {ready?.files?.map((f) => (
+            <button type="button" class="option" onClick={() => { download(f.file, f.text, f.mimetype ?? "application/json"); close(); }}>
+              {f.label}<span class="note">{f.file}</span>
+            </button>
+          ))}
           {ready && where.value && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}
           {where.value && (original ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">The original recording is not offered by this server.</div>)}
         </div>

@@ -18,11 +18,12 @@ from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINT
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.scaling.gather import RECORD, Gathered, gather
 from tb_sol_plugin.metrics.scaling.given import FILES
+from tb_sol_plugin.metrics.scaling.hints import hints
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
 from tb_sol_plugin.metrics.scaling.terms import measure_next
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
 from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
@@ -83,7 +84,7 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
     sections += [tables.points(found), tables.terms(found), _numbers(found)]
     return Report(
         analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections,
-        fields=_stand(found, outlook),
+        fields=_stand(found, outlook), files=[ReportFile("sched_hints", "Hints for a scheduler", "sched_hints.json", hints(found))],
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class ScalingClusterQuery(Query, kw_only=True, frozen=True):
     }  # fmt: skip
     SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {
         "nodes": ("1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1000"), "per_node": ("1", "2", "4", "8", "16"),
-        "copies": ("1", "2", "4", "8", "16", "32"), "fairness": ("-10", "-2", "-1", "0.5", "1", "2"),
+        "copies": ("1", "2", "4", "8", "16", "32"), "fairness": ("-10.0", "-2.0", "-1.0", "0.5", "1.0", "2.0"),
     }  # fmt: skip
     GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Cluster": ("nodes", "per_node", "copies", "fairness", "penalty"),

@@ -127,6 +127,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         asked(str(tmp_path / "none.json"))
 
 
+def test_hints_for_a_scheduler_have_their_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN points, gradient statistics and bounds WHEN exported THEN the keys a supervisor takes, norm holding the squared norm
+    path = points(tmp_path, grad_params={"sqr": 2.0, "var": 5.0}, init_batch_size=32, max_batch_size=1024, atomic_bsz_range=[8, 128])
+    assert main(["analyze", "scaling", "--points", path, "--format", "file", "--section", "sched_hints"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {
+        "initBatchSize", "localBszBounds", "globalBatchSize", "maxBatchSize", "maxProfiledReplicas", "gradientAccumulation", "gradParams",
+        "perfParams",
+    }  # fmt: skip
+    assert found["gradParams"] == {"norm": 2.0, "var": 5.0} and found["localBszBounds"] == [8, 128] and found["maxProfiledReplicas"] == 16
+    assert list(found["perfParams"]) == list(TRUE._fields) and found["perfParams"]["gamma"] == pytest.approx(1.8, rel=1e-3)
+    assert main(["analyze", "scaling", "--points", path, "--format", "file", "--section", "other"]) == 1
+
+
 def test_the_command_line_takes_a_file_of_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "scaling", "--points", points(tmp_path), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
