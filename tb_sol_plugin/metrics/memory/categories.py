@@ -6,6 +6,7 @@ A trace does not say what memory is for. These rules give it a likely name, and 
 * made while the data loader ran, by a copy to the device outside of every module, or in front of a step's first module call: `inputs`
 * made in an optimizer step and kept after it: `optimizer`
 * made in the backward pass: `grads` where it outlives the pass, `autograd_detail` where it does not
+* on the host of a device, made by a copy outside of every module: results that came back, `unknown`
 * made elsewhere by an operator: `activations`; what is never freed although an optimizer step ended since stays `unknown`
 * there before the recording began: `before`; that will hold parameters
 
@@ -85,15 +86,17 @@ def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDAr
     in_module = own["module"].to_numpy()[made["row"].to_numpy()] >= 0
     brief = (operator >= 0) & (end <= h.stop[operator.clip(0)])
     in_step = (step >= 0) & (end <= h.stop[step.clip(0)])
-    copied = (operator >= 0) & _named(capture, _COPY)[operator.clip(0)] & ~in_module & (node < 0) & (device.type != R.CPU)
+    copied = (operator >= 0) & _named(capture, _COPY)[operator.clip(0)] & ~in_module & (node < 0)
+    host = device.type == R.CPU
     rules: list[tuple[Mask, str]] = [
         (brief | in_step, "temporary"),
         (step >= 0, "optimizer"),
         (node >= 0, "autograd_detail"),
         (within(kinds["loader"]) >= 0, "inputs"),
-        (copied, "inputs"),
+        (copied & (not host), "inputs"),
         (kept | (operator < 0), "unknown"),
         (~in_module & (start < _first_module_after(h, steps, after)), "inputs"),
+        (copied & (host and len(capture.device) > 0), "unknown"),  # results that came back from the device
     ]
     out = np.select([mask for mask, _ in rules], [_CODE[name] for _, name in rules], _CODE["activations"])
     out[(out == _CODE["autograd_detail"]) & (end > of_pass)] = _CODE["grads"]

@@ -86,3 +86,18 @@ def test_each_allocation_of_a_step_has_its_likely_category(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_every_category_has_a_word(name: str) -> None:
     assert LABELS[name]
+
+
+def test_what_comes_back_from_a_device_is_no_activation_of_the_host(tmp_path: Path) -> None:
+    # GIVEN a copy to the host behind the model, in a recording with a kernel and in one without
+    for kernel, wanted in ((True, "unknown"), (False, "activations")):
+        t = TraceBuilder()
+        t.module("Net_0", 1_000, 5_000, module_id=1)
+        t.op("aten::to", 10_000, 2_000)
+        if kernel:
+            t.launch("gemm_kernel", at=2_000, start=3_000, duration=1_000, stream=7)
+        t.memory(11_000, 64, address=1, allocated=64, device_type=0, device_id=-1)
+        t.memory(20_000, -64, address=1, allocated=0, device_type=0, device_id=-1)
+        c = read(str(t.write(tmp_path / f"{wanted}.pt.trace.json")))
+        # WHEN named THEN it is a result, whatever it is for, beside a device; without one it is what an operator made
+        assert [NAMES[i] for i in categories(c, R.Device(0, -1))["category"]] == [wanted]
