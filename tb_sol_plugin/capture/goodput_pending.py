@@ -24,7 +24,7 @@ class Processes:
 
 
 def own_group(like: object = None) -> Processes | None:
-    """A group of the same processes (default all), on gloo; None for one process. A collective of all processes of the job.
+    """A group of the same processes (default all), on gloo; None for one process. A collective of these processes.
 
     RuntimeError where there are several, and no gloo.
     """
@@ -33,7 +33,11 @@ def own_group(like: object = None) -> Processes | None:
         return None
     if distributed.get_world_size() > 1 and not distributed.is_gloo_available():
         raise RuntimeError("gradient statistics over several replicas need gloo")
-    group = distributed.new_group(distributed.get_process_group_ranks(like) if like is not None else None, backend="gloo")
+    if like is None:
+        group = distributed.new_group(backend="gloo")
+    else:  # several such groups may be made at once, one for each part of the model
+        ranks = distributed.get_process_group_ranks(like)
+        group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
     size = distributed.get_world_size(group)
     return Processes(group, size) if size > 1 else None
 

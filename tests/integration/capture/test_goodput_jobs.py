@@ -1,0 +1,41 @@
+"""Jobs of several replicas on gloo: statistics of gradients, waits for their reduction, sums across a restart, and what the file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tb_sol_plugin as sol
+from tests.support.goodput_workers import SIZE, launch
+from tests.support.sol_workers import finished
+
+torch = pytest.importorskip("torch", reason="trains")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed package")
+SECONDS = 120
+
+
+@pytest.mark.parametrize("kind", ["ddp-accumulate", "ddp-adam", "fsdp2-accumulate"])
+def test_two_replicas_measure_what_their_gradients_are(tmp_path: Path, kind: str) -> None:
+    if kind.startswith("fsdp2"):
+        pytest.importorskip("torch.distributed.fsdp", reason="fully_shard needs torch 2.6 or newer")
+        if not hasattr(torch.distributed.fsdp, "fully_shard"):
+            pytest.skip("fully_shard needs torch 2.6 or newer")
+    # GIVEN two replicas of which one is 50 ms late in each step WHEN they train
+    # THEN each finds the statistics of all gradients, and the punctual one has waited (they check it themselves)
+    said = finished(launch(kind, tmp_path, ranks=2), SECONDS)
+    assert all("measured" in text for text in said)
+    # AND the files hold what was counted, with both statistics
+    for c in sol.open(str(tmp_path / "run")).captures:
+        t = c.tables["profile"]
+        assert t[["num_nodes", "num_replicas", "atomic_bsz", "optim_count"]].to_numpy().tolist() == [[1, 2, SIZE, 8]]
+        assert t["accum_count"][0] == (8 if kind.endswith("accumulate") else 0) and not t["grad_biased"][0]
+        assert 0 <= t["sync_time_ns"][0] < t["optim_time_ns"][0] and t["init_batch_size"][0] == 8 and t["grad_var"].notna().all()
+
+
+def test_sums_of_four_replicas_across_a_restart_are_exact(tmp_path: Path) -> None:
+    # GIVEN four replicas that end after six steps, with a checkpoint of the fourth WHEN started again THEN every step counts once
+    for process in launch("accumulator-killed", tmp_path, ranks=4):
+        process.wait(SECONDS)
+    assert (tmp_path / "sums").exists()
+    assert all("measured" in text for text in finished(launch("accumulator", tmp_path, ranks=4), SECONDS))

@@ -1,0 +1,169 @@
+"""Replicas that train and count their steps: `python -m tests.support.goodput_workers KIND FOLDER RANK RANKS`. Each checks what it measured.
+
+A meeting point in the folder; what is measured is compared with gradients of a model without hooks, gathered from all replicas.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE, INITIAL = 6, 8
+
+
+def launch(kind: str, folder: Path, *, ranks: int) -> list[subprocess.Popen[str]]:
+    """The running processes of a job, one per replica."""
+    command = [sys.executable, "-m", "tests.support.goodput_workers", kind, str(folder)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return [
+        subprocess.Popen([*command, str(rank), str(ranks)], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for rank in range(ranks)
+    ]
+
+
+def small() -> Any:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+
+def norm(grads: Any, over: Any = None) -> float:
+    return sum(float(((g if over is None else g / o) ** 2).sum()) for g, o in zip(grads, over or grads, strict=True))
+
+
+def gathered(grads: Any, ranks: int) -> Any:
+    """The gradients of every replica, one list each."""
+    import torch
+    from torch import distributed
+
+    flat = torch.cat([g.flatten() for g in grads])
+    out = [torch.empty_like(flat) for _ in range(ranks)]
+    distributed.all_gather(out, flat)
+    return [list(one.split([g.numel() for g in grads])) for one in out]
+
+
+def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
+    import contextlib
+
+    import torch
+    from torch import distributed
+
+    from tb_sol_plugin import capture
+    from tb_sol_plugin.capture import goodput_steps as G
+    from tb_sol_plugin.capture.goodput_gradients import watch_gradients
+    from tb_sol_plugin.capture.goodput_noise import Averages
+
+    micro = 2 if kind.endswith("accumulate") else 1
+    torch.manual_seed(1)
+    model, twin = small(), small()
+    if kind.startswith("fsdp2"):
+        from torch.distributed.fsdp import fully_shard
+
+        twin.load_state_dict(model.state_dict())
+        whole = [p.detach().clone() for p in model.parameters()]
+        fully_shard(model[0])
+        wrapped: Any = fully_shard(model)
+    else:
+        whole = None
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    rate = 0.1
+    optimizer = torch.optim.Adam(wrapped.parameters(), 0.01) if kind == "ddp-adam" else torch.optim.SGD(wrapped.parameters(), rate)
+    G.set_replicas(1, ranks)
+    G.set_batch_sizes(INITIAL)
+    watch = watch_gradients(wrapped, optimizer)
+    expected = Averages()
+    torch.manual_seed(100 + rank)
+    slow = 0.05
+    with capture(str(folder / "run"), model=wrapped, every_n_steps=3, tensorboard=False, console=False) as tracker:
+        for update in range(8):
+            optimizer.zero_grad()
+            data = [torch.randn(SIZE, 5) for _ in range(micro)]
+            if whole is None:
+                twin.load_state_dict(model.state_dict())
+            else:
+                for p, value in zip(twin.parameters(), whole, strict=True):
+                    p.data.copy_(value)
+            mine = [torch.autograd.grad(twin(x).square().mean(), list(twin.parameters())) for x in data]
+            parts = [part for grads in mine for part in gathered(grads, ranks)]
+            mean = [sum(column) / len(parts) for column in zip(*parts, strict=True)]
+            over, adam = None, kind == "ddp-adam" and update >= 5
+            if adam:
+                states = [optimizer.state[p] for p in model.parameters()]
+                over = [((s["exp_avg_sq"] / (1 - 0.999**update)).sqrt() + 1e-8).flatten() for s in states]
+            count = ranks * micro
+            expected.update([sum(norm(p, over) for p in parts) / count], [norm(mean, over)], count, count * SIZE / INITIAL, preconditioned=adam)
+            distributed.barrier()
+            for k, x in enumerate(data):
+                last = k == micro - 1
+                G.profile_step_start(SIZE)
+                if kind.startswith("fsdp2"):
+                    wrapped.set_requires_gradient_sync(last)
+                    loss = wrapped(x).square().mean() / micro
+                    if rank == 0 and last:
+                        time.sleep(slow)  # rank 0 is late: rank 1 waits for it
+                    loss.backward()
+                else:
+                    with contextlib.nullcontext() if last else wrapped.no_sync():
+                        loss = wrapped(x).square().mean() / micro
+                        if rank == 0 and last:
+                            time.sleep(slow)
+                        loss.backward()
+                if last:
+                    optimizer.step()
+                G.profile_step_commit(not last)
+            if whole is not None:
+                whole = [w - rate * m.view_as(w) for w, m in zip(whole, mean, strict=True)]
+            tracker.step()
+        watch.flush()
+    assert watch.averages.updates == 8, watch.averages
+    found, wanted = watch.averages.grad_params(), expected.grad_params()
+    assert all(abs(a - b) <= 1e-3 * abs(b) + 1e-6 for a, b in zip(found, wanted, strict=True)), (found, wanted)
+    counts = G.recorder().state.profile[1, ranks, SIZE]
+    assert (counts.accum_count, counts.optim_count, counts.sync_count) == (8 * (micro - 1), 8, 8), counts
+    assert 0 <= counts.optim_sync_time < counts.optim_step_time, counts
+    if rank == 1 and kind.startswith("ddp"):  # a sharded model on this backend waits within its backward pass, for each module
+        assert counts.optim_sync_time > 8 * slow * 0.5, counts
+
+
+def accumulate(kind: str, folder: Path, rank: int, ranks: int) -> None:
+    """Adds 1000 rank + step, 8 steps; the first start is killed after the sixth, its checkpoint is of the fourth."""
+    from tb_sol_plugin.capture.goodput_accumulator import Accumulator
+
+    acc, path = Accumulator(), folder / "sums"
+    first = 4 if acc.load_file(path) else 0
+    for step in range(first, 8):
+        acc["sum"] += 1000 * rank + step
+        acc["steps"] += 1
+        acc[f"rank {rank}"] += 1
+        if step == 1:
+            with acc.synchronized():
+                assert acc["steps"] == 2 * ranks
+        if step == 3:
+            acc.save_file(path)
+        if step == 5 and kind == "accumulator-killed":
+            os._exit(0)
+    with acc.synchronized():
+        assert acc["sum"] == sum(1000 * r + s for r in range(ranks) for s in range(8)), dict(acc)
+        assert acc["steps"] == 8 * ranks and all(acc[f"rank {r}"] == 8 for r in range(ranks))
+
+
+def main(kind: str, folder: str, rank: int, ranks: int) -> None:
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    meeting = Path(folder) / f"meeting-{kind}"
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    (accumulate if kind.startswith("accumulator") else train)(kind, Path(folder), rank, ranks)
+    print("measured", flush=True)
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
