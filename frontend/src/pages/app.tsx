@@ -44,7 +44,7 @@ function Content(): JSX.Element {
   if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;
   const now = choice.value!;
   const scanning = list.value.scan.state === "scanning";
-  if (now.state === "none" && page.value !== HOME && !catalogue.value.length) return <Bones />; // it may be a page that needs none
+  if (now.state !== "chosen" && page.value !== HOME && !catalogue.value.length) return <Bones />; // it may be a page that needs none
   if (now.state === "none") return scanning ? <After><Empty runs={list.value} /></After> : <Empty runs={list.value} />;
   if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
 

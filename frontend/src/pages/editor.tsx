@@ -23,6 +23,7 @@ export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Repor
   const fields = ofPage(info.fields);
   const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
   const others = fields.filter((f) => !f.group);
+  const stand = standing.value.page === info.name ? standing.value.fields : null;
   return (
     <div class={`page edited ${waiting ? "waiting" : ""}`} aria-busy={waiting && !failed}>
       <div class="page-head">
@@ -32,7 +33,7 @@ export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Repor
         </div>
         {others.length > 0 && <Fields fields={others} />}
       </div>
-      <Editor fields={fields.filter((f) => f.group)} now={standing.value.page === info.name ? standing.value.fields : {}} wrong={failed?.body.field ?? ""} />
+      {(stand || failed) && <Editor fields={fields.filter((f) => f.group)} now={stand ?? {}} wrong={failed?.body.field ?? ""} />}
       {failed && (
         <Notice notice={{ level: "error", text: sentences(failed.body.message, failed.body.hint) }}>
           {failed.body.code !== "bad_query" && <button type="button" class="text-button" onClick={readAgain}>Try again</button>}

@@ -11,6 +11,7 @@ from typing import Final
 from tb_sol_plugin.analyses import without_recording
 from tb_sol_plugin.analyses.memory_plan import tables as T
 from tb_sol_plugin.analyses.memory_plan.figure import bars, both, split
+from tb_sol_plugin.analyses.memory_plan.glance import glance
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan, planned
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.analyses.memory_plan.stand import stand
@@ -51,13 +52,15 @@ def memory_plan(query: MemoryPlanQuery) -> Report:
 
 
 def _report(plan: Plan) -> Report:
+    found = T.spread(plan)
     return Report(
         analysis="memory_plan",
         title=TITLE,
         headline=_headline(plan),
         notices=_notices(plan),
         sections=[
-            _tiles(plan), bars(plan), split(plan), T.stage_table(plan), T.layout_table(plan), T.device_table(plan), T.formula_table(plan),
+            _tiles(plan), split(plan), bars(plan), glance(plan, found, [T.key_of(one) for one, _ in found]), T.stage_table(plan),
+            T.layout_table(plan, found), T.device_table(plan), T.formula_table(plan),
         ],
         fields=stand(plan),
     )

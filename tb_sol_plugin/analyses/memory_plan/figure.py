@@ -84,7 +84,6 @@ def split(plan: Plan) -> FactsSection:
         id="parts",
         title=f"Stage {most.stage}, the fullest" if len(plan.stages) > 1 else "The only stage",
         subtitle=both(total),
-        span=5,
         style="split",
         values=dict(shown),
         units=dict.fromkeys(shown, "B"),

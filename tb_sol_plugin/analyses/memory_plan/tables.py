@@ -88,10 +88,14 @@ def device_table(plan: Plan) -> TableSection:
     )  # fmt: skip
 
 
-def layout_table(plan: Plan) -> TableSection:
-    """The same model on as many devices, in every other layout; what fits on the fewest devices per copy of the model comes first."""
+def spread(plan: Plan) -> list[tuple[Spread, Verdict | None]]:
+    """The same model on as many devices, in every other layout, with whether it fits; best first."""
+    return sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, plan.layout.world)), key=_order)
+
+
+def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> TableSection:
+    """The best of `spread`."""
     world = plan.layout.world
-    found = sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, world)), key=_order)
     shown = found[:MOST_LAYOUTS]
     rows = [_of_layout(plan, one, fits) for one, fits in shown]
     links = {str(i): _layout_link(plan, one) for i, (one, _) in enumerate(shown)}
@@ -129,17 +133,18 @@ def _of_layout(plan: Plan, one: Spread, fits: Verdict | None) -> dict[str, Scala
         "layout": f"TP {one.tp}{_OUT}PP {one.pp}{_OUT}DP {one.dp}" + (" (now)" if same else ""), "micro_batch": one.micro_batch,
         "recompute": one.recompute, "verdict": fits, "largest_bytes": one.largest_bytes, "headroom_bytes": plan.headroom(one.largest_bytes),
         "first_bytes": one.first_bytes, "middle_bytes": one.middle_bytes, "last_bytes": one.last_bytes, "imbalance": one.imbalance,
-        "tp": one.tp, "pp": one.pp, "dp": one.dp, "vpp": one.vpp, "microbatches": one.microbatches or None, "id": _id(one),
+        "tp": one.tp, "pp": one.pp, "dp": one.dp, "vpp": one.vpp, "microbatches": one.microbatches or None, "id": key_of(one),
     }  # fmt: skip
 
 
-def _id(one: Spread) -> str:
+def key_of(one: Spread) -> str:
+    """Key of a layout's row."""
     return f"{one.tp}x{one.pp}x{one.dp}.{one.micro_batch}.{one.recompute}"
 
 
 def _apart(shown: list[tuple[Spread, Verdict | None]]) -> list[str]:
     """Rows that set no unit: those of a TB and more, where others take less."""
-    beyond = [_id(one) for one, _ in shown if one.largest_bytes >= BEYOND]
+    beyond = [key_of(one) for one, _ in shown if one.largest_bytes >= BEYOND]
     return beyond if len(beyond) < len(shown) else []
 
 

@@ -190,6 +190,23 @@ def test_layouts_stand_best_first_and_open_in_the_query() -> None:
         assert opened.facts["device"] == "A100 SXM 40 GB" and opened.facts["world"] == 16
 
 
+def test_the_glance_shows_the_layouts_of_this_micro_batch() -> None:
+    # GIVEN 16 devices THEN the squares are the layouts of micro-batch 2 with full recomputation, each under its verdict, the present one bold
+    report = llama(dp=4, micro_batch=2, recompute="full", device="A100_SXM_40")
+    figure = report.section("glance")
+    assert isinstance(figure, FigureSection)
+    t = report.table("layouts")
+    own = t[(t["micro_batch"] == 2) & (t["recompute"] == "full")].set_index("id")
+    traces = figure.figure["data"]
+    squares = {key: (trace["name"], x, y) for trace in traces for key, x, y in zip(trace["customdata"], trace["x"], trace["y"], strict=True)}  # type: ignore[attr-defined]
+    assert len(own) == 15 and set(squares) == set(own.index)
+    for key, (name, x, y) in squares.items():
+        assert (int(x), int(y)) == (own.loc[key, "pp"], own.loc[key, "tp"]) and name == {"tight": "fits tightly"}.get(own.loc[key, "verdict"], own.loc[key, "verdict"])
+    bold = [key for trace in traces for key, w in zip(trace["customdata"], trace["marker"]["line"]["width"], strict=True) if w > 1]  # type: ignore[attr-defined]
+    assert bold == ["2x2x4.2.full"] and t[t["layout"].str.endswith("(now)")]["id"].tolist() == bold
+    assert figure.table == "layouts"
+
+
 def test_a_large_world_is_bounded_and_quick() -> None:
     begun = time.perf_counter()
     report = plan(preset="gpt3-175b", world=4096, tp=8, pp=8, distributed_optimizer=True, sequence_parallel=False)
