@@ -67,6 +67,9 @@ def run(workers: Sequence[WorkerPart[ExpectedPart]], query: MemoryExpectedQuery)
         sections.append(drawn)
     if ranks:
         sections += [T.parts(ranks, rows, plan), T.captured(ranks)]
+    budgets = T.records(ranks)
+    if budgets is not None:
+        sections.append(budgets)
     if first.sizes:
         sections.append(T.sizes(first, ranks, plan))
     formulas = T.formulas(ranks)

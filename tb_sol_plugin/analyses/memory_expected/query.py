@@ -145,6 +145,28 @@ CAPTURED: Final = (
            missing="no optimizer was looked at"),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=3),
 )  # fmt: skip
+RECORDS: Final = (
+    Column("rank", "Rank", doc="rank of the worker", missing="not known"),
+    Column("tag", "Record", doc="name that the program gave the record; iteration: made at the end of one", show="code"),
+    Column("iteration", "Iteration", "", "iteration that ran", missing="before the first one"),
+    Column("total_bytes", "In use", "B", "what the categories add up to, exactly", show="stack",
+           parts=("base_context_bytes", "nccl_bytes", "others_bytes", "params_bytes", "gradients_bytes", "master_weights_bytes",
+                  "optimizer_bytes", "buffers_bytes", "fragmentation_bytes", "unknown_bytes"),
+           part_colors=("host", "DtoD", "memset", "compute", "communication", "conv", "norm", "gemm", "bar-ink", "idle")),
+    Column("of", "Of", doc="device_used: the device; allocated: the allocator; process_used: the process, of a CPU", show="code", rank=2),
+    Column("base_context_bytes", "Base", "B", "context of the device; of a CPU the process before the model", missing="not recorded"),
+    Column("nccl_bytes", "NCCL", "B", "what came with the process group: the gain between records before the first iteration", rank=2,
+           missing="no second record before the first iteration"),
+    Column("others_bytes", "Others", "B", "other processes on the device", rank=2, missing="the driver does not tell"),
+    Column("params_bytes", "Parameters", "B", "parameters", missing="not looked at"),
+    Column("buffers_bytes", "Buffers", "B", "buffers of the model", rank=3, missing="not looked at"),
+    Column("gradients_bytes", "Gradients", "B", "gradients and main gradients", missing="not looked at"),
+    Column("master_weights_bytes", "Master", "B", "master weights", missing="no optimizer was looked at"),
+    Column("optimizer_bytes", "Optimizer", "B", "both moments and other state of the optimizer", missing="no optimizer was looked at"),
+    Column("fragmentation_bytes", "Held", "B", "reserved by the allocator, and not in use", rank=2, missing="not recorded"),
+    Column("unknown_bytes", "Unknown", "B", "the rest, activations among it; negative: something is counted twice"),
+    Column("worker", "Worker", doc="name of the worker", show="code", rank=3),
+)  # fmt: skip
 SIZES: Final = (
     Column("name", "Size", doc="as it is called in the plan", show="code"),
     Column("value", "Value", doc="what the formulas are given"),
@@ -158,7 +180,7 @@ FORMULAS: Final = (
     Column("count", "Result", "count", "the result where it is a number of things", missing="the result is in bytes"),
     Column("bytes", "Result", "B", "the result where it is bytes", missing="the result is a number of things"),
 )
-TABLES: Final = {"parts": PARTS, "captured": CAPTURED, "sizes": SIZES, "formulas": FORMULAS, "left_out": peers.LEFT_OUT}
+TABLES: Final = {"parts": PARTS, "captured": CAPTURED, "records": RECORDS, "sizes": SIZES, "formulas": FORMULAS, "left_out": peers.LEFT_OUT}
 FACTS: Final = {
     "workers": "workers of the run",
     "workers_read": "those whose recording could be read",

@@ -9,7 +9,7 @@ import msgspec
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory_expected.expectation import Expectation
-from tb_sol_plugin.analyses.memory_expected.query import CAPTURED, FORMULAS, PARTS, SIZES
+from tb_sol_plugin.analyses.memory_expected.query import CAPTURED, FORMULAS, PARTS, RECORDS, SIZES
 from tb_sol_plugin.analyses.memory_expected.rows import Rank, Row, compared, verdict
 from tb_sol_plugin.cost.memory.asked import NAMES
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, TableSection, make_table
@@ -66,6 +66,39 @@ def captured(ranks: Sequence[Rank]) -> TableSection:
     )  # fmt: skip
 
 
+SUMS: Final = {"gradients_bytes": ("grads", "main_grads"), "optimizer_bytes": ("exp_avg", "exp_avg_sq", "other_optimizer")}
+MOST_RECORDS: Final = 600
+
+
+def records(ranks: Sequence[Rank]) -> TableSection | None:
+    """The budget of each record; None where there is none."""
+    rows: list[dict[str, Scalar]] = []
+    marks: dict[str, Mark] = {}
+    for rank in ranks:
+        for one in rank.part.records:
+            found: dict[str, Scalar] = {f"{name}_bytes": size for name, size in one.bytes.items()}
+            for name, parts in SUMS.items():
+                known = [size for part in parts if (size := one.bytes[part]) is not None]
+                found[name] = sum(known) if known else None
+            if one.flag:
+                why = "something is counted twice" if one.flag == "negative" else "more than 5 % of what is in use"
+                marks[str(len(rows))] = Mark("flagged", why)
+            rows.append(found | {
+                "rank": rank.worker.rank, "tag": one.tag, "iteration": one.iteration if one.iteration >= 0 else None, "of": one.of,
+                "total_bytes": one.total, "worker": rank.worker.worker,
+            })  # fmt: skip
+    if not rows:
+        return None
+    shown = rows[:MOST_RECORDS]
+    return make_table(
+        "records", "Budget of each record", pd.DataFrame(shown, columns=[c.name for c in RECORDS], dtype=object), RECORDS,
+        marks={"unknown_bytes": {at: mark for at, mark in marks.items() if int(at) < MOST_RECORDS}} if marks else {},
+        filters=["rank"] if len(ranks) > 1 else [], truncated=len(rows) - len(shown) + sum(rank.part.left_out for rank in ranks),
+        subtitle="records before the first iteration, and those that looked at the model; the categories add up to what is in use",
+        footer="What no record tells apart is unknown: activations while an iteration runs, and of a CPU all that is no tensor.",
+    )  # fmt: skip
+
+
 def sizes(first: Expectation, ranks: Sequence[Rank], links: list[Link]) -> TableSection:
     known = sorted(first.sizes.items(), key=lambda item: item[1][1] == "assumed")
     rows = [{"name": name, "value": value, "from": where} for name, (value, where) in known]
@@ -73,7 +106,7 @@ def sizes(first: Expectation, ranks: Sequence[Rank], links: list[Link]) -> Table
     why = Mark("partial", f"of {ranks[0].label}; other ranks differ")
     marks = {"value": {str(at): why for at, row in enumerate(rows) if row["name"] in differ}}
     return make_table(
-        "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=4,
+        "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=5,
         marks={n: m for n, m in marks.items() if m}, links=links, subtitle="what the formulas are given, and where it is from",
         footer="What is assumed stands in no recording: change it above where it is wrong.",
     )  # fmt: skip
@@ -92,7 +125,7 @@ def formulas(ranks: Sequence[Rank]) -> TableSection | None:
         return None
     rows = sorted(seen.values(), key=lambda row: -1 if row["stage"] is None else int(str(row["stage"])))
     return make_table(
-        "formulas", "Formulas", pd.DataFrame(rows, columns=[c.name for c in FORMULAS], dtype=object), FORMULAS, span=8,
+        "formulas", "Formulas", pd.DataFrame(rows, columns=[c.name for c in FORMULAS], dtype=object), FORMULAS, span=7,
         filters=["stage"] if len({row["stage"] for row in rows}) > 2 else [], subtitle="each expected figure with what was put in",
         footer="Not in them: context, NCCL, fragmentation, workspaces of fused attention.",
     )  # fmt: skip

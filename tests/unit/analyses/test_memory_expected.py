@@ -204,6 +204,14 @@ def test_base_other_and_what_is_unknown(tmp_path: Path) -> None:
     assert marks(report, "actual_bytes", "other, unknown").startswith("flagged: 1.20\u202fGB of 21.00\u202fGB are unknown")
     table = report.table("captured")
     assert table["unknown_bytes"].tolist() == [1_200_000_000] and table["in_all_of"].tolist() == ["device_used"]
+    # AND every record is there with what it adds up to
+    budgets = report.table("records")
+    assert budgets["tag"].tolist() == ["x", "x", "iteration"] and budgets["total_bytes"].tolist() == [500 * 10**6, 800 * 10**6, 21 * GB]
+    names = ("base_context", "nccl", "others", "params", "buffers", "gradients", "master_weights", "optimizer", "fragmentation", "unknown")
+    assert (budgets[[f"{name}_bytes" for name in names]].fillna(0).sum(axis=1) == budgets["total_bytes"]).all()
+    last = budgets.iloc[2]
+    assert (last["base_context_bytes"], last["nccl_bytes"], last["fragmentation_bytes"]) == (500 * 10**6, 300 * 10**6, GB)
+    assert pd.isna(budgets.loc[0, "params_bytes"]) and pd.isna(last["optimizer_bytes"]) and last["iteration"] == 0
 
 
 # -- sizes that are not known, or asked for ---------------------------------------------------------------------------------
