@@ -1,0 +1,111 @@
+"""Reports over two recordings, on HTTP: loading, caching, wrong names, what the other one lacks, a file that grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from tb_sol_plugin.store import worker_parts
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import single
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.app import create_app
+from tb_sol_plugin.web.options import WebOptions
+from tests.support.memory_ranks import MB, rank_trace
+from tests.support.trace_builder import TraceBuilder
+
+ASK = "/api/v1/analysis/memory_compare?run=job/a"
+NAME = "1700000000000000000.pt.trace.json.gz"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    """Two runs of two ranks, and one without memory."""
+    for run, peaks in (("job/a", (500, 500)), ("job/b", (300, 500))):
+        for rank, peak in enumerate(peaks):
+            rank_trace(rank, 2, peak=peak * MB).write(tmp_path / "logs" / run / f"rank{rank}.{NAME}")
+    bare = TraceBuilder()
+    bare.op("aten::mm", 0, 10)
+    bare.write(tmp_path / "logs" / "plain" / f"w.{NAME}")
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def client(logdir: Path, tmp_path: Path) -> Iterator[FlaskClient]:
+    with ThreadPoolExecutor(1) as pool:
+        store = Store(single(str(logdir)), StoreOptions(cache_dir=str(tmp_path / "cache"), fresh_seconds=0), executor=pool)
+        yield create_app(store, WebOptions(first_wait=0.05)).test_client()
+        store.close()
+
+
+def test_the_answer_and_its_choices(client: FlaskClient) -> None:
+    # GIVEN two runs in a folder WHEN nothing is said of the other one THEN it is the same rank of the other run
+    answer = client.get(f"{ASK}&wait=30")
+    body = answer.get_json()
+    facts = next(s for s in body["sections"] if s["kind"] == "facts")["values"]
+    assert answer.status_code == 200 and (facts["peak_delta_bytes"], facts["other_run"]) == (-200 * MB, "job/b")
+    assert body["fields"]["other_run"] == {"value": "job/b", "values": ["job/a", "job/b", "plain"]}
+    assert body["fields"]["other_worker"] == {"value": "rank0", "values": ["rank0", "rank1"]}
+    # THEN it is known the next time, and a table of it is CSV
+    assert client.get(ASK, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+    csv = client.get(f"{ASK}&format=csv&section=held")
+    assert csv.mimetype == "text/csv" and csv.get_data(as_text=True).startswith("name,delta,a,b,")
+
+
+def test_until_both_are_read(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN files that take a while THEN the request says how many of the two are read; the page gets no failure
+    plain = worker_parts.open_here
+
+    def slowly(*args: object) -> object:
+        time.sleep(0.3)
+        return plain(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker_parts, "open_here", slowly)
+    answer = client.get(ASK)
+    assert answer.status_code == 409 and answer.get_json()["progress"]["stage"] == "0 of 2 recordings"
+    assert client.get(ASK, headers={"Prefer": "respond-async"}).status_code == 202
+    assert client.get(f"{ASK}&wait=30").status_code == 200
+
+
+@pytest.mark.parametrize(("more", "status", "field"), [
+    ("other_run=nope", 404, "other_run"), ("other_run=job/b&other_worker=rank9", 404, "other_worker"), ("other_span=x", 404, "other_span"),
+    ("other_run=job/a&other_worker=rank0", 400, "other_worker"), ("by=colour", 400, "by"), ("other=job/b", 400, "other"),
+    ("other_run=/etc", 404, "other_run"), ("other_run=../job/b", 404, "other_run"),
+])  # fmt: skip
+def test_wrong_names(client: FlaskClient, more: str, status: int, field: str) -> None:
+    # GIVEN a name that is not in the logdir, a path among them THEN the error names the field, and nothing outside is looked at
+    answer = client.get(f"{ASK}&wait=30&{more}")
+    assert answer.status_code == status and answer.get_json()["error"]["field"] == field
+
+
+def test_an_other_one_that_lacks_memory(client: FlaskClient) -> None:
+    body = client.get(f"{ASK}&wait=30&other_run=plain").get_json()
+    assert body["available"] is False and body["because"].startswith("plain") and "profile_memory" in body["argument"]
+    assert body["fields"]["other_run"]["value"] == "plain"
+
+
+def test_the_page_list_knows_whether_there_is_another(client: FlaskClient, logdir: Path) -> None:
+    def available(query: str) -> bool:
+        found = client.get(f"/api/v1/analyses?{query}&wait=30").get_json()["analyses"]
+        return bool(next(a for a in found if a["name"] == "memory_compare")["available"])
+
+    assert available("run=job/a")
+    # GIVEN no second recording that goes with the worker THEN the page is not available, and says why
+    assert not available("run=plain")
+
+
+def test_a_run_that_came_since(client: FlaskClient, logdir: Path) -> None:
+    # GIVEN a listing that was made WHEN a run appears after it and is named THEN it is found
+    assert client.get(f"{ASK}&wait=30").status_code == 200
+    rank_trace(0, 2, peak=450 * MB).write(logdir / "job" / "c" / f"rank0.{NAME}")
+    for _ in range(20):
+        answer = client.get(f"{ASK}&wait=30&other_run=job/c")
+        if answer.status_code == 200:
+            break
+        time.sleep(0.2)
+    assert "50.0" in answer.get_json()["headline"]
