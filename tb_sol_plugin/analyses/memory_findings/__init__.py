@@ -121,7 +121,7 @@ def _headline(case: Case, found: list[MemoryFinding]) -> str:
         return text + ("Nothing was found that frees more." if why else _none(case))
     text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
     if first.share is not None:
-        text += f", {human(first.share, 'ratio')} of {'what is reserved' if first.rule == 'reserved_above_use' else 'the peak'}"
+        text += f", {human(first.share, 'ratio')} of the peak"
     return f"{text}; {len(found) - 1} more below." if len(found) > 1 else f"{text}."
 
 
@@ -210,7 +210,7 @@ def _room(case: Case) -> FactsSection:
     marks |= {n: Mark("estimated", a.why) for n, (_, a) in amounts.items() if a.bytes is not None and a.estimated}
     notes = {n: a.why for n, (_, a) in amounts.items()}
     if room.at_most is not None:
-        notes["left_bytes"] = f"at most {human(room.at_most, 'B')}; {notes['left_bytes']}"
+        notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing lay beside the allocator"
     return FactsSection(
         id="room", title="Headroom", subtitle="memory of the device less what lies beside the allocator less the most reserved",
         values={n: a.bytes for n, (_, a) in amounts.items()}, units=dict.fromkeys(amounts, "B"),

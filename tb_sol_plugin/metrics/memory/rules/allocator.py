@@ -37,7 +37,7 @@ def reserved_above_use(case: Case) -> Answer:
             fix = "torch.cuda.empty_cache()  # once, after the first steps"
             said.append("Segments are expandable already: what the first steps needed once can be given back.")
     return MemoryFinding(
-        "reserved_above_use", "The allocator holds far more than the program uses", " ".join(said), fix, gap, gap / held,
+        "reserved_above_use", "The allocator holds far more than the program uses", " ".join(said), fix, gap, case.share(gap),
         "memory_findings", "Fragmentation", color="idle",
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ def test_reserved_above_use(peak: int, reserved: int, shown: bool) -> None:
     f = found(records(peak=peak, reserved=reserved)).get("reserved_above_use")
     assert (f is not None) == shown
     if f is not None:
-        assert f.saving_bytes == reserved - peak and f.share == (reserved - peak) / reserved
+        assert f.saving_bytes == reserved - peak and f.share == (reserved - peak) / peak
         assert "expandable_segments:True" in f.fix
 
 
