@@ -99,7 +99,13 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     sections: list[AnySection] = [
         tiles.section(found, start, room=room, growth=longest(capture, memory.curves), remarks=[n for n in whole.notes if n in QUIET]),
         figure.section(
-            capture, drawn, found, axis, at_ns=at_ns, stretches=stretches, title=f"{memory.label[0].upper()}{memory.label[1:]} over time"
+            capture,
+            drawn,
+            found,
+            axis,
+            chosen=(at_ns, held.total) if at_ns is not None else None,
+            stretches=stretches,
+            title=f"{memory.label[0].upper()}{memory.label[1:]} over time",
         ),
         holds,
         *([by_step.table] if by_step is not None else []),

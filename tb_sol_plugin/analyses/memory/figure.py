@@ -27,7 +27,7 @@ WIDE: Final = 0.045
 """A phase has its name where it takes this share of the axis."""
 FAR: Final = 3.0
 """The limit is drawn where it is not more than so many times the largest value: else the curve would be a line at the bottom."""
-TINTS: Final = ("1F", "14", "0D", "08")
+TINTS: Final = (0.12, 0.08, 0.05, 0.03)
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,16 @@ def axis_of(curve: Curves, window: tuple[int, int] | None, origin: int, last: in
 
 
 def section(
-    capture: Capture, curve: Curves, found: Summary, axis: Axis, *, at_ns: int | None, stretches: dict[str, dict[str, Stretch]], title: str
+    capture: Capture,
+    curve: Curves,
+    found: Summary,
+    axis: Axis,
+    *,
+    chosen: tuple[int, int] | None,
+    stretches: dict[str, dict[str, Stretch]],
+    title: str,
 ) -> FigureSection:
-    """curve: the part to draw, thinned. at_ns: the moment that was chosen, None for the peak."""
+    """curve: the part to draw, thinned. chosen: a moment and what was in use then, None for the peak."""
     data, top, unit, scale = _levels(curve, axis)
     shapes, notes = _marks(capture, axis)
     limit = found.capacity.bytes
@@ -77,18 +84,19 @@ def section(
                 yshift=-1,
             )
         )
-    data += _peak(curve, axis, scale, at_ns)
+    points, words = _points(curve, axis, scale, chosen)
+    data, notes = [*data, *points], [*notes, *words]
     data += _failures(curve, axis, scale)
-    if at_ns is not None:
-        shapes.append(_line(x=axis.x([at_ns])[0], color="accent", width=1.4, dash="3px,3px"))
+    if chosen is not None:
+        shapes.append(_line(x=axis.x([chosen[0]])[0], color="accent", width=1.4, dash="3px,3px"))
     high = max(top, limit if near and limit is not None else 0) / scale
     low = min(int(curve.allocated.min()) if curve.allocated is not None else 0, 0) / scale
     ends = axis.x([axis.low, axis.high])
-    words = "change since the beginning" if curve.relative else "memory"
+    measure = "change since the beginning" if curve.relative else "memory"
     drawn = F.figure(
         data,
         x=F.axis(f"since the start of the recording, {axis.unit}" if axis.unit else "entry of the history", range=ends),
-        y=F.axis(f"{words}, {unit}", range=[low * 1.08, (high or 1) * 1.1], fixedrange=True, rangemode="normal"),
+        y=F.axis(f"{measure}, {unit}", range=[low * 1.08, (high or 1) * 1.1], fixedrange=True, rangemode="normal"),
         shapes=shapes, annotations=notes, hovermode="x", hoverdistance=-1, showlegend=True, margin={"l": 58, "r": 14, "t": 30, "b": 46},
     )  # fmt: skip
     return FigureSection(
@@ -127,15 +135,12 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         known = np.where(curve.highest >= 0, curve.highest, allocated)
         line = {"shape": "vh", "width": 1.2, "color": F.light("communication")}
         data.append(drawn(known, "most since the record before", line=line))
-    fill: F.Plain = {} if stacked else {"fill": "tozeroy", "fillcolor": F.light("compute") + "26"}
     texts = _hover(curve, axis)
-    whole = drawn(
-        allocated,
-        "in use",
-        line={"shape": "hv", "width": 0.8 if stacked else 1.6, "color": F.light("ink" if stacked else "compute")},
-        **fill,
-    )
-    data.append(whole | {"hoverinfo": "text", "hovertext": [*texts, texts[-1]]})
+    if not stacked:
+        area = drawn(allocated, "in use", line={"shape": "hv", "width": 0}, fill="tozeroy", fillcolor=F.light("compute"), opacity=0.15)
+        data.append(area | {"showlegend": False})
+    line = {"shape": "hv", "width": 0.8 if stacked else 1.6, "color": F.light("ink" if stacked else "compute")}
+    data.append(drawn(allocated, "in use", line=line) | {"hoverinfo": "text", "hovertext": [*texts, texts[-1]]})
     return data, top, unit, scale
 
 
@@ -156,25 +161,26 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
     ]
 
 
-def _peak(curve: Curves, axis: Axis, scale: float, at_ns: int | None) -> list[F.Plain]:
-    """The peak with its value, and the moment that was chosen."""
-    if curve.peak_ns < 0:
-        return []
-    x, right = axis.x([curve.peak_ns])[0], axis.share(axis.low, curve.peak_ns) > 0.8
-    ring: F.Plain = {"size": 9, "symbol": "circle", "color": F.light("accent"), "line": {"width": 1.5, "color": F.light("surface")}}
-    point: F.Plain = {
-        "type": "scatter", "mode": "markers+text", "x": [x], "y": [curve.peak / scale], "text": [f"<b>peak {human(curve.peak, 'B')}</b>"],
-        "textposition": "top left" if right else "top right", "textfont": {"size": 12, "color": F.light("accent")}, "marker": ring,
-        "hoverinfo": "skip", "name": "peak", "showlegend": False, "cliponaxis": False,
-    }  # fmt: skip
-    if at_ns is None or curve.allocated is None:
-        return [point]
-    level = int(curve.allocated[curve.at(at_ns)])
-    other = point | {
-        "x": axis.x([at_ns]), "y": [level / scale], "text": [f"<b>{human(level, 'B')}</b>"], "name": "chosen",
-        "textposition": "top left" if axis.share(axis.low, at_ns) > 0.8 else "top right",
-    }  # fmt: skip
-    return [point | {"marker": ring | {"color": F.light("ink-3")}, "textfont": {"size": 12, "color": F.light("ink-3")}}, other]
+def _points(curve: Curves, axis: Axis, scale: float, chosen: tuple[int, int] | None) -> tuple[list[F.Plain], list[F.Plain]]:
+    """(points, words beside them) of the peak, and of the moment that was chosen: its time and what was in use then."""
+    points = [(curve.peak_ns, curve.peak, "peak ", "accent" if chosen is None else "ink-3")] if curve.peak_ns >= 0 else []
+    points += [(*chosen, "", "accent")] if chosen is not None else []
+    marks: list[F.Plain] = []
+    notes: list[F.Plain] = []
+    for time, level, words, token in points:
+        if not axis.low <= time <= axis.high:
+            continue
+        x = axis.x([time])[0]
+        ring: F.Plain = {"size": 9, "symbol": "circle", "color": F.light(token), "line": {"width": 1.5, "color": F.light("surface")}}
+        marks.append({
+            "type": "scatter", "mode": "markers", "x": [x], "y": [level / scale], "marker": ring, "hoverinfo": "skip",
+            "name": words.strip() or "chosen", "showlegend": False, "cliponaxis": False,
+        })  # fmt: skip
+        right = axis.share(axis.low, time) > 0.8
+        side = {"xanchor": "right", "xshift": -7} if right else {"xanchor": "left", "xshift": 7}
+        ground: F.Plain = {"bgcolor": F.light("surface"), "opacity": 0.85, "borderpad": 1, "yanchor": "bottom", "yshift": 4}
+        notes.append(_note(x, level / scale, f"<b>{words}{human(level, 'B')}</b>", color=token, **side, **ground))
+    return marks, notes
 
 
 def _failures(curve: Curves, axis: Axis, scale: float) -> list[F.Plain]:
@@ -216,14 +222,14 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
     phases = phases[(phases["end_ns"] > axis.low) & (phases["start_ns"] < axis.high)]
     if len(phases) > MARKS:
         phases = phases.assign(length=phases["end_ns"] - phases["start_ns"]).nlargest(MARKS, "length").sort_values("start_ns")
-    tints: dict[str, str] = {}
+    tints: dict[str, float] = {}
     for name, start, end in phases[["name", "start_ns", "end_ns"]].itertuples(index=False):
         begin, stop = max(int(start), axis.low), min(int(end), axis.high)
         tint = tints.setdefault(str(name), TINTS[len(tints) % len(TINTS)])
         ends = axis.x([begin, stop])
         shapes.append({
             "type": "rect", "xref": "x", "yref": "paper", "x0": ends[0], "x1": ends[1], "y0": 0, "y1": 1, "layer": "below",
-            "fillcolor": F.light("accent") + tint, "line": {"width": 0},
+            "fillcolor": F.light("accent"), "opacity": tint, "line": {"width": 0},
         })  # fmt: skip
         if axis.share(begin, stop) >= WIDE:
             notes.append(

@@ -56,7 +56,7 @@ def section(found: Holders, by: By, origin: int, *, at_peak: bool, why: str, que
         subtitle=f"{moment}: {size}{f' ({gib(found.total)})' if gib(found.total) else ''}, {BYS[by][1]}",
         total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
         last=last,
-        apart=last, sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
+        sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
         footer=" ".join([why, *(f"{n[0].upper()}{n[1:]}." for n in found.notes)]).strip(),
         links=[] if at_peak else [Link("memory", query, "At the peak")],
     )  # fmt: skip
