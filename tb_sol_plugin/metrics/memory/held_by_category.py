@@ -33,26 +33,26 @@ def estimated(capture: Capture, device: R.Device, lives: pd.DataFrame) -> Groups
     return _only(every, [name for name in every.names if name != "unknown"])
 
 
-def measured(timeline: Curves, time_ns: int, total: int) -> Groups | None:
+def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Groups | None:
     """Categories of a timeline at a time, None where they do not fit into what was in use.
 
-    A host's totals leave out what was there before the recording: then the timeline's first levels are taken off.
+    host: totals leave out what was there before the recording, so that the timeline's first levels are taken off.
     """
-    place = timeline.at(time_ns)
-    now = parts.of_timeline(timeline, place)
-    if int(now.bytes.sum()) <= total:
-        return now
-    first = dict(zip(*_pairs(parts.of_timeline(timeline, 0)), strict=True))
-    since = now.bytes - np.array([first.get(name, 0) for name in now.names], np.int64)
-    if bool((since < 0).any()) or int(since.sum()) > total:
+    now = parts.of_timeline(timeline, timeline.at(time_ns))
+    size = now.bytes
+    if host:
+        before = parts.of_timeline(timeline, 0)
+        first = dict(zip(before.names, before.bytes.tolist(), strict=True))
+        size = size - np.array([first.get(name, 0) for name in now.names], np.int64)
+    if bool((size < 0).any()) or int(size.sum()) > total:
         return None
-    return _only(replace(now, bytes=since), [name for name, size in zip(now.names, since.tolist(), strict=True) if size])
+    return _only(replace(now, bytes=size), [name for name, left in zip(now.names, size.tolist(), strict=True) if left])
 
 
 def recorded(capture: Capture, device: int, time_ns: int, total: int, guess: Groups) -> tuple[Groups, tuple[str, ...]] | None:
     """The parts of the record nearest to a time with the estimate of what passes; None without one, or where it does not fit.
 
-    device: as records number it, -1 the host. guess: categories as estimated.
+    device: as records number it; none of the host, whose totals leave out what a record counts. guess: categories as estimated.
     """
     rows = parts.records_with_parts(capture, device)
     if not len(rows):
@@ -68,10 +68,6 @@ def recorded(capture: Capture, device: int, time_ns: int, total: int, guess: Gro
         np.r_[np.full(len(seen.names), -1, np.int64), _or(passing.host_row, len(passing.names))],
     )  # fmt: skip
     return both, parts.when(capture, record, time_ns)
-
-
-def _pairs(groups: Groups) -> tuple[list[str], list[int]]:
-    return groups.names, groups.bytes.tolist()
 
 
 def _or(rows: np.ndarray | None, count: int) -> np.ndarray:

@@ -86,12 +86,11 @@ def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, p
     if by != "category":
         return made(time, total, events.grouped(capture, lives, by), before=before, notes=notes)
     timeline = _told_by(capture, curve, "timeline")
-    seen = category.measured(timeline, time, total) if timeline is not None else None
+    seen = category.measured(timeline, time, total, host=device.type == R.CPU) if timeline is not None else None
     if seen is not None:
         return made(time, total, seen, notes=(*notes, category.MEASURED))
     guess = category.estimated(capture, device, lives)
-    of_device = -1 if device.type == R.CPU else device.id
-    found = category.recorded(capture, of_device, time, total, guess)
+    found = category.recorded(capture, device.id, time, total, guess) if device.type != R.CPU else None
     if found is not None:
         return made(time, total, found[0], notes=(*notes, *found[1], category.ESTIMATED_REST))
     return made(time, total, guess, before=before, notes=(*notes, category.ESTIMATED))

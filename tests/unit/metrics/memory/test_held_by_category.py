@@ -1,0 +1,74 @@
+"""Categories of a trace's memory with a recorder or a timeline beside it: when they are taken, and when they do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tb_sol_plugin.metrics.memory.curves import whole
+from tb_sol_plugin.metrics.memory.holders import BEFORE, UNKNOWN, holders
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+from tests.unit.metrics.memory.test_holders import made, said
+
+CUDA, HOST = (1, 0), (0, -1)
+
+
+def beside(device: tuple[int, int], **tables: object) -> Capture:
+    """1,000 B before, then 50 B made and 20 B of it freed: outside of every operator, so that what they are for is unknown."""
+    c = made([(10, 1, 30, 1_030), (20, 2, 20, 1_050), (30, 2, -20, 1_030)], device)
+    return Capture(Facts("kineto", "x", 0), {**c.tables, **tables})  # type: ignore[dict-item]
+
+
+def records(device: int, size: int) -> dict[str, object]:
+    """A record 5 ns after the peak that found parameters of so many bytes."""
+    record = S.MEMORY_RECORDS.frame({
+        "tag": ["here"], "time_ns": [25], "device": [device], "allocated": [1_050], "reserved": [2_048], "max_allocated": [1_050],
+        "since": ["process"], "phase": np.full(1, -1, np.int32),
+    })  # fmt: skip
+    part = S.MEMORY_PARTS.frame({
+        "record": [0], "category": ["params"], "dtype": ["float32"], "module": [-1], "tensors": [2], "bytes": [size], "view_bytes": [size],
+    })  # fmt: skip
+    return {"memory_records": record, "memory_parts": part}
+
+
+def test_parts_of_a_record_take_the_place_of_what_was_before() -> None:
+    # GIVEN a record of 900 B of parameters on the device WHEN asked at the peak THEN they stand for themselves, and the rest is unknown
+    c = beside(CUDA, **records(0, 900))
+    found = holders(c, whole(c)[0], "category")
+    assert said(found) == {"params": 900, UNKNOWN: 150} and not found.rows["estimated"].any()
+    assert "the record 'here' found them" in found.notes[0]
+
+
+def test_parts_that_do_not_fit_are_not_taken() -> None:
+    # GIVEN more parameters than were in use WHEN asked THEN the trace's own estimate stands
+    c = beside(CUDA, **records(0, 1_051))
+    assert said(holders(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+
+
+def test_what_a_host_held_before_is_not_in_its_totals_and_not_in_its_categories() -> None:
+    # GIVEN the same on the host, whose totals count from the first profiler on WHEN asked THEN a record's parameters are not among them
+    c = beside(HOST, **records(-1, 900))
+    assert said(holders(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "wanted"),
+    [
+        (CUDA, "device 0", {"params": 900, "activations": 40, UNKNOWN: 110}),
+        # a host's totals leave out the 900 B that were there before
+        (HOST, "cpu", {"activations": 40, UNKNOWN: 1_010}),
+    ],
+)
+def test_a_timeline_beside_it(device: tuple[int, int], name: str, wanted: dict[str, int]) -> None:
+    # GIVEN a timeline of 900 B of parameters from the beginning, and 40 B of activations from 10 ns to 30 ns
+    table = S.MEMORY_TIMELINE.frame({
+        "time_ns": [0, 10, 30], "device": [name] * 3, "category": ["parameter", "activation", "activation"], "bytes": [900, 40, 0],
+    })  # fmt: skip
+    c = beside(device, memory_timeline=table)
+    curve = next(x for x in whole(c) if x.source == "events")
+    # WHEN asked at the peak THEN categories are those of the timeline, measured, and add up to what the trace says
+    found = holders(c, curve, "category")
+    assert said(found) == wanted and not found.rows["estimated"].any()
+    # AND 30 ns in the activations are gone
+    assert "activations" not in said(holders(c, curve, "category", 30))
