@@ -198,6 +198,12 @@ def _notices(ranks: Sequence[Rank]) -> list[Notice]:
     if guessed and first.model is not None:
         said = ", ".join(f"{name} = {first.sizes[name][0]}" for name in guessed)
         out.append(Notice(f"Nobody says, and so it is assumed: {said}. Change it above where it is wrong.", "info"))
+    if any((r.part.held["gradients"].bytes or 0) > 0 == r.part.held["main_gradients"].bytes and r.expected.parts["main_gradients"].bytes
+           for r in ranks):  # fmt: skip
+        out.append(Notice(
+            "Gradients stay here in the type in which the backward pass makes them. The formula expects them in FP32 main gradients, as "
+            "Megatron keeps them: so the one row is more and the other less than expected.", "info",
+        ))  # fmt: skip
     off = [r for r in ranks if verdict(r.part.parameters, r.expected.parameters) in ("more", "less")]
     if off:
         counted, formula = human(off[0].part.parameters, "count"), human(off[0].expected.parameters, "count")

@@ -214,6 +214,15 @@ def test_base_other_and_what_is_unknown(tmp_path: Path) -> None:
     assert pd.isna(budgets.loc[0, "params_bytes"]) and pd.isna(last["optimizer_bytes"]) and last["iteration"] == 0
 
 
+def test_gradients_in_16_bits_are_explained(tmp_path: Path) -> None:
+    # GIVEN a rank that keeps gradients of 2 bytes, and no main gradients THEN two rows differ, and a line says why
+    report = report_of(llama(tmp_path, rank0={"grads": 2 * P, "main_grads": 0}))
+    rows = cells(report)
+    assert (rows.loc["gradients", "verdict"], rows.loc["main gradients", "verdict"]) == ("more", "less")
+    assert any("in the type in which the backward pass makes them" in n.text for n in report.notices)
+    assert not any("in the type" in n.text for n in report_of(llama(tmp_path)).notices)
+
+
 # -- sizes that are not known, or asked for ---------------------------------------------------------------------------------
 
 
