@@ -14,6 +14,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.memory.budget import budget, totals
 from tb_sol_plugin.metrics.modules import work_of
 from tb_sol_plugin.metrics.phase_work import phase_work
 from tb_sol_plugin.metrics.scope import scope as scope_of
@@ -36,6 +37,7 @@ def check_capture(path: Path, cache: Path) -> Capture:
     c = read(str(path))
     host_tree_is_whole(c)
     links_point_where_they_say(c)
+    budgets_add_up(c)
     for name in registry():
         answer = c.analyze(name)
         is_contract_shaped(name, answer)
@@ -45,6 +47,14 @@ def check_capture(path: Path, cache: Path) -> Capture:
         sums_of_profile(c)
     survives_the_cache(c, cache)
     return c
+
+
+def budgets_add_up(c: Capture) -> None:
+    """Categories of memory add up to what is in use at every record, and that is what the record says."""
+    found, whole = budget(c), totals(c)
+    assert found.groupby("record")["bytes"].sum().reindex(whole["record"]).tolist() == whole["total"].tolist()
+    for record, of, total in zip(whole["record"], whole["of"].astype(str), whole["total"], strict=True):
+        assert of == "parts" or c.tables["memory_records"][of].iloc[record] == total
 
 
 # -- tables -----------------------------------------------------------------------------------------------------
