@@ -1672,7 +1672,9 @@ var query = O(() => ({
 	...view.value.step && { step: view.value.step },
 	...view.value.device && { device_limits: view.value.device }
 }));
-var reportKey = O(() => asking.value || alone.value ? JSON.stringify([
+/** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
+var without = O(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
+var reportKey = O(() => asking.value || without.value ? JSON.stringify([
 	page.value,
 	asking.value || attempt.value,
 	query.value

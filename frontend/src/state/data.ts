@@ -45,7 +45,9 @@ const opening = computed(() => {
   return Object.fromEntries(fields.filter((f) => f.page !== undefined && f.page !== f.default).map((f) => [f.name, f.page!]));
 });
 const query = computed(() => ({ ...opening.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
-const reportKey = computed(() => (asking.value || alone.value ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
+/** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
+const without = computed(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
+const reportKey = computed(() => (asking.value || without.value ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
 
 /** When the shown recording was read, and whether its file has changed since. */
 export const stamp = signal("");

@@ -29,6 +29,22 @@ def test_sizes_of_the_presets():
     assert round(PRESETS["gpt3-175b"].parameters / GB) == 175
 
 
+def test_gpt3_by_the_closed_form_of_the_literature():
+    # Narayanan et al. 2021, section 3.2: P = 12 L h² (1 + 13/(12 h) + (V + s)/(12 L h)), with biases (9 h a layer) and positions (s h),
+    # which the model here has not; it has the final norm (2 h), which theirs has not
+    layers, h, vocab, s = 96, 12288, 51200, 2048
+    published = 12 * layers * h**2 + 13 * layers * h + (vocab + s) * h
+    assert round(published / GB, 1) == 174.6
+    assert PRESETS["gpt3-175b"].parameters == published - 9 * layers * h - s * h + 2 * h
+
+
+def test_llama_70b_by_hand():
+    # 80 layers: queries and output 2 h², keys and values of 8 of 64 heads h²/4, three matrices of the feed-forward, two norms
+    h, f = 8192, 28672
+    layer = 2 * h * h + 2 * h * h // 8 + 3 * h * f + 2 * h
+    assert PRESETS["llama-70b"].parameters == 80 * layer + 2 * 32000 * h + h == 68_976_648_192
+
+
 @pytest.mark.parametrize(
     ("embedding", "head", "parameters", "gb", "gib"),
     [
