@@ -113,6 +113,8 @@ def _headline(found: Gathered, outlook: Outlook) -> str:
     if outlook.pays_on:
         return f"{said}. Adding replicas still pays at the largest count looked at."
     share = human(outlook.terms.share, "ratio")
+    if run.replicas == 1:
+        return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
     return f"{said}. Beyond that, a further replica brings less than {share} of one."
 
 

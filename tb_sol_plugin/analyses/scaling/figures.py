@@ -63,7 +63,7 @@ def measured(found: Gathered) -> FigureSection:
         id="fit", title="Measured against the fit", subtitle=f"large: step, small: without sync{named}; hollow: batch size guessed",
         figure=F.figure(data, x=F.axis(f"measured, {unit}", **kind), y=F.axis(f"fit, {unit}", **kind)), span=6, height=330, table="points",
         summary=f"Fit against measured step times of {len(used)} configurations. The largest error is "
-        f"{human(float(errors[worst]), 'ratio')}, at {used[worst].num_replicas} replicas.",
+        f"{human(float(errors[worst]), 'ratio')}, at {plural(used[worst].num_replicas)}.",
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         })  # fmt: skip
         words = "adding still pays" if outlook.pays_on else "adding pays up to here"
         notes.append({
-            "x": run.replicas, "y": run.goodput, "text": f"{run.replicas} replicas<br>{words}", "showarrow": True, "arrowhead": 0,
+            "x": run.replicas, "y": run.goodput, "text": f"{plural(run.replicas)}<br>{words}", "showarrow": True, "arrowhead": 0,
             "arrowcolor": F.light("ink-3"), "ax": 28, "ay": 34, "xanchor": "left", "align": "left",
             "font": {"size": 12, "color": F.light("ink")},
         })  # fmt: skip
@@ -114,7 +114,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         figure=F.figure(data, x=F.axis("replicas"), y=F.axis("samples per second", range=[0, top * 1.25]), annotations=notes),
         span=5, height=360, table="predictions",
         summary=f"{what} over replicas, each count at its best batch size. "
-        + (f"Adding pays up to {outlook.at(outlook.stop).replicas} replicas." if outlook.stop >= 0 else "Nothing can be run."),
+        + (f"Adding pays up to {plural(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 else "Nothing can be run."),
     )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def heat(found: Gathered, outlook: Outlook) -> FigureSection:
             "hovertext": [f"<b>{run.replicas} replicas × {run.atomic}{_accum(run.accum)}</b><br>{human(run.goodput, '')} per s"],
             "marker": {"size": 16, "symbol": "circle-open", "color": F.light("ink"), "line": {"width": 2.2, "color": F.light("ink")}},
         })  # fmt: skip
-        ring = f" The ring is {run.replicas} replicas with a total batch of {human(run.total, 'count')}."
+        ring = f" The ring is {plural(run.replicas)} with a total batch of {human(run.total, 'count')}."
     by_memory = ", by memory" if found.settled is not None and found.settled.memory else ""
     limit = f"; empty: cannot be run (micro-batch up to {outlook.terms.high}{by_memory})"
     what = "Goodput" if outlook.terms.grads is not None else "Samples per second"
@@ -211,6 +211,11 @@ def split(found: Gathered, outlook: Outlook) -> FigureSection:
     )  # fmt: skip
 
 
+def plural(replicas: int) -> str:
+    """`1 replica`, `8 replicas`."""
+    return f"{human(replicas, 'count')} replica{'s' if replicas != 1 else ''}"
+
+
 def overlap_words(gamma: float) -> str:
     """What the exponent means: the share of the shorter of two equal times that hides behind the other."""
     hidden = 2 - 2 ** (1 / gamma)
@@ -247,5 +252,5 @@ def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
         ),
         span=6, height=330, table="predictions",
         summary=f"Gain per added replica over the count of replicas. It falls below {share * 100:.0f} % "
-        + (f"after {outlook.at(outlook.stop).replicas} replicas." if outlook.stop >= 0 and not outlook.pays_on else "nowhere here."),
+        + (f"after {plural(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 and not outlook.pays_on else "nowhere here."),
     )  # fmt: skip

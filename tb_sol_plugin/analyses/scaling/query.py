@@ -76,7 +76,7 @@ POINTS: Final = (
     Column("steps", "Steps", "count", "steps that update", rank=2, missing="given, not recorded"),
     Column("accum_steps", "Accumulating", "count", "steps that only accumulate", rank=3, missing="given, not recorded"),
     Column("outliers", "Outliers", "count", "steps far from the median, left out", rank=3),
-    Column("source", "From", doc="recorded by the program, read off a trace, or given by a person", show="badge"),
+    Column("source", "From", doc="recorded by the program, read off a trace or the iterations of a SOL capture, or given by a person", show="badge"),
     Column("guessed", "Guessed", doc="what was worked out rather than told", show="text", rank=2, missing="nothing"),
     Column("why", "Not used", doc="why the fit does not take it", show="text", missing="it is used"),
     Column("id", "Id", doc="stable key of the row", rank=3),

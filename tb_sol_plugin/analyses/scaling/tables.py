@@ -108,7 +108,8 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     })  # fmt: skip
     beyond = {str(i): Mark("estimated", "more replicas than ever ran") for i, r in enumerate(replicas) if r > most and runs[i]}
     stop = outlook.stop
-    said = f"Adding pays up to {human(int(replicas[stop]), 'count')} replicas." if stop >= 0 else "Nothing can be run under these terms."
+    many = f"{human(int(replicas[stop]), 'count')} replica{'s' if replicas[stop] != 1 else ''}"
+    said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
     columns = [c for c in PREDICTIONS if c.name != "cost" or price is not None]
     return make_table(
         "predictions", "What the fit predicts", frame, columns, key="id", sort=Sort("num_replicas", descending=False),

@@ -97,7 +97,7 @@ def gather(
     parts = [w.part for own in own_of.values() for w in own if w.state == "read"]
     settled = settle(used, parts, given, terms or Wanted())
     made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
-    biased = settled.origin["grads"] == "recorded" and any(p.biased for p in parts)
+    biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
     return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
 
 

@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.metrics.scaling.batch import batch_of
 from tb_sol_plugin.metrics.scaling.steps import steps
@@ -20,12 +21,16 @@ _NAMED: Final = re.compile(r"(.+)_\d+$")
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """One step. sync_ns: the part of its reduction of gradients behind which nothing is computed. reduces: whether there was one."""
+    """One step. sync_ns: the part of its reduction of gradients behind which nothing is computed. reduces: whether there was one.
+
+    batch: its samples, 0 where they are those of the worker.
+    """
 
     number: int
     duration_ns: int
     sync_ns: int
     reduces: bool
+    batch: int = 0
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -84,11 +89,14 @@ def part_of(capture: Capture) -> ScalingPart:
     tensor, pipeline = _size(meta, "tp", "tensor_parallel_size"), _size(meta, "pp", "pipeline_parallel_size")
     world = capture.facts.world_size or 0
     model = max(tensor, 1) * max(pipeline, 1)
-    table = steps(capture, replicas=world // model if model > 1 and world % model == 0 else 0)
+    if capture.facts.source == "sol_capture":
+        table = _iterations(capture)
+    else:
+        table = steps(capture, replicas=world // model if model > 1 and world % model == 0 else 0).assign(batch=0)
     use = table["complete"].to_numpy().copy()
     use[:1] = False
     kept = table[use].iloc[-MOST_STEPS:]
-    rows = zip(*(kept[name].tolist() for name in ("number", "duration_ns", "sync_ns", "reduces")), strict=True)
+    rows = zip(*(kept[name].tolist() for name in ("number", "duration_ns", "sync_ns", "reduces", "batch")), strict=True)
     host, guessed = _host(capture)
     batch = batch_of(capture)
     reserved, memory = _memory(capture)
@@ -97,6 +105,15 @@ def part_of(capture: Capture) -> ScalingPart:
         tensor, pipeline, _size(meta, "", "num_nodes"), _size(meta, "", "num_replicas"), reserved=reserved, memory=memory,
         **_recorded(capture),
     )  # fmt: skip
+
+
+def _iterations(capture: Capture) -> pd.DataFrame:
+    """Iterations of a SOL capture as steps: with their own samples, without those whose work was counted, and without synchronisation."""
+    table = capture.tables["iterations"]
+    return pd.DataFrame({
+        "number": table["number"].to_numpy(), "duration_ns": table["duration_ns"].to_numpy(), "sync_ns": np.zeros(len(table), np.int64),
+        "reduces": np.zeros(len(table), bool), "batch": table["batch"].to_numpy().clip(min=0), "complete": ~table["sampled"].to_numpy(),
+    })  # fmt: skip
 
 
 class _Recorded(TypedDict, total=False):

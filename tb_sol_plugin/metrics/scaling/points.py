@@ -10,12 +10,13 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics.scaling.part import Counted, ScalingPart
+from tb_sol_plugin.metrics.scaling.part import Counted, ScalingPart, Step
 from tb_sol_plugin.model.workers import WorkerPart
 
-Source: TypeAlias = Literal["given", "recorded", "trace"]
-SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace")
+Source: TypeAlias = Literal["given", "recorded", "trace", "capture"]
+SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace", "capture")
 """Of one configuration in one run the first of these stands for it."""
+STANDS: Final[dict[Source, str]] = {"given": "what was given", "recorded": "what was recorded", "trace": "the trace", "capture": "the capture"}
 FAR: Final = 5.0
 """Steps that lie this many median absolute deviations from the median are left out."""
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -56,8 +57,7 @@ def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[P
     parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
     recorded = _recorded(run, [p for _, p in parts])
     told: list[str] = []
-    point = _traced(run, parts, told)
-    return [*recorded, *([point] if point is not None else [])], told if not recorded else []
+    return [*recorded, *_traced(run, parts, told)], told if not recorded else []
 
 
 def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
@@ -87,26 +87,31 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
     return out
 
 
-def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], told: list[str]) -> Point | None:
-    """From steps in traces: of each step the slowest rank, of the steps the median."""
+def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], told: list[str]) -> list[Point]:
+    """From steps in traces: of each step the slowest rank, of the steps of one batch size the median."""
     stepping = [(w, p) for w, p in parts if p.steps]
     if not stepping:
         told.append("no finished step beyond the first one: call prof.step() after every iteration, and record several")
-        return None
+        return []
     guessed: list[str] = []
     size = _size(stepping, guessed, told)
     if size is None:
-        return None
+        return []
     batches = [p for _, p in stepping if p.batch]
-    if not batches:
+    batch = batches[0] if batches else None
+    source: Source = "capture" if all(w.facts is not None and w.facts.source == "sol_capture" for w, _ in stepping) else "trace"
+    sizes = sorted({s.batch or p.batch for _, p in stepping for s in p.steps})
+    if sizes == [0]:
         told.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
-        return None
-    batch = batches[0]
-    if batch.batch_guessed:
-        guessed.append(f"batch size: {batch.batch_source}")
     if len({p.batch for p in batches}) > 1:
-        guessed.append("batch size: ranks differ, the first one's is taken")
-    return _median(run, (*size, batch.batch), [p for _, p in stepping], tuple(guessed), told)
+        guessed.append("batch size: ranks differ, each step's first one is taken")
+    out = []
+    for one in sizes:
+        words = [f"batch size: {batch.batch_source}"] if batch is not None and batch.batch_guessed and one == batch.batch else []
+        own = [[s for s in p.steps if (s.batch or p.batch) == one] for _, p in stepping]
+        point = _median(run, (*size, one), own, (*guessed, *words), told, source) if one else None
+        out += [point] if point is not None else []
+    return out
 
 
 def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], told: list[str]) -> tuple[int, int] | None:
@@ -138,11 +143,11 @@ def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guess
 
 
 def _median(
-    run: str, key: tuple[int, int, int], parts: Sequence[ScalingPart], guessed: tuple[str, ...], told: list[str]
+    run: str, key: tuple[int, int, int], workers: Sequence[Sequence[Step]], guessed: tuple[str, ...], told: list[str], source: Source
 ) -> Point | None:
     longest: dict[int, tuple[int, int, bool]] = {}
-    for part in parts:
-        for s in part.steps:
+    for own in workers:
+        for s in own:
             if s.number not in longest or s.duration_ns > longest[s.number][0]:
                 longest[s.number] = (s.duration_ns, s.sync_ns, s.reduces)
     rows = list(longest.values())
@@ -161,7 +166,7 @@ def _median(
     step = float(np.median(optim))
     point = Point(
         run, *key, min(float(np.median(alone)), step) / 1e9, step / 1e9, float(np.median(sync)) / 1e9,
-        len(updating), len(only), "trace", max(far, far_too), guessed,
+        len(updating), len(only), source, max(far, far_too), guessed,
     )  # fmt: skip
     return checked(point)
 
@@ -202,5 +207,5 @@ def combined(points: Sequence[Point]) -> list[Point]:
     for p in points:
         rank = best[p.run, p.key]
         behind = p.used and SOURCES.index(p.source) > rank
-        out.append(replace(p, used=False, why=f"what was {SOURCES[rank]} stands for it") if behind else p)
+        out.append(replace(p, used=False, why=f"{STANDS[SOURCES[rank]]} stands for it") if behind else p)
     return out

@@ -82,7 +82,8 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
     replicas = first(
         "replicas", (wanted.replicas, "chosen"), (FURTHER * max(p.num_replicas for p in points), f"{FURTHER} times the most that ran"),
     )  # fmt: skip
-    recorded = next(((p.sqr, p.var) for p in parts if p.sqr is not None and p.var is not None), (None, None))
+    surest_first = sorted(parts, key=lambda p: p.biased)
+    recorded = next(((p.sqr, p.var) for p in surest_first if p.sqr is not None and p.var is not None), (None, None))
     grads, origin["grads"] = None, ""
     for sqr, var, words in ((wanted.sqr, wanted.var, "chosen"), (*recorded, "recorded"), (given.sqr, given.var, "given")):
         if grads is None and sqr is not None and var is not None:
