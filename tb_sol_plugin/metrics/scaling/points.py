@@ -16,7 +16,9 @@ from tb_sol_plugin.model.workers import WorkerPart
 Source: TypeAlias = Literal["given", "recorded", "trace", "capture"]
 SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace", "capture")
 """Of one configuration in one run the first of these stands for it."""
-STANDS: Final[dict[Source, str]] = {"given": "what was given", "recorded": "what was recorded", "trace": "the trace", "capture": "the capture"}
+STANDS: Final[dict[Source, str]] = {
+    "given": "what was given", "recorded": "what was recorded", "trace": "the trace", "capture": "the capture",
+}  # fmt: skip
 FAR: Final = 5.0
 """Steps that lie this many median absolute deviations from the median are left out."""
 Floats: TypeAlias = npt.NDArray[np.float64]
