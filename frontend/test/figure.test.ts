@@ -20,6 +20,8 @@ const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#
 
 describe("figure", () => {
   test("GIVEN light colours WHEN themed THEN each palette colour is its partner; keys of rows are untouched", () => {
+    expect(recolour("#0E67C126", look().themed)).toBe(`${look().themed("#0E67C1")}26`); // with the part of it that is seen
+    expect(recolour("#0E67C1267", look().themed)).toBe("#0E67C1267");
     expect(recolour({ marker: { color: ["#0E67C1", "#123456"] }, customdata: ["#0E67C1"], text: "<b style='color:#0E67C1'>x</b>" }, look().themed)).toEqual({
       marker: { color: ["#53A7F5", "#123456"] }, customdata: ["#0E67C1"], text: "<b style='color:#53A7F5'>x</b>",
     });

@@ -3806,7 +3806,8 @@ function relabelled(axis) {
 // src/sections/figure/template.ts
 var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
 var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
-var HEX = /#[0-9a-fA-F]{6}\b/g;
+/** With what follows of a colour that lets some of its ground through. */
+var HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
 /** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
 function recolour(value, themed) {
 	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;

@@ -27,6 +27,8 @@ WIDE: Final = 0.045
 """A phase has its name where it takes this share of the axis."""
 FAR: Final = 3.0
 """The limit is drawn where it is not more than so many times the largest value: else the curve would be a line at the bottom."""
+PALE: Final = "26"
+"""15 % of a colour, as its last two digits."""
 TINTS: Final = (0.12, 0.08, 0.05, 0.03)
 
 
@@ -136,11 +138,9 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         line = {"shape": "vh", "width": 1.2, "color": F.light("communication")}
         data.append(drawn(known, "most since the record before", line=line))
     texts = _hover(curve, axis)
-    if not stacked:
-        area = drawn(allocated, "in use", line={"shape": "hv", "width": 0}, fill="tozeroy", fillcolor=F.light("compute"), opacity=0.15)
-        data.append(area | {"showlegend": False})
+    fill: F.Plain = {} if stacked else {"fill": "tozeroy", "fillcolor": F.light("compute") + PALE}
     line = {"shape": "hv", "width": 0.8 if stacked else 1.6, "color": F.light("ink" if stacked else "compute")}
-    data.append(drawn(allocated, "in use", line=line) | {"hoverinfo": "text", "hovertext": [*texts, texts[-1]]})
+    data.append(drawn(allocated, "in use", line=line, **fill) | {"hoverinfo": "text", "hovertext": [*texts, texts[-1]]})
     return data, top, unit, scale
 
 

@@ -33,7 +33,8 @@ export interface Look {
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
-const HEX = /#[0-9a-fA-F]{6}\b/g;
+/** With what follows of a colour that lets some of its ground through. */
+const HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
 
 /** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
 export function recolour(value: unknown, themed: (hex: string) => string): unknown {
