@@ -19,7 +19,7 @@ from tb_sol_plugin.model.capture import Capture
 
 ESTIMATED: Final = "estimated from what ran when memory was allocated and freed; store a memory timeline beside the trace to measure it"
 ESTIMATED_REST: Final = "activations, inputs and what passes are estimated from what ran when memory was allocated and freed"
-MEASURED: Final = "categories as the memory timeline beside the trace has them"
+MEASURED: Final = "categories as the memory timeline of this worker has them"
 PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 """What a recorder that looks at parameters, gradients and optimizers does not see."""
 

@@ -33,7 +33,9 @@ def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
         return ("category",)
     if curve.source == "snapshot":
         every = blocks.lives(capture, _number(curve))
-        return ("frame",) if any(every.texts[i] for i in np.unique(every.stack[every.stack >= 0]).tolist()) else ()
+        told = any(every.texts[i] for i in np.unique(every.stack[every.stack >= 0]).tolist())
+        known = not curve.relative and (_told_by(capture, curve, "timeline") or len(parts.records_with_parts(capture, _number(curve))))
+        return (*(("category",) if known else ()), *(("frame",) if told else ()))
     rows = parts.records_with_parts(capture, _number(curve))
     return ("category", "module") if len(rows) else ()
 
@@ -103,6 +105,8 @@ def _told_by(capture: Capture, curve: Curves, source: str) -> Curves | None:
 
 
 def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Holders:
+    if by == "category" and not full.relative:
+        return _beside_a_snapshot(capture, full, time, total)
     if by != "frame":
         return made(time, total, NOTHING)
     groups, before = blocks.by_line(capture, _number(full), place)
@@ -111,6 +115,16 @@ def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, 
         before = -blocks.freed_from_before(capture, _number(full), place)
         notes = [events.RELATIVE] * bool(before)
     return made(time, total, groups, before=before, notes=tuple(notes))
+
+
+def _beside_a_snapshot(capture: Capture, full: Curves, time: int, total: int) -> Holders:
+    """A snapshot does not say what memory is for; a timeline and a recorder of the same worker do."""
+    timeline = _told_by(capture, full, "timeline")
+    seen = category.measured(timeline, time, total, host=False) if timeline is not None else None
+    if seen is not None:
+        return made(time, total, seen, notes=(category.MEASURED,))
+    found = category.recorded(capture, _number(full), time, total, NOTHING)
+    return made(time, total, found[0], notes=found[1]) if found is not None else made(time, total, NOTHING)
 
 
 def _of_records(capture: Capture, curve: Curves, by: By, time: int, total: int) -> Holders:

@@ -13,7 +13,7 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.metrics.memory.choose import memories
 from tb_sol_plugin.metrics.memory.curves import whole
-from tb_sol_plugin.metrics.memory.holders import holders
+from tb_sol_plugin.metrics.memory.holders import answers, holders
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
 from tb_sol_plugin.model.memory_beside import SNAPSHOT, TIMELINE, joined_files, on_its_clock
@@ -174,6 +174,28 @@ def test_memory_beside_a_sol_capture_without_a_trace(tmp_path: Path) -> None:
     assert joined_files(c) == {SNAPSHOT: "rank0.pickle"}
     wall = alone.tables["memory_events"]["time_ns"].to_numpy() + alone.facts.origin_ns - c.facts.origin_ns
     assert c.tables["memory_events"]["time_ns"].tolist() == on_its_clock(c, wall).tolist()
+
+
+def test_a_snapshot_is_told_by_category_where_the_program_recorded(tmp_path: Path) -> None:
+    # GIVEN a SOL capture whose program found 2 MiB of parameters on device 0, and a snapshot with 3 MiB and more in use then
+    b = small()
+    b.records.append({
+        "kind": "memory", "tag": "here", "time_ns": 20_000_000, "iteration": 1, "device": 0, "allocated": 4 << 20, "reserved": 22 << 20,
+        "max_allocated": 4 << 20, "max_reserved": 22 << 20, "since": "process", "parts": [["params", "float32", -1, 0, 3, 2 << 20, 2 << 20]],
+    })  # fmt: skip
+    b.write(tmp_path / f"node1_rank0_4242_{WALL_NS}.sol.jsonl")
+    value = M.snapshot()
+    for device in value["device_traces"]:
+        for entry in device:
+            entry["time_us"] += WALL_NS // 1000 + 20_000 - M.T0
+    M.write(tmp_path / "rank0.pickle", value)
+    run = sol.open(str(tmp_path), cache=False)
+    c = run.open(next(r for r in run.recordings if r.kind == "sol_capture"))
+    # WHEN asked what the snapshot's peak is for THEN parameters are the recorded ones, and the rest is unknown
+    curve = next(x for m in memories(c) for x in m.curves if x.source == "snapshot" and m.number == 0)
+    assert answers(c, curve) == ("category", "frame")
+    found = holders(c, curve, "category")
+    assert said(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
 
 
 def test_the_clock_of_a_sol_capture_backwards() -> None:
