@@ -174,7 +174,8 @@ class Trainer(Rank):
         except OutOfMemory:
             self.told()
             raise
-        block.stack, block.about = self.stack(), (category, self.modules[-1] if self.modules else "", self.ops[-1] if self.ops else "")
+        inside = [self.modules, self.ops] if self.t is self.trace else [[], []]  # whose it is, only the trace could tell
+        block.stack, block.about = self.stack(), (category, *(names[-1] if names else "" for names in inside))
         self.alive[block.address] = block
         self.told()
         self.point(block.address, block.size)

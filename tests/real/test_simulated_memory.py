@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tb_sol_plugin as sol
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
+from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Report
 from tests.support.captures import capture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,3 +163,90 @@ def test_the_sample_is_what_its_script_writes(tmp_path: Path) -> None:
             fresh, committed = gzip.decompress(fresh), gzip.decompress(committed)
         assert fresh == committed, f"{name} is stale: run samples/simulate_memory.py"
     assert sum((FOLDER / name).stat().st_size for name in names) < 900_000
+
+
+# -- what the pages say -------------------------------------------------------------------------------------------
+
+
+def answered(run: str, name: str, **query: object) -> Report:
+    found = sol.open(str(FOLDER), run=run).analyze(name, **query)  # type: ignore[arg-type]
+    assert isinstance(found, Report)
+    return found
+
+
+@each
+def test_who_held_the_peak(run: str, worker: str) -> None:
+    # GIVEN the trace of one rank WHEN its peak is told by module THEN activations and gradients of each are those of the simulator
+    c, truth = opened(run, worker), TRUTH[run][worker]
+    found = holders(c, curve(c, "events"), "module")
+    rows = found.rows.set_index("name")["bytes"].to_dict()
+    want = {name: size for name, size in truth["peak"]["module"].items() if name}  # "": there before, or of no module
+    assert {name: rows[name] for name in want} == want
+    assert set(rows) - set(want) <= {"allocated before the window", "unknown", "(no module)"}
+    assert rows["allocated before the window"] == truth["at_begin"]["allocated"] and rows["unknown"] == 0
+    assert found.total == truth["peak"]["bytes"] == sum(rows.values())
+    # AND what the module left behind in the steps so far, this one included: two micro batches of 24 MiB each
+    if truth["leak"]:
+        assert rows["TokenStats_0"] == 48 * MIB * (truth["peak"]["step"] - 29)
+
+
+@pytest.mark.parametrize("run", sorted(TRUTH))
+def test_what_memory_is_for_at_the_peak(run: str) -> None:
+    # GIVEN the trace of rank 0 with its SOL capture beside it WHEN the peak is told by category THEN parameters, gradients and state of the
+    # optimizer are exact, and what nobody can name is what the module and the workspace hold
+    run_, truth = sol.open(str(FOLDER), run=run), TRUTH[run]["sim0_rank0"]
+    (recording,) = (r for r in run_.recordings if r.worker == "sim0_rank0" and r.kind == "kineto")
+    c = run_.open(recording)
+    rows = holders(c, curve(c, "events"), "category").rows.set_index("name")["bytes"].to_dict()
+    assert {name: rows[name] for name in truth["held"]} == truth["held"]
+    peak = truth["peak"]["category"]
+    assert rows["unknown"] == peak.get("leak", 0) + peak.get("workspace", 0)
+    passing = ("activations", "inputs", "temporary", "autograd_detail")
+    assert sum(rows.get(name, 0) for name in passing) == sum(peak.get(name, 0) for name in passing)
+
+
+@pytest.mark.parametrize("run", sorted(TRUTH))
+def test_ranks_beside_each_other(run: str) -> None:
+    # GIVEN four ranks of two stages THEN peaks, what is left and growth are those of the simulator, and rank 3 stands out in its stage
+    found, truth = answered(run, "memory_ranks"), TRUTH[run]
+    t = found.table("ranks").set_index("worker")
+    for worker, told in truth.items():
+        assert t.loc[worker, ["peak", "before", "end"]].tolist() == [
+            told["peak"]["bytes"], told["at_begin"]["allocated"], told["at_end"]["allocated"],
+        ]  # fmt: skip
+        most = max(reserved for *_, reserved in told["levels"])
+        assert t.loc[worker, "reserved"] <= most and t.loc[worker, "left"] == told["total"] - 1632 * MIB - most
+        growth = told["leak"]["bytes_per_step"] if told["leak"] else 0
+        assert t.loc[worker, "growth"] == pytest.approx(growth, abs=1.0)
+        assert (t.loc[worker, "verdict"] == "leak") == bool(told["leak"])
+    stages = found.table("stages").set_index("stage")
+    peaks = [truth[f"sim0_rank{r}"]["peak"]["bytes"] for r in range(4)]
+    assert stages["most_rank"].tolist()[1] == "rank 3" and stages["growing"].tolist() == ([2, 0] if run == "before" else [0, 0])
+    assert stages.loc["stage 1", "excess"] == peaks[3] - (peaks[2] + peaks[3]) // 2 and stages.loc["stage 0", "excess"] == 0
+    assert found.facts["imbalance"] == peaks[3] / ((peaks[2] + peaks[3]) / 2) and "rank 3" in found.headline
+
+
+def test_both_runs_beside_each_other() -> None:
+    # GIVEN the job before and after WHEN they are compared THEN half of each state of the optimizer, the leak and the workspace are gone
+    found = answered("before", "memory_compare", other="after")
+    a, b = (TRUTH[run]["sim0_rank0"] for run in ("before", "after"))
+    t = found.table("held").set_index("name")["delta"].to_dict()
+    half = 2 * ELEMENTS[0]
+    gone = 24 * MIB * 2 * (a["peak"]["step"] + 1) + 520 * MIB  # of every step from 0 on, and once
+    assert {name: size for name, size in t.items() if size} == {
+        "master weights": -half, "optimizer: first moment": -half, "optimizer: second moment": -half, "unknown": -gone,
+    }  # fmt: skip
+    assert found.facts["peak_delta_bytes"] == b["peak"]["bytes"] - a["peak"]["bytes"] == -3 * half - gone
+    assert found.facts["growth_delta_bytes"] == pytest.approx(-48 * MIB, abs=1.0)
+    # AND by module the one that leaks is in the first run only
+    t2 = answered("before", "memory_compare", other="after", by="module").table("held").set_index("name")
+    assert t2.loc["TokenStats_0", "only"] == "only before" and t2.loc["Linear_2", "delta"] == 0
+
+
+def test_two_ranks_beside_each_other() -> None:
+    # GIVEN a rank of either stage of one run WHEN they are compared THEN the peaks are theirs, and that their batches differ is said
+    found = answered("after", "memory_compare", other_run="after", other_worker=3, by="category")
+    assert found.facts["other_worker"] == "sim0_rank3"
+    ranks = {r: TRUTH["after"][f"sim0_rank{r}"]["peak"] for r in (0, 3)}
+    assert found.facts["peak_delta_bytes"] == ranks[3]["bytes"] - ranks[0]["bytes"]
+    assert any("8 192 tokens and 2 samples, 16 384 tokens" in n.text.replace("\u202f", " ") for n in found.notices)
