@@ -73,8 +73,9 @@ class Pass:
 class ThreadState:
     """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
 
-    # worker: works for a backward pass that began elsewhere (a thread of autograd), so that every call has to ask where it is.
-    __slots__ = ("attribution", "calls", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
+    # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
+    # to ask where it is.
+    __slots__ = ("attribution", "away", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
         self.attribution = attribution
@@ -85,9 +86,8 @@ class ThreadState:
         self.labelled: dict[int, Labelled] = {}
         self.last: Labelled = UNLABELLED
         self.passes: list[Pass] = []
-        self.worker = False
+        self.worker = self.away = False
         self.rows = rows
-        self.calls = 0
 
     def phase(self) -> int:
         """The phase of this thread; that of the backward pass on a thread of autograd."""
@@ -100,9 +100,10 @@ class ThreadState:
 
     def note(self, number: int, labels: Labelled) -> None:
         """Nodes up to `number` (not included) were made under these labels."""
-        labelled = self.labelled
-        for at in range(max(self.number, number - GAP), number):
-            labelled[at] = labels
+        if number - self.number == 1:
+            self.labelled[number - 1] = labels
+        else:
+            self.labelled.update(dict.fromkeys(range(max(self.number, number - GAP), number), labels))
         self.number = number
 
     def view(self, node: object) -> None:
@@ -120,6 +121,13 @@ class ThreadState:
     def inside(self, node: object) -> Context:
         """The labels of a call during a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
         modules, phases, passes = self.modules, self.phases, self.passes
+        if passes and node is not None:  # the usual case first: plain backward work, of which no graph is made
+            begun = passes[-1]
+            number: int = node._sequence_nr()  # type: ignore[attr-defined]
+            found = begun.thread.labelled.get(number) if number < UNNUMBERED else self.last
+            if found is not None and len(modules) <= begun.depth and not grad_enabled():
+                self.last = found
+                return found[0], phases[-1] if phases else NONE, found[1], found[2], BACKWARD
         phase = phases[-1] if phases else self.phase()
         if passes:
             here: Pass | None = passes[-1]
@@ -131,7 +139,8 @@ class ThreadState:
             if passes or running_pass() != NO_PASS:
                 return modules[-1] if len(modules) > depth else NONE, phase, NONE, NONE, BACKWARD
             return self.forward()
-        self.worker = self.worker or not passes
+        if not self.away:
+            self.away = self.worker = True
         forward = self._forward_of(node, here)
         deeper = len(modules) > depth
         if deeper or (grad_enabled() and here is not None and not here.makes_graph):
@@ -139,9 +148,9 @@ class ThreadState:
             context = module, phase, forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
         else:
             context = forward[0], phase, forward[1], forward[2], BACKWARD
-        number = next_number()
-        if number != self.number:
-            self.note(number, (context[0], forward[1], context[3]))
+        made = next_number()
+        if made != self.number:
+            self.note(made, (context[0], forward[1], context[3]))
         return context
 
     def _forward_of(self, node: object, here: Pass | None) -> Labelled:
@@ -259,6 +268,7 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
         if thread is not None:
             one = Pass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
             thread.passes.append(one)
+            thread.away = True
             attribution.running.append(one)
             begun.append((attribution, one))
     try:
@@ -268,3 +278,4 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
             for held in (one.thread.passes, attribution.running):
                 if one in held:
                     held.remove(one)
+            one.thread.away = one.thread.worker or bool(one.thread.passes)

@@ -12,6 +12,8 @@ class Clock:
     long as it would have without being watched (as far as that can be measured from inside Python).
     """
 
+    __slots__ = ("monotonic_ns", "own_ns", "wall_ns")
+
     def __init__(self) -> None:
         self.wall_ns = time.time_ns()
         self.monotonic_ns = time.perf_counter_ns()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from threading import get_ident
 from time import perf_counter_ns
-from typing import Final
+from typing import Final, TypeAlias, no_type_check
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,10 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tb_sol_plugin.capture.attribution import Attribution, Context, Labelled, Row, RowKey, ThreadState, available, current_node, next_number
 from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.copies import CopyCounts
+from tb_sol_plugin.capture.dispatch_rules import restore, shorten
 from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import OpRecord
-from tb_sol_plugin.capture.operators import COPIES, OpInfo, can_open
+from tb_sol_plugin.capture.operators import COPIES, FILLS, OpInfo, can_open
 from tb_sol_plugin.capture.phases import PhaseStack
+from tb_sol_plugin.capture.readers import FAILURES, reader_of
 from tb_sol_plugin.capture.records import record
 from tb_sol_plugin.capture.signatures import VARIANTS, Odd, Signature, call_key, coarse_key, describe, devices_of, odd_key, with_results
 from tb_sol_plugin.format import COMPILED
@@ -31,6 +34,8 @@ SIGNATURES: Final = 200_000
 """Distinct signatures of a tracker; calls beyond are lost."""
 INFOS: Final[dict[int, OpInfo]] = {}
 """What is known of operators, by id."""
+New: TypeAlias = "tuple[tuple[object, ...], Signature] | None"
+"""A key, and the signature that it will stand for once the call has returned; None where there is none."""
 UNTIMED: Final = -1
 HOST_WORK: Final = "work of the host, beside that of the device"
 
@@ -48,6 +53,8 @@ class Ledger:
         self.lost: Counter[str] = Counter()
         self.ids: dict[tuple[object, ...], int | str] = {}
         """Id of a signature by the key of a call; a text says why such calls are not counted."""
+        self.places: dict[Hashable, RowKey] = {}
+        """The row of a call by what a reader knows it by."""
         self.variants: Counter[str] = Counter()
         """Keys by operator."""
         self.parts: list[dict[RowKey, Row]] = []
@@ -123,10 +130,13 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._ledger, self.clock, self.timed, self.compiled, self.copies = ledger, clock, timed, compiled, copies
         self.attribution = Attribution(ledger.labels, modules, phases, functions, ledger.lost)
-        self._infos, self._ids, self._local = INFOS, ledger.ids, self.attribution.local
+        self._places, self._local = ledger.places, self.attribution.local
         self._opened: dict[tuple[object, ...], object] = {}
         """Kernels of operators that are counted by their parts, by the key of a call."""
         self._entered = 0
+        self._home: ThreadState | None = None
+        """The state of the thread that entered last, whose number `_thread` is."""
+        self._thread = 0
 
     @property
     def ledger(self) -> Ledger:
@@ -137,59 +147,63 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
     def ledger(self, ledger: Ledger) -> None:
         for thread in self.attribution.threads:
             thread.rows = ledger.rows if thread.rows is self._ledger.rows else ledger.part()
-        self._ledger, self._ids, self.attribution.lost = ledger, ledger.ids, ledger.lost
+        self._ledger, self._places, self.attribution.lost = ledger, ledger.places, ledger.lost
 
     def __enter__(self) -> LedgerMode:
         super().__enter__()
         if not self._entered:
             self._local = self.attribution.local
             self.attribution.watch()
+            shorten(LedgerMode)
         self._entered += 1
-        if self.attribution.here() is None:
-            self.attribution.state(self._ledger.part() if self.attribution.threads else self._ledger.rows)
+        state = self.attribution.here()
+        if state is None:
+            state = self.attribution.state(self._ledger.part() if self.attribution.threads else self._ledger.rows)
+        self._home, self._thread = state, get_ident()
         return self
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
         self._entered -= 1
         if self._entered == 0:
+            restore()
             self.attribution.unwatch()
             self._ledger.settle()
             self._ledger.parts.clear()
             self.attribution.forget()
+            self._home, self._thread = None, 0
 
     def _state(self) -> ThreadState:
         return self.attribution.here() or self.attribution.state(self._ledger.part())
 
-    def _count(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        info = self._infos.get(id(func))
-        if info is None:
-            info = self._info(func)
-        if info is None or (types and not _ordinary(types)):
-            return self._unusual(info, func, types, args, kwargs or {})
+    @no_type_check  # what is not known of a name in one branch is not asked for there
+    def _count(self, func, types, args=(), kwargs=None):
+        # Every call of a sampled step comes through here: each name that is looked up costs some ns, each function tens of them.
         try:
-            state = self._local.state
-        except AttributeError:
-            state = self._state()
+            info = INFOS[id(func)]
+            state = self._home if get_ident() == self._thread else self._local.state
+        except (KeyError, AttributeError):
+            info, state = self._info(func), self._state()
+        if (types or info is None) and (info is None or not _ordinary(types)):
+            return self._unusual(info, func, types, args, kwargs or {})
         number = next_number()
         if info.free and number == state.number:
             if info.moves is not None:
                 return self._read(info, args, kwargs or {}, state)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         node = current_node()
-        here = node is None and not state.passes and not state.worker
+        here = node is None and not state.away
         if here:
-            modules, phases, functions = state.modules, state.phases, state.functions
+            modules, functions, phases = state.modules, state.functions, state.phases
             module = modules[-1] if modules else NONE
-            phase = phases[-1] if phases else NONE
             function = functions[0] if functions else NONE
+            phase = phases[-1] if phases else NONE
             forward_phase, flags = NONE, 0
-            if number != state.number:
-                if number == state.number + 1:
-                    state.labelled[number - 1] = (module, phase, function)
-                    state.number = number
-                else:
-                    state.note(number, (module, phase, function))
+            if number - state.number == 1:
+                state.labelled[state.number] = module, phase, function
+                state.number = number
+            elif number != state.number:
+                state.note(number, (module, phase, function))
         if info.free:
             if not here:
                 self._note(state, node)
@@ -197,60 +211,134 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 return self._read(info, args, kwargs or {}, state)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         began = perf_counter_ns()
-        opens: object = None
         try:
             if not here:
+                flags = None
                 module, phase, forward_phase, function, flags = state.inside(node)
             if self.compiled and module in self.compiled:
                 flags |= COMPILED
-            try:
-                key = call_key(info, args, kwargs)
-            except (RuntimeError, TypeError, NotImplementedError):
-                key = odd_key(info, args, kwargs)
-            signature = self._ids.get(key)
-            made = None
-            if signature is None:
-                if info.opens:
-                    opens = self._opened.get(key)
-                    if opens is None:
-                        opens = self._opened[key] = can_open(info, args)
-                many = self._ledger.variants[info.name] >= VARIANTS
-                if many:
-                    key = coarse_key(info, args, kwargs)
-                    signature = self._ledger.ids.get(key)
-                if opens is None and signature is None:
-                    made = describe(info, args, kwargs, numbers=not many)
+            read = info.read_named if kwargs else info.read
+            number = read(args, kwargs, info, module, phase, forward_phase, function, flags)
+            place = self._places[number]
         except Exception as problem:
-            signature = made = None
-            if not here:
-                module = phase = function = NONE
-            self._lose(problem)
-        if opens is not None:
-            self.clock.own_ns += perf_counter_ns() - began
-            return self._open(info, opens, args, kwargs or {}, state, (module, phase, forward_phase, function, flags))
-        state.calls += info.works
+            place = None
+            if flags is None:
+                self._lose(problem)
+        if place is None:
+            labels = None if flags is None else (module, phase, forward_phase, function, flags)
+            return self._other(info, args, kwargs, state, labels, began)
+        row = state.rows.get(place)
         call = info.call
-        start = perf_counter_ns()
-        result = call(*args, **kwargs) if kwargs else call(*args)
+        if kwargs:
+            start = perf_counter_ns()
+            result = call(*args, **kwargs)
+        else:
+            start = perf_counter_ns()
+            result = call(*args)
         end = perf_counter_ns()
-        if signature is None:
-            signature = self._made(key, made, (args, kwargs), result) if made is not None else ""
-        if type(signature) is int:
-            rows = state.rows
-            place = (signature, module, phase, forward_phase, function, flags)
-            row = rows.get(place)
-            if row is None:
-                rows[place] = [1, end - start] if self.timed else [1, UNTIMED]
-            else:
-                row[0] += 1
-                if self.timed:
-                    row[1] += end - start
-        elif type(signature) is str and signature:
-            self._ledger.lost[signature] += 1
+        if row is None:
+            state.rows[place] = [1, end - start if self.timed else UNTIMED]
+        else:
+            row[0] += 1
+            if self.timed:
+                row[1] += end - start
+        self.clock.own_ns += start - began
         if info.moves is not None:
             self._copied(info, args, kwargs, result, end - start, (module, phase, function))
+        return result
+
+    def _other(
+        self, info: OpInfo, args: tuple[object, ...], kwargs: dict[str, object] | None, state: ThreadState, labels: Context | None,
+        began: int,
+    ) -> object:  # fmt: skip
+        """Runs and counts a call that was not known again at once.
+
+        labels: None if they could not be told; then it is not counted. began: when the work for it did.
+        """
+        opens: object = None
+        new: New = None
+        place: RowKey | None = None
+        number: Hashable = None
+        signature: int | str | None = ""
+        if labels is not None:
+            try:
+                number = self._read_as(info, args, kwargs, labels)
+                place = self._places.get(number)
+                if place is None:
+                    signature, new, opens = self._unknown(info, args, kwargs)
+            except Exception as problem:
+                self._lose(problem)
+        labels = labels or (NONE, NONE, NONE, NONE, 0)
+        if opens is not None:
+            self.clock.own_ns += perf_counter_ns() - began
+            return self._open(info, opens, args, kwargs or {}, state, labels)
+        start = perf_counter_ns()
+        result = info.call(*args, **kwargs) if kwargs else info.call(*args)
+        end = perf_counter_ns()
+        if place is not None:
+            self._row(state, place, end - start)
+        else:
+            place = self._add(signature, new, (args, kwargs), result, state, labels, end - start)
+            if place is not None and number is not None and len(self._places) < SIGNATURES:
+                self._places[number] = place
+        if info.moves is not None:
+            self._copied(info, args, kwargs, result, end - start, (labels[0], labels[1], labels[3]))
         self.clock.own_ns += start - began + perf_counter_ns() - end
         return result
+
+    def _read_as(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, labels: Context) -> Hashable:
+        """What the call will be known by, None if its arguments cannot be read so. Its operator's are read as these from now on."""
+        reader = reader_of(info, args, kwargs) or _the_long_way
+        if kwargs:
+            info.read_named = reader
+        else:
+            info.read = reader
+        try:
+            return reader(args, kwargs, info, *labels)
+        except FAILURES:
+            return None
+
+    def _unknown(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[int | str | None, New, object]:
+        """The signature of a call; for a new one its key and the signature to be; for an operator counted by its parts its kernel."""
+        try:
+            key = call_key(info, args, kwargs)
+        except (RuntimeError, TypeError, NotImplementedError):
+            key = odd_key(info, args, kwargs)
+        signature = self._ledger.ids.get(key)
+        if signature is not None:
+            return signature, None, None
+        opens: object = None
+        if info.opens:
+            opens = self._opened.get(key)
+            if opens is None:
+                opens = self._opened[key] = can_open(info, args)
+        many = self._ledger.variants[info.name] >= VARIANTS
+        if many:
+            key = coarse_key(info, args, kwargs)
+            signature = self._ledger.ids.get(key)
+        if opens is not None or signature is not None:
+            return signature, None, opens
+        return None, (key, describe(info, args, kwargs, numbers=not many)), None
+
+    def _add(
+        self, signature: int | str | None, new: New, given: object, result: object, state: ThreadState, labels: Context, call_ns: int
+    ) -> RowKey | None:  # fmt: skip
+        """Count a call that has returned; in which row. Or say why it is not counted."""
+        if signature is None:
+            signature = "" if new is None else self._made(*new, given, result)
+        if isinstance(signature, int):
+            place = (signature, *labels)
+            self._row(state, place, call_ns)
+            return place
+        if signature:
+            self._ledger.lost[signature] += 1
+        return None
+
+    def _row(self, state: ThreadState, place: RowKey, call_ns: int) -> None:
+        row = state.rows.setdefault(place, [0, 0 if self.timed else UNTIMED])
+        row[0] += 1
+        if self.timed:
+            row[1] += call_ns
 
     def _copied(
         self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, result: object, call_ns: int, labels: Labelled
@@ -281,13 +369,16 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _info(self, func: object) -> OpInfo | None:
         """What is known of an operator; None for those of higher order that have no cost model."""
+        info = INFOS.get(id(func))
+        if info is not None:
+            return info
         try:
             info = OpInfo(func) if isinstance(func, torch._ops.OpOverload) else OpInfo.of_higher_order(func)
         except Exception as problem:
             info = None
             self._lose(problem)
         if info is not None:
-            self._infos[id(func)] = info
+            INFOS[id(func)] = info
         return info
 
     def _unusual(
@@ -307,7 +398,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self, info: OpInfo, kernel: object, args: tuple[object, ...], kwargs: dict[str, object], state: ThreadState, place: Context
     ) -> object:  # fmt: skip
         """Runs an operator that calls others in such a way that those are counted. The kernel is the one that runs without this mode."""
-        before = state.calls
+        before = -1 if info.made_of_others else self._worked(state)
         start = perf_counter_ns()
         torch._C._push_on_torch_dispatch_stack(self)  # inside, calls come to this mode again
         try:
@@ -315,21 +406,20 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         finally:
             torch._C._pop_torch_dispatch_stack(None)
         end = perf_counter_ns()
-        if not info.made_of_others and state.calls == before:  # no work was seen inside: it is an operator like any other
+        if before >= 0 and before == self._worked(state):  # no work was seen inside: it is an operator like any other
             try:
-                signature = describe(info, args, kwargs)
-                found = self._made(odd_key(info, args, kwargs), signature, (args, kwargs), result)
+                new: New = odd_key(info, args, kwargs), describe(info, args, kwargs)
             except Exception as problem:
-                found = ""
+                new = None
                 self._lose(problem)
-            if isinstance(found, int):
-                row = state.rows.setdefault((found, *place), [0, 0 if self.timed else UNTIMED])
-                row[0] += 1
-                row[1] += end - start if self.timed else 0
-            elif found:
-                self._ledger.lost[found] += 1
+            self._add(None, new, (args, kwargs), result, state, place, end - start)
             self.clock.own_ns += perf_counter_ns() - end
         return result
+
+    def _worked(self, state: ThreadState) -> int:
+        """How many calls of this thread were counted that do more than fill and copy."""
+        known = self._ledger.signatures
+        return sum(row[0] for key, row in tuple(state.rows.items()) if known[key[0]].op not in FILLS)
 
     def _note(self, state: ThreadState, node: object) -> None:
         try:
@@ -355,6 +445,11 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _lose(self, problem: Exception) -> None:
         self._ledger.lost[str(problem) if isinstance(problem, Odd) else f"a call could not be read: {type(problem).__name__}"] += 1
+
+
+def _the_long_way(args: Sequence[object], kwargs: dict[str, object] | None, info: OpInfo, *labels: int) -> Hashable:
+    """What any call is known by: its key itself, and its labels."""
+    return *call_key(info, args, kwargs), labels
 
 
 def _keep_compiler_out() -> None:

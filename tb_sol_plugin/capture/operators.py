@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,19 +13,34 @@ from tb_sol_plugin.capture.costs import has_model
 
 _FRACTIONS: Final = frozenset(("aten::arange", "aten::linspace", "aten::logspace", "aten::range"))
 """Operators whose result has a size that follows from numbers with a fraction."""
+_WHOLE: Final = frozenset(("List[int]", "Optional[List[int]]", "List[bool]", "Optional[List[bool]]"))
+"""Types of lists, as a schema has them, whose elements are of one kind and are told apart by their values."""
+
+
+Reader: TypeAlias = "Callable[..., Hashable]"
+"""(arguments, named ones or None, OpInfo, module, phase, forward phase, function, flags) -> what a call is known again by.
+
+Raises what a tensor raises that is asked for sizes it does not have, and what comes of arguments that it was not made for."""
+
+
+def unread(*_: object) -> Hashable:
+    """Stands where no call was read yet."""
+    raise KeyError
 
 
 class OpInfo:
     """What is known of an operator before any call of it.
 
     name: as a trace has it (`aten::mm`). call: what runs it. free: does no work (views, allocations). communication: a collective.
-    made_of_others: only calls other operators. opens: those that it calls are counted in its place. works: 0 of one that only fills and
-    copies, else 1. fractions: numbers with a fraction are part of its key. moves: finds the copies of a call, None if it never copies.
+    made_of_others: only calls other operators. opens: those that it calls are counted in its place.
+    fractions: numbers with a fraction are part of its key. moves: finds the copies of a call, None if it never copies.
+    read, read_named: what reads the arguments of its calls, without and with named ones, as the last of them asked for it. lists: all lists
+    that it takes are of whole numbers, or of truths.
     """
 
     __slots__ = (
-        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "made_of_others", "moves", "name", "opens",
-        "works", "written",
+        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "lists", "made_of_others", "moves", "name", "opens",
+        "read", "read_named", "written",
     )  # fmt: skip
 
     def __init__(self, func: Callable[..., object]) -> None:
@@ -41,9 +56,11 @@ class OpInfo:
         unknown = self.name in HOLDERS or space not in _TORCH_SPACES
         self.opens = not self.communication and (self.made_of_others or (unknown and not has_model(self.name)))
         self.free = self.name in FREE or space == "profiler" or (not self.made_of_others and _is_view(schema))
-        self.works = 0 if self.name in _FILLS else 1
         self.moves: Mover | None = MOVERS.get(self.name)
         self.fractions = self.name in _FRACTIONS
+        self.lists = all(kind in _WHOLE for _, kind, _ in self.arguments if "List" in kind)
+        self.read: Reader = unread
+        self.read_named: Reader = unread
         self.full_name = f"{self.name}.{schema.overload_name}" if schema.overload_name else self.name
 
     @classmethod
@@ -55,8 +72,9 @@ class OpInfo:
         out = cls.__new__(cls)
         out.func, out.call, out.name, out.full_name = func, func, name, name  # type: ignore[assignment]
         out.arguments, out.written = [(str(at), "Any", None) for at in range(4)], frozenset()
-        out.works, out.moves = 1, None
-        out.communication = out.made_of_others = out.opens = out.free = out.fractions = False
+        out.moves = None
+        out.communication = out.made_of_others = out.opens = out.free = out.fractions = out.lists = False
+        out.read = out.read_named = unread
         return out
 
     def run_open(self, kernel: object, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -75,7 +93,7 @@ HOLDERS: Final = frozenset(
     )
 )  # fmt: skip
 """Operators that hold others which have models, where their own work has none. Those of other packages are taken to be such as well."""
-_FILLS: Final = frozenset(
+FILLS: Final = frozenset(
     f"aten::{name}" for name in ("zeros", "zero_", "zeros_like", "ones", "full", "fill_", "new_zeros", "copy_", "_to_copy", "clone")
 )
 _TORCH_SPACES: Final = frozenset(("aten", "prim", "prims", "profiler", "quantized", "mkldnn", "mkl", "onednn", "inductor"))

@@ -488,12 +488,12 @@ def test_an_error_of_the_training_code_leaves_nothing_behind():
 def test_an_error_of_the_recorder_is_counted_and_not_raised(monkeypatch):
     from tb_sol_plugin.capture import ledger
 
-    def broken(*_):
+    def broken(*_, **__):
         raise ZeroDivisionError
 
     x = torch.randn(3, 3)
     counting = Counting()
-    monkeypatch.setattr(ledger, "call_key", broken)
+    monkeypatch.setattr(ledger, "reader_of", broken)
     result = counting.run(lambda: x @ x)
     assert torch.equal(result, x @ x)
     assert counting.ledger.lost == {"a call could not be read: ZeroDivisionError": 1}
