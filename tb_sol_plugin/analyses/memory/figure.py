@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.analyses.memory.words import CATEGORIES, color, escape, label
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
 from tb_sol_plugin.metrics.memory.outer import outer_phases
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.metrics.memory.summary import Summary
+from tb_sol_plugin.metrics.memory.words import CATEGORIES, color, escape, label
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FigureSection, Stretch, Zoom
@@ -104,8 +104,7 @@ def section(
     return FigureSection(
         id="curve_figure", title=title, figure=drawn, height=380, table="curve", stretches={n: s for n, s in stretches.items() if s},
         zoom=Zoom("window", "at", axis.scale), summary=_summary(curve, found, axis),
-        subtitle=("" if near or limit is None else f"of {human(limit, 'B')}, {human(top / limit, 'ratio')} of which is drawn; ")
-        + "drag to look at a part, click to see what holds memory then: the tables follow",
+        subtitle="" if near or limit is None else f"of {human(limit, 'B')}, {human(top / limit, 'ratio')} of which is drawn",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Final
 
 from tb_sol_plugin.units import NARROW, digits, human, number
@@ -30,6 +31,11 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
     "unknown": ("unknown", "idle"),
 }
 """Label and colour of what memory is for, in the order in which the stack is drawn from below."""
+
+
+def escape(text: str) -> str:
+    """A name for a figure, where `<` would begin markup."""
+    return html.escape(text, quote=False)
 
 
 def label(category: str) -> str:
