@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { FigureSection } from "../src/api/types";
 import { brushable } from "../src/sections/figure/area";
 import { ready, type Look } from "../src/sections/figure/template";
-import { coveredBy, draggedRange, momentText, windowText } from "../src/sections/figure/window";
+import { coveredBy, draggedRange, figureSubtitle, momentText, windowText } from "../src/sections/figure/window";
 
 const ms = { window: "window", at: "at", scale: 1e6 };
 
@@ -63,6 +63,12 @@ describe("a selected row", () => {
     expect(rect({ start: 8, end: null })).toMatchObject({ x0: 8, x1: 10 });
     expect(rect({ start: 11, end: 12 })).toBeUndefined();
     expect(rect(null)).toBeUndefined();
+  });
+
+  it("says what dragging and clicking do, where they ask for more than the figure", () => {
+    expect(figureSubtitle({ ...s, subtitle: "of 80 GB" })).toBe("of 80 GB; drag to look at a part, click at a moment: the page follows");
+    expect(figureSubtitle({ ...s, zoom: { window: "window" } })).toBe("drag to look at a part: the page follows");
+    expect(figureSubtitle({ ...s, zoom: null, subtitle: "as it is" })).toBe("as it is");
   });
 
   it("has its words escaped", () => {

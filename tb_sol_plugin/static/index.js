@@ -10159,6 +10159,11 @@ function coveredBy(stretches, rowOf) {
 	}
 	return null;
 }
+/** The section's own words, and what dragging and clicking do where they ask for more than the figure. */
+function figureSubtitle(s) {
+	const acts = s.zoom ? `drag to look at a part${s.zoom.at ? ", click at a moment" : ""}: the page follows` : "";
+	return [s.subtitle, acts].filter(Boolean).join("; ");
+}
 // src/sections/figure/figure.tsx
 var NONE = /* @__PURE__ */ new Set();
 /** Asks for other values of the page's query; "" leaves a field at its default. */
@@ -10806,7 +10811,7 @@ function Body({ section, report, lead, main }) {
 }
 function Heading({ section, main }) {
 	const ranked = section.kind === "table" && isRanked(section);
-	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.subtitle;
+	const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.kind === "figure" ? figureSubtitle(section) : section.subtitle;
 	return /* @__PURE__ */ a("div", {
 		class: "card-head",
 		children: [

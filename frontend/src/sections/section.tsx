@@ -11,6 +11,7 @@ import { CardCount, CardMark, Facts } from "./facts";
 import { Findings, findingsSubtitle } from "./findings";
 import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
+import { figureSubtitle } from "./figure/window";
 import { hasChart, linkReport, twinsOf } from "./linked";
 import { Timeline } from "./timeline";
 import { Chips, countText } from "./table/filters";
@@ -105,7 +106,7 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
 
 function Heading({ section, main }: { section: Section; main: boolean }): JSX.Element {
   const ranked = section.kind === "table" && isRanked(section);
-  const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.subtitle;
+  const subtitle = section.kind === "findings" ? findingsSubtitle(section) : ranked ? rankedSubtitle(section) : section.kind === "figure" ? figureSubtitle(section) : section.subtitle;
   return (
     <div class="card-head">
       <div class="card-title">

@@ -1,5 +1,5 @@
 // Figures whose x axis is time: a drag chooses a window, a click a moment, as text of the page's query. Pure.
-import type { Stretch, Zoom } from "../../api/types";
+import type { FigureSection, Stretch, Zoom } from "../../api/types";
 
 const UNITS: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
 /** A window is written with so many digits of its own length: finer than a pixel. */
@@ -46,4 +46,10 @@ export function coveredBy(stretches: Record<string, Record<string, Stretch>> | u
     if (row && Object.hasOwn(rows, row)) return rows[row]!;
   }
   return null;
+}
+
+/** The section's own words, and what dragging and clicking do where they ask for more than the figure. */
+export function figureSubtitle(s: FigureSection): string {
+  const acts = s.zoom ? `drag to look at a part${s.zoom.at ? ", click at a moment" : ""}: the page follows` : "";
+  return [s.subtitle, acts].filter(Boolean).join("; ");
 }
