@@ -181,7 +181,7 @@ def formula_table(plan: Plan) -> TableSection:
     ]  # fmt: skip
     data: dict[str, list[Scalar]] = {c.name: [r[c.name] for r in rows] for c in FORMULAS}
     return TableSection(
-        id="formulas", title="Formulas", columns=list(FORMULAS), data=data, filters=["stage"] if len(which) > 1 else [],
+        id="formulas", title="Formulas", columns=list(FORMULAS), data=data,
         subtitle="each figure with what was put in; of the model, then of a rank of "
         + (f"stages {', '.join(map(str, which))}" if len(which) > 1 else "the only stage"),
         footer="Not in them: CUDA context, NCCL, fragmentation, workspaces of fused attention.",

@@ -134,12 +134,12 @@ def _state(model: Model, layout: Layout, k: int) -> Iterator[Formula]:
     if experts:
         sums: dict[str, float] = {"P": dense + experts, "D": dense, "d": ranks, "E": experts, "e": of_experts}
         used = {n: v for n, v in sums.items() if any(n in t for t in terms)}
-        yield Formula("Weights, gradients and optimizer, W", k, " + ".join(terms), used, done.state_bytes, "B")
+        yield Formula("State, W", k, " + ".join(terms), used, done.state_bytes, "B")
     else:
         text = formula(layout)
         used = {"P": float(dense)} | ({"d": float(ranks)} if "d" in text else {})
         text = f"({text}) · P" if "+" in text else f"{text} · P"
-        yield Formula("Weights, gradients and optimizer, W", k, text, used, done.state_bytes, "B")
+        yield Formula("State, W", k, text, used, done.state_bytes, "B")
 
 
 def _held(layout: Layout, k: int) -> Formula:

@@ -61,7 +61,7 @@ def test_the_text_of_the_worked_example():
     first = {one.figure: one for one in explained(LLAMA, Layout(tp=2, pp=2), [0])}
     assert first["A layer, N"].result == 202_383_360
     assert first["Parameters, P"].formula == "L/pp · ((A + F)/tp + n) + h · V/tp"
-    assert first["Weights, gradients and optimizer, W"].formula == "18 · P"
+    assert first["State, W"].formula == "18 · P"
     assert first["Activations of a layer, l"].formula == "s · b · h · (18 + 4 · f/h)/tp"
     assert first["Activations, R"].put_in == "L = 32, pp = 2, H = 2, l = 120586240, s = 2048, b = 1, h = 4096, tp = 2"
     assert "Logits and their gradient in FP32, Z" not in first
