@@ -84,7 +84,7 @@ def leave_one_out(fit: Fit, *, limit_s: float = LIMIT_S) -> list[LeftOut]:
 def bootstrap(fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, limit_s: float = LIMIT_S) -> Bootstrap:
     """Parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn together.
 
-    Residuals are of the logarithm of the time. The same seed gives the same samples unless the time ends them. Parameters that the
+    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples unless the time ends them. Parameters that the
     points do not determine do not move as far as they could: see `Fit.identified`.
     """
     until = time.perf_counter() + limit_s
@@ -97,7 +97,8 @@ def bootstrap(fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, limit_s
     widened = float(np.sqrt(2 * len(used) / left))
     accum = accum_time(fit.params, used.atomic_bsz)
     optim = optim_time(fit.params, used.num_nodes, used.num_replicas, used.atomic_bsz)
-    off = np.log(np.stack([used.accum_step_time / accum, used.optim_step_time / optim])) * widened
+    off = np.log(np.stack([used.accum_step_time / accum, used.optim_step_time / optim]))
+    off = (off - off.mean(axis=1, keepdims=True)) * widened
     if np.abs(off).max() < _EXACT:
         return Bootstrap((fit.params,) * resamples, widened, "", False)
     rng = np.random.default_rng(seed)
