@@ -281,3 +281,18 @@ def test_the_functions_use_the_recorder_of_the_process(clock, tmp_path):
         assert G.load_metrics(tmp_path / "m") and G.get_goodput_fn() is not None and G.profile_record() is None
     finally:
         G.use_recorder(old)
+
+
+def test_every_public_name_is_in_the_library_and_on_its_page():
+    from pathlib import Path
+
+    from tb_sol_plugin import capture
+    from tb_sol_plugin.capture.goodput_hints import JOB, TOKEN, URL
+
+    names = {
+        "Accumulator", "get_goodput_fn", "load_metrics", "post_sched_hints", "profile_step_commit", "profile_step_start", "profile_sync_time",
+        "save_metrics", "set_batch_sizes", "set_grad_params", "set_replicas", "set_supervisor", "watch_gradients",
+    }  # fmt: skip
+    text = (Path(__file__).resolve().parents[3] / "docs" / "capture.md").read_text(encoding="utf-8")
+    assert names <= set(capture.__all__) and all(name in text for name in (*names, JOB, TOKEN, URL))
+    assert capture.profile_step_start is G.profile_step_start
