@@ -81,6 +81,7 @@ class GradientWatch:
         self._accumulates = False
         self._local: list[list[Any]] = [[] for _ in self._groups]
         self._total: list[Any] | None = None
+        self._scale: Any = 1.0  # of the loss when that was measured
         self._before: tuple[int, list[list[Any]]] | None = None
         self._difference: tuple[list[Any], list[Any]] | None = None
         self._pending: list[Pending] = []
@@ -193,7 +194,7 @@ class GradientWatch:
         import torch
 
         with torch.no_grad():
-            scale = self._loss_scale()
+            self._scale = scale = self._loss_scale()
             pairs = [[(p, _local(p.grad)) for p in params if p.grad is not None] for params in self._groups]
             self._total = [_square_sum(self._preconditioner.over(g, p) for p, g in group) / scale**2 for group in pairs]
             if not alone:
@@ -238,7 +239,7 @@ class GradientWatch:
         scale = key.num_replicas * key.atomic_bsz * micro_steps / initial
         count = key.num_replicas * micro_steps
         if count > 1:
-            square = (micro_steps if self._divided else 1) ** 2 / count / self._loss_scale() ** 2
+            square = (micro_steps if self._divided else 1) ** 2 / count / self._scale**2
             copies = self._copies() * (1 if self._divided else micro_steps**2)
             parts = [_squares(norms) * square for norms in local]
             self._send(parts, [one / copies for one in total], (count, scale, False, about), sums=key.num_replicas > 1)

@@ -216,3 +216,26 @@ def test_without_the_first_batch_size_nothing_is_used():
     watch = watch_gradients(model, None, steps=steps)
     train(model, torch.optim.SGD(model.parameters(), 0.1), data, steps)
     assert watch.averages.updates == 0 and steps.state.grad_sqr is None
+
+
+@pytest.mark.parametrize("micro", [1, 2])
+def test_the_factor_of_a_scaler_is_taken_out(micro):
+    # GIVEN a scaler whose factor doubles after each update WHEN trained THEN statistics are those without it
+    found = []
+    for scaled in (False, True):
+        model, data = model_and_data(micro)
+        steps = recorder()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=1, enabled=scaled)
+        watch = watch_gradients(model, optimizer, steps=steps, scaler=scaler)
+        for batches in data:
+            optimizer.zero_grad()
+            for k, x in enumerate(batches):
+                steps.start(len(x))
+                scaler.scale(model(x).square().mean() / micro).backward()
+                if k == micro - 1:
+                    scaler.step(optimizer)
+                    scaler.update()
+                steps.commit(k < micro - 1)
+        found.append(watch.averages.grad_params())
+    assert found[1] == pytest.approx(found[0], rel=1e-4) and watch.averages.updates >= 8
