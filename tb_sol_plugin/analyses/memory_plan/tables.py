@@ -11,7 +11,7 @@ from tb_sol_plugin.analyses.memory_plan.plan import GIB, TIGHT, Plan, Verdict, v
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FORMULAS, LAYOUTS, STAGES
 from tb_sol_plugin.cost.memory.asked import NAMES
 from tb_sol_plugin.cost.memory.explained import explained
-from tb_sol_plugin.cost.memory.search import Spread, layouts
+from tb_sol_plugin.cost.memory.search import MOST_WAYS, Spread, layouts
 from tb_sol_plugin.cost.memory.stages import Stage, stages
 from tb_sol_plugin.model.devices.limits import choices, overridden
 from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, make_table
@@ -105,6 +105,8 @@ def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> Tabl
         "largest_bytes": {str(i): over for i, (_, fits) in enumerate(shown) if fits == "too large"},
         "imbalance": {str(i): uneven for i, (one, _) in enumerate(shown) if one.imbalance > UNEVEN},
     }
+    ways = len({(one.tp, one.pp) for one, _ in found})
+    cut = f" The first {MOST_WAYS} ways to choose TP and PP alone were looked at." if ways >= MOST_WAYS else ""
     here = sum(fits in ("fits", "tight") for _, fits in found)
     held = "" if plan.device.memory is None else f"; {human(here, 'count')} of {human(len(found), 'count')} fit {plan.device.name}"
     return TableSection(
@@ -113,7 +115,7 @@ def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> Tabl
         cell_links={"layout": links}, row_links=links, marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown),
         subtitle=f"all else as it is{held}",
         footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
-        "A layout opens in the fields above.",
+        f"A layout opens in the fields above.{cut}",
         empty="No layout of this model fits these devices evenly.",
     )  # fmt: skip
 

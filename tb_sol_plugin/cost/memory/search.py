@@ -6,6 +6,7 @@ and pipeline parallel size; the rest is a sum.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, get_args
@@ -15,6 +16,8 @@ from tb_sol_plugin.cost.memory.possible import possible
 from tb_sol_plugin.cost.memory.stages import activations_of_a_sample, in_flight, logits, stage
 
 MICRO_BATCHES: Final = (1, 2, 4, 8)
+MOST_WAYS: Final = 600
+"""Ways to divide devices into tensor and pipeline parallel ranks that are looked at: more than there are of any 4 096 devices."""
 KINDS: Final[tuple[Recompute, ...]] = get_args(Recompute)
 
 
@@ -40,12 +43,12 @@ def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, 
     """Every possible (tp, pp, dp, micro-batch, recompute) on `world` devices; all else as in `layout`.
 
     With a number of microbatches the samples of a step stay the same, and layouts that cannot divide them are left out. Chunks per stage
-    (vpp) are 1 where those of `layout` do not fit.
+    (vpp) are 1 where those of `layout` do not fit. Of more than `MOST_WAYS` ways to choose tp and pp, those with the smallest tp.
     """
     sizes = sorted({*micro_batches, layout.micro_batch})
     samples = layout.microbatches * layout.micro_batch * layout.dp
     rows: list[Spread] = []
-    for one in _spread(model, layout, world):
+    for one in itertools.islice(_spread(model, layout, world), MOST_WAYS):
         places = sorted({0, min(1, one.pp - 1), one.pp - 1})
         state = [stage(model, one, k).state_bytes for k in places]
         counts = {size: _microbatches(samples, size, one.dp) for size in sizes}
@@ -66,10 +69,11 @@ def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, 
 
 
 def _spread(model: Model, layout: Layout, world: int) -> Iterator[Layout]:
-    """Possible layouts of a model over `world` devices, smallest copies of the model first."""
+    """Possible layouts of a model over `world` devices, by tp, then pp."""
     over = divisors(world // layout.cp) if world % layout.cp == 0 else []
-    for tp in over:
-        for pp in over:
+    pps = [n for n in over if model.layers % n == 0]
+    for tp in (n for n in over if model.heads % n == 0):
+        for pp in pps:
             if (world // layout.cp) % (tp * pp):
                 continue
             one = replace(layout, tp=tp, pp=pp, dp=world // layout.cp // tp // pp)

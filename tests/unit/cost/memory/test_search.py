@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.cost.memory.layout import PRESETS, Layout
-from tb_sol_plugin.cost.memory.search import divisors, layouts
+from tb_sol_plugin.cost.memory.layout import PRESETS, Layout, Model
+from tb_sol_plugin.cost.memory.search import MOST_WAYS, divisors, layouts
 from tb_sol_plugin.cost.memory.stages import stages
 
 LLAMA = PRESETS["llama-7b"]
@@ -51,6 +51,11 @@ def test_every_row_is_what_the_stages_say(name, world, microbatches, vpp, parall
 
 def test_a_world_without_a_layout_and_a_large_one():
     assert layouts(LLAMA, Layout(cp=3), 4) == []
+    # no number of devices up to 4 096 has more ways than are looked at: the most are those of 3 360 = 2^5 · 3 · 5 · 7, C(7, 2) · 3^3
+    model = Model(hidden=5040 * 2, layers=10080, vocab=10080 * 5, ffn=10080 * 4, heads=10080, channels=1)
+    whole = layouts(model, Layout(sequence_parallel=False), 3360, (1,))
+    assert len({(s.tp, s.pp) for s in whole}) == 21 * 27 < MOST_WAYS
+    assert len({(s.tp, s.pp) for s in layouts(model, Layout(sequence_parallel=False), 10080 * 10080, (1,))}) == MOST_WAYS
     begun = time.perf_counter()
     many = layouts(PRESETS["gpt3-175b"], Layout(sequence_parallel=False), 3840)  # 2^8 · 3 · 5
     assert len(many) > 300 and time.perf_counter() - begun < 2  # tens of milliseconds alone; this machine is shared
