@@ -115,13 +115,13 @@ def test_a_click_asks_what_holds_memory_then(memory: Server, view: Callable[...,
     v = opened(memory, view)
     box = area(v)
     v.page.mouse.click(box["x"] + box["width"] * 13 / 20, box["y"] + box["height"] * 0.5)
-    v.page.wait_for_selector("#s-peak :text('At the peak')")
+    v.page.wait_for_selector("#s-peak .card-tools :text('At the peak')")
     found = re.search(r"p\.sol\.q\.at=([\d.]+)ms", v.page.url)
     assert found and float(found[1]) == pytest.approx(13, abs=0.06)
     assert "1.00" in v.page.locator("#s-peak .subtitle").text_content()
     assert "1.14" in v.page.locator("#s-answer").text_content()
     # AND the link leads back
-    v.page.locator("#s-peak").get_by_text("At the peak").click()
+    v.page.locator("#s-peak .card-tools").get_by_text("At the peak").click()
     v.page.wait_for_function("!location.hash.includes('q.at')")
 
 
