@@ -205,12 +205,12 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
     notes: list[F.Plain] = []
     steps = steps_of(capture)
     steps = steps[(steps["end_ns"] > axis.low) & (steps["start_ns"] < axis.high)].sort_values("start_ns")
-    every = max(1, -(-len(steps) // MARKS))
+    steps = steps.iloc[:: max(1, -(-len(steps) // MARKS))]
     free = 0.0  # of the axis, from the right: where the next name on it begins
-    for i, (number, start, _) in reversed(list(enumerate(steps.itertuples(index=False)))):
+    for number, start, _ in reversed(list(steps.itertuples(index=False))):
         begin = max(int(start), axis.low)
         place = axis.share(begin, axis.high)
-        if i % every == 0 and start >= axis.low:
+        if start >= axis.low:
             shapes.append(_line(x=axis.x([begin])[0], color="line-strong", width=1))
         if place - free >= LABEL:
             free = place

@@ -56,9 +56,10 @@ def of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
 
 
 def _argmax(level: Ints, low: Ints, high: Ints) -> Ints:
-    """Position of the first largest value of each part [low, high), none of them empty."""
-    bounds = np.stack([low, high], axis=1).ravel()
-    padded = np.append(level, np.iinfo(np.int64).min)
-    most = np.maximum.reduceat(padded, bounds)[::2]
-    out = [int(low[i] + np.argmax(level[low[i] : high[i]] == most[i])) for i in range(len(low))]
-    return np.array(out, np.int64)
+    """Position of the first largest value of each part [low, high), none of them empty; they may overlap."""
+    size = high - low
+    begin = np.cumsum(size) - size
+    place = np.repeat(low - begin, size) + np.arange(int(size.sum()))
+    most = np.maximum.reduceat(level[place], begin)
+    out: Ints = np.minimum.reduceat(np.where(level[place] == np.repeat(most, size), place, len(level)), begin)
+    return out
