@@ -17,26 +17,23 @@ may take from it what the query leaves open (`recorded=`). Such an analysis is a
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import pkgutil
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from types import ModuleType
 from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
+from tb_sol_plugin.model.analysis import Analysis as Analysis
+from tb_sol_plugin.model.analysis import Over, Pair, Runs
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FieldNow, Notice, Reading, Report, UnavailableReport
-from tb_sol_plugin.model.selection import Field, PairQuery, Query, fields, parse
-from tb_sol_plugin.model.workers import BesideFile, Lack, Made, Side, WorkerPart, facts_of
-from tb_sol_plugin.units import human
+from tb_sol_plugin.model.report import Column, Report, UnavailableReport
+from tb_sol_plugin.model.selection import Field, PairQuery, Query, parse
+from tb_sol_plugin.model.workers import BesideFile, Lack, Side, WorkerPart
 
 Q = TypeVar("Q", bound=Query)
 A = TypeVar("A", bound=PairQuery)
@@ -54,108 +51,6 @@ ALONE: Final = Lack(
     'run.analyze(name, other_run="...", other_worker="...")',
 )
 """What an analysis over two recordings says of one."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What an analysis over several recordings needs of each.
-
-    part: of one recording, what the report needs of it: a small `msgspec.Struct` (at most 2 MiB encoded). Its query has only the `fields`
-    named here, the others stand at their defaults; so a part serves every value of the others. version: raised when `part` answers
-    something else. beside: `part` reads what a trace has from the SOL capture beside it.
-    """
-
-    part: Callable[[Capture, Query], msgspec.Struct]
-    fields: tuple[str, ...]
-    version: int
-    beside: bool
-
-    @cached_property
-    def kind(self) -> type[msgspec.Struct]:
-        """What `part` answers."""
-        found: type[msgspec.Struct] = typing.get_type_hints(self.part)["return"]
-        return found
-
-    @cached_property
-    def decode(self) -> Callable[[bytes], msgspec.Struct]:
-        """An encoded part, read again. ValidationError if it is none."""
-        return msgspec.msgpack.Decoder(self.kind).decode
-
-
-@dataclass(frozen=True)
-class Over(Parts):
-    """How an analysis over the workers of a run is made.
-
-    report: of all workers, those without a part included, in natural order. least: workers it takes.
-    """
-
-    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Query], Report]
-    least: int
-
-
-@dataclass(frozen=True)
-class Runs(Parts):
-    """How an analysis over the workers of all runs is made.
-
-    report: of all workers of all runs, in natural order, those without a part included, and of the files beside them.
-    files: names of small text files that it reads where a person laid them beside the recordings.
-    """
-
-    report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Sequence[BesideFile], Query], Report]
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Pair(Parts):
-    """How an analysis over two recordings is made. report: of the one that is shown and the one beside it."""
-
-    report: Callable[[Side[msgspec.Struct], Side[msgspec.Struct], Query], Report]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What the registry knows of an analysis.
-
-    group: heading in the page list ("", "Time", "Speed of light", "Run", "foot"). order: place in its group.
-    needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: one sentence per fact.
-    count: how many things the page has to tell of a capture, where its entry in the page list says so.
-    counted: whether work that a SOL capture counted will do in place of what it needs.
-    under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
-    over: of an analysis over the workers of a run, how it is made; `run` then takes one capture for a run of one worker.
-    pair: of an analysis over two recordings, how it is made; `run` then says that one capture is not enough.
-    alone: of an analysis that answers without a recording, how: it takes the query alone.
-    runs: of an analysis over all runs, how it is made; `run` then takes one capture for all there is.
-    """
-
-    name: str
-    title: str
-    question: str
-    group: str
-    order: int
-    icon: str
-    needs: tuple[str, ...]
-    query: type[Query]
-    tables: Mapping[str, tuple[Column, ...]]
-    facts: Mapping[str, str]
-    run: Callable[[Capture, Query], Report]
-    help: str = field(default="")
-    count: Callable[[Capture], int] | None = None
-    counted: Callable[[Capture], bool] | None = None
-    under: str = ""
-    over: Over | None = None
-    alone: Callable[[Query], Report] | None = None
-    pair: Pair | None = None
-    runs: Runs | None = None
-
-    @property
-    def parts(self) -> Parts | None:
-        """What it needs of each of several recordings; None for an analysis of one."""
-        return self.over or self.pair or self.runs
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return fields(self.query)
-
 
 _FOUND: dict[str, Analysis] = {}
 
@@ -229,7 +124,7 @@ def over_workers(
         over = Over(part, fields, version, beside, report=function, least=least)  # type: ignore[arg-type]
 
         def of_one(capture: Capture, asked: Query) -> Report:
-            return over.report([_worker_of(name, over, capture, asked)], asked)
+            return over.report([worker_of(name, over, capture, asked)], asked)
 
         _FOUND[name] = Analysis(
             name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
@@ -274,7 +169,7 @@ def over_runs(
         runs = Runs(part, fields, version, beside, report=function, files=files)  # type: ignore[arg-type]
 
         def of_one(capture: Capture, asked: Query) -> Report:
-            return runs.report([_worker_of(name, runs, capture, asked)], (), asked)
+            return runs.report([worker_of(name, runs, capture, asked)], (), asked)
 
         _FOUND[name] = Analysis(
             name, title, question, group, order, icon or name, (), query, tables or {}, facts or {}, of_one,
@@ -438,194 +333,6 @@ def run_alone(name: str, raw: dict[str, str]) -> Report | UnavailableReport:
     return report
 
 
-# -- over the workers of a run ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PartMaker:
-    """Makes the part of one capture that an analysis over workers needs: a plain value, so that it can go to a reading process.
-
-    raw: the query fields that the part depends on, where they are not at their defaults.
-    """
-
-    analysis: str
-    raw: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def parts(self) -> Parts:
-        """How the analysis is made; its module is loaded, the others are not."""
-        importlib.import_module(f"{__name__}.{self.analysis}")
-        found = _FOUND[self.analysis].parts
-        assert found is not None
-        return found
-
-    @cached_property
-    def key(self) -> str:
-        """Changes with the analysis, the version and the layout of its parts, and what they depend on of the query."""
-        parts = self.parts
-        layout = json.dumps(msgspec.json.schema(parts.kind), sort_keys=True)
-        text = json.dumps([self.analysis, parts.version, layout, self.raw])
-        return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
-
-    def __call__(self, capture: Capture) -> Made:
-        """The part of a capture; what it lacks and a step that it does not have are answers too."""
-        parts, facts = self.parts, facts_of(capture)
-        item = _FOUND[self.analysis]
-        lack = availability(item, capture, item.over.least if item.over is not None else 1)
-        if lack is not None:
-            return Made(facts, lack=Lack(*lack))
-        try:
-            part = parts.part(capture, parse(item.query, dict(self.raw)))
-        except Unavailable as error:
-            return Made(facts, lack=Lack(error.message, error.hint))
-        except BadQuery as error:
-            return Made(facts, lack=Lack(error.message, error.hint, error=True, field=error.field))
-        return Made(facts, msgspec.msgpack.encode(part))
-
-
-def part_maker(name: str, raw: Mapping[str, str]) -> PartMaker:
-    """What makes the parts that an analysis over several recordings needs for a query. BadQuery where the query does not parse."""
-    item = get(name)
-    assert item.parts is not None
-    query = parse(item.query, dict(raw))
-    values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.parts.fields}
-    return PartMaker(name, tuple((n, value) for n, (default, value) in values.items() if value != default))
-
-
-def run_over(
-    name: str, parts: Sequence[WorkerPart[msgspec.Struct]], raw: Mapping[str, str], selection: Mapping[str, str]
-) -> Report | UnavailableReport:
-    """The report over the workers of a run. While some are waiting it is of those that are there, and `reading` says how many.
-
-    selection: run, worker and span that were asked for. Unavailable where there are too few workers or none has a part; BadQuery where
-    the query fits none.
-    """
-    item = get(name)
-    assert item.over is not None
-    query = parse(item.query, dict(raw))
-    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
-    lack: Lack | None = ONE_WORKER if len(parts) < item.over.least else None
-    waiting = sum(p.state == "waiting" for p in parts)
-    if lack is None and not waiting and all(p.state != "read" for p in parts):
-        lack = _of_none(parts)
-    if lack is None:
-        try:
-            report = item.over.report(parts, query)
-        except Unavailable as error:
-            lack = Lack(error.message, error.hint)
-        else:
-            report.selection = dict(shown)
-            _so_far(report, parts)
-            return report
-    if lack.error:
-        raise BadQuery(lack.because, hint=lack.record_it_with, field=lack.field)
-    return UnavailableReport(
-        analysis=name, title=item.title, because=lack.because, record_it_with=lack.record_it_with, argument=lack.argument,
-        selection=dict(shown),
-    )  # fmt: skip
-
-
-def run_runs(
-    name: str,
-    parts: Sequence[WorkerPart[msgspec.Struct]],
-    files: Sequence[BesideFile],
-    raw: Mapping[str, str],
-    selection: Mapping[str, str],
-) -> Report | UnavailableReport:
-    """The report over the workers of all runs, and of the files beside them; in all else as `run_over`."""
-    item = get(name)
-    assert item.runs is not None
-    query = parse(item.query, dict(raw))
-    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
-    try:
-        report = item.runs.report(parts, files, query)
-    except Unavailable as error:
-        return UnavailableReport(
-            analysis=name, title=item.title, because=error.message, record_it_with=error.hint, selection=dict(shown)
-        )
-    report.selection = dict(shown)
-    _so_far(report, parts)
-    return report
-
-
-def _so_far(report: Report, parts: Sequence[WorkerPart[msgspec.Struct]]) -> None:
-    """Say in a report of how many workers it is, while some are waiting."""
-    waiting = sum(p.state == "waiting" for p in parts)
-    if waiting:
-        done = len(parts) - waiting
-        report.reading = Reading(done, len(parts))
-        so_far, every = human(done, "count"), human(len(parts), "count")
-        text = f"{so_far} of {every} workers are read. Every number here is of those; the others are being read."
-        report.notices = [Notice(text, "info"), *report.notices]
-
-
-def _of_none(parts: Sequence[WorkerPart[msgspec.Struct]]) -> Lack:
-    """Why no worker of a run has a part: what the first one lacks that could be read, else why the first cannot be read."""
-    lacking = next((p.lack for p in parts if p.lack is not None), None)
-    if lacking is not None:
-        return lacking
-    return Lack(f"none of the {human(len(parts), 'count')} workers can be read; {parts[0].file}: {parts[0].problem}", parts[0].hint)
-
-
-def _worker_of(name: str, over: Over | Runs, capture: Capture, query: Query) -> WorkerPart[msgspec.Struct]:
-    raw = {f.name: str(value) for f in fields(type(query)) if (value := getattr(query, f.name)) is not None}
-    made = part_maker(name, raw)(capture)
-    if made.lack is not None:
-        if made.lack.error:
-            raise BadQuery(made.lack.because, hint=made.lack.record_it_with, field=made.lack.field)
-        raise Unavailable(made.lack.because, hint=made.lack.record_it_with)
-    return WorkerPart(
-        capture.worker, capture.span, capture.facts.file, "read", made.facts.rank, made.facts, run=capture.run, body=lambda: made.body,
-        decode=over.decode,
-    )  # fmt: skip
-
-
-# -- over two recordings ---------------------------------------------------------------------------------------------
-
-
-def run_pair(
-    name: str,
-    here: Side[msgspec.Struct],
-    there: Side[msgspec.Struct],
-    raw: Mapping[str, str],
-    selection: Mapping[str, str],
-    stands: Mapping[str, FieldNow],
-) -> Report | UnavailableReport:
-    """The report over two recordings whose parts were made. Where one has none it says which, and why.
-
-    selection: run, worker and span that were asked for. stands: how the fields that name the other one stand. BadQuery where the query
-    does not fit one of them.
-    """
-    item = get(name)
-    assert item.pair is not None
-    query = parse(item.query, dict(raw))
-    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
-    because = record = argument = ""
-    lacking = next((side for side in (here, there) if side.of.state != "read"), None)
-    if lacking is not None:
-        lack = lacking.of.lack
-        if lack is not None and lack.error:
-            raise BadQuery(f"{lacking.name}: {lack.because}", hint=lack.record_it_with, field=lack.field)
-        because, record = f"{lacking.name}: {lacking.of.problem}", lacking.of.hint
-        argument = lack.argument if lack is not None else ""
-    else:
-        try:
-            report = item.pair.report(here, there, query)
-        except Unavailable as error:
-            because, record = error.message, error.hint
-        else:
-            report.selection = dict(shown)
-            report.fields = {**stands, **report.fields}
-            if there.chosen:
-                text = f"Beside it stands `{there.name}`, {there.chosen}. Another one can be chosen."
-                report.notices = [Notice(text, "info"), *report.notices]
-            return report
-    return UnavailableReport(
-        analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(shown),
-        fields=dict(stands),
-    )  # fmt: skip
-
-
 class AnalysisInfo(TypedDict):
     """What the registry says of one analysis. columns by section id; facts: one sentence each."""
 
@@ -662,3 +369,12 @@ class _Callable(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Callable
+
+
+# Below what it needs of this module: how analyses over several recordings are answered.
+from tb_sol_plugin.analyses._several import PartMaker as PartMaker  # noqa: E402
+from tb_sol_plugin.analyses._several import part_maker as part_maker  # noqa: E402
+from tb_sol_plugin.analyses._several import run_over as run_over  # noqa: E402
+from tb_sol_plugin.analyses._several import run_pair as run_pair  # noqa: E402
+from tb_sol_plugin.analyses._several import run_runs as run_runs  # noqa: E402
+from tb_sol_plugin.analyses._several import worker_of  # noqa: E402
