@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.curves import NO_TIMES, Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
 from tb_sol_plugin.metrics.memory.outer import outer_phases
 from tb_sol_plugin.metrics.memory.replay import Ints
@@ -52,8 +52,10 @@ class Axis:
 
 
 def axis_of(curve: Curves, window: tuple[int, int] | None, origin: int, last: int) -> Axis:
-    """Of the window, else of the curve and the recording around it."""
+    """Of the window, else of the curve and the recording around it. A history without times is drawn entry by entry."""
     low, high = window if window is not None else (min(int(curve.time_ns[0]), origin), max(int(curve.time_ns[-1]), last))
+    if NO_TIMES in curve.notes:
+        return Axis(origin, 1.0, "", low, max(high, low + 1))
     scale, unit = F.time_scale(max(abs(low - origin), abs(high - origin), 1))
     return Axis(origin, scale, unit, low, max(high, low + 1))
 

@@ -276,6 +276,17 @@ def test_a_snapshot(tmp_path: Path) -> None:
     assert [t["name"] for t in figure.figure["data"] if t["name"] == "failed allocation"] == ["failed allocation"]  # type: ignore[attr-defined,index]
 
 
+def test_a_history_without_times_is_drawn_entry_by_entry(tmp_path: Path) -> None:
+    # GIVEN a snapshot of an older version WHEN drawn THEN the axis counts entries, and a notice says that they are no times
+    value = snapshot()
+    for entry in value["device_traces"][0] + value["device_traces"][1]:
+        del entry["time_us"]
+    r = ask(ingest.read(str(write(tmp_path / "m.pickle", value))))
+    figure = r.section("curve_figure")
+    assert isinstance(figure, FigureSection) and "entry" in str(figure.figure["layout"]["xaxis"]["title"])  # type: ignore[index,call-overload]
+    assert any("no times" in n.text for n in r.notices)
+
+
 def test_a_timeline(tmp_path: Path) -> None:
     # GIVEN parameters of 10 B and an activation of 5 B WHEN asked THEN both are told by what they are for
     path = tmp_path / "m.json"
