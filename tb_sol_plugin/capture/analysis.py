@@ -7,7 +7,7 @@ over the time of that work.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,10 +18,7 @@ from tb_sol_plugin.capture.groups import (
     UNATTRIBUTED,
     Group,
     Row,
-    group_by,
-    known_sum,
     measured,
-    row_of,
     rows_key,
     sorted_groups,
     sum_of,
@@ -31,6 +28,8 @@ from tb_sol_plugin.capture.groups import (
 from tb_sol_plugin.capture.operation_registry import BoundType, DataType, OpRecord, Shape
 from tb_sol_plugin.capture.roofline import Precision, current_precision
 from tb_sol_plugin.capture.step import StepRecord
+from tb_sol_plugin.capture.tally import LAYERS, Counted, Later, Repeats, tally_of
+from tb_sol_plugin.format import COMPILED
 
 __all__ = ["NO_PHASE", "UNATTRIBUTED", "Analysis", "Group", "TopOperation", "analyse", "carry", "times_of_layers", "times_of_phases"]
 
@@ -77,7 +76,7 @@ class Analysis:
     layers: list[Group]
     functions: list[Group]
     phases: list[Group]
-    top: list[TopOperation]
+    top: Sequence[TopOperation]
     step_us: float | None = None
     model_us: float | None = None
     hardware_us: float | None = None
@@ -104,7 +103,7 @@ class Analysis:
 
 
 def analyse(
-    records: Iterable[OpRecord],
+    records: Sequence[OpRecord],
     step: StepRecord,
     spec: DeviceSpec | None,
     *,
@@ -112,30 +111,38 @@ def analyse(
     phase_times: Mapping[str, float | None] | None = None,
     precision: Precision | None = None,
     reason: str = "",
+    counted: Counted | None = None,
+    repeats: Repeats | None = None,
 ) -> Analysis:
     """A sampled step.
 
     Records that carry a time of their own (CPU) are summed. Otherwise a phase has the time between its events, a layer that of the
     events around the forward calls of its modules, and the step the one between its own: layer_times and phase_times in µs by
     `OpRecord.layer_name` and phase, see `times_of_layers`, `times_of_phases`. precision: as now, without. reason: why spec is None.
+    counted: the rows of the ledger, one for each record; with repeats, which knows the step before, records are left alone if that one did
+    the same work.
     """
     precision = current_precision() if precision is None else precision
-    records = list(records)
-    own = any(r.measured_time_us is not None for r in records)
-    compiled = step.compiled or any(r.compiled for r in records)
+    if counted is None:
+        own = any(r.measured_time_us is not None for r in records)
+        compiled = step.compiled or any(r.compiled for r in records)
+    else:
+        own = any(row[1] >= 0 for row in counted.values())
+        compiled = step.compiled or any(key[5] & COMPILED for key in counted)
     source = CPU if own else EVENT if step.device_ns is not None or layer_times or phase_times else ""
     comparable = spec is not None and (spec.vendor == CPU) == (source != EVENT)
-    rows = [row_of(r, spec, precision, timed=own and not compiled, comparable=comparable) for r in records]
+    timed = own and not compiled
+    if counted is None or repeats is None:
+        tally = tally_of(records, spec, precision, timed=timed, comparable=comparable)
+    else:
+        tally = repeats.tally(counted, records, spec, precision, timed=timed, comparable=comparable)
     by_events = source == EVENT and not compiled and (comparable or spec is None)
-    total = sum_of("total", rows)
+    total, layers, functions, phases = tally.total, *tally.groups[LAYERS:]
     if by_events and step.device_ns is not None:
         total = measured(total, step.device_ns / 1e3, total.estimated_us)
     whole = total.estimated_us
-    layers = group_by(rows, lambda row: row.record.layer_type or UNATTRIBUTED)
-    phases = group_by(rows, lambda row: row.record.phase or NO_PHASE)
-    functions = group_by([row for row in rows if row.record.func_name], lambda row: row.record.func_name)
     if by_events:
-        layers = layers_by_events(layers, rows, layer_times or {})
+        layers = layers_by_events(layers, tally.rows, layer_times or {})
         phases = phases_by_events(phases, phase_times or {}, step.device_ns)
     notes = []
     if spec is not None and not comparable:
@@ -150,10 +157,10 @@ def analyse(
         layers=sorted_groups(layers.values(), whole),
         functions=sorted_groups(functions.values(), whole),
         phases=sorted_groups(phases.values(), whole),
-        top=_top(rows),
+        top=Later(lambda: _top(tally.rows)),
         step_us=None if compiled else step.duration_ns / 1e3,
-        model_us=_at_peak([row for row in rows if not row.record.is_recompute]) if comparable else None,
-        hardware_us=_at_peak(rows) if comparable else None,
+        model_us=tally.model_us if comparable else None,
+        hardware_us=tally.hardware_us if comparable else None,
         time_source=source,
         reason="" if spec is not None else reason or "the limits of the device are not known",
         notes=tuple(notes),
@@ -186,11 +193,6 @@ def carry(last: Analysis, step: StepRecord, *, phase_times: Mapping[str, float |
         age=step.iteration - last.iteration,
         sample=last,
     )
-
-
-def _at_peak(rows: Iterable[Row]) -> float | None:
-    """Time in µs of the matrix FLOP at the peak of each type; those without a peak are left out, None without any."""
-    return known_sum(row.record.flops / row.result.peak_used * 1e6 for row in rows if row.record.flops and row.result.peak_used)
 
 
 def _top(rows: Iterable[Row]) -> list[TopOperation]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Final, TypeAlias, no_type_check
@@ -107,10 +107,15 @@ class Ledger:
             row[0] += count
             row[1] = UNTIMED if UNTIMED in (row[1], time_ns) else row[1] + time_ns
 
-    def records(self, supported: Callable[[int], str | None]) -> list[OpRecord]:
-        """The rows of the iteration as records. supported: layer type of a module's label, None where it is no supported layer."""
-        self.settle()
-        return [record(self.signatures[key[0]], key, row, self.labels, supported) for key, row in tuple(self.rows.items())]
+    def records(self, supported: Callable[[int], str | None], rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:
+        """The rows of the iteration, or some others, as records.
+
+        supported: layer type of a module's label, None where it is no supported layer.
+        """
+        if rows is None:
+            self.settle()
+            rows = self.rows
+        return [record(self.signatures[key[0]], key, row, self.labels, supported) for key, row in tuple(rows.items())]
 
 
 class LedgerMode(TorchDispatchMode):  # type: ignore[misc]

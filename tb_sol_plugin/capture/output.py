@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.layer_hooks import Call
     from tb_sol_plugin.capture.ledger import Signature
     from tb_sol_plugin.capture.log_tensorboard import Writer
+    from tb_sol_plugin.capture.tally import Repeats
     from tb_sol_plugin.capture.writer import CaptureWriter
 
 PhaseTimes: TypeAlias = "dict[str, float | None]"
@@ -64,7 +65,7 @@ class Finished:
     whole: Pair | None
     pool: EventPool | None
     ledger: Rows
-    records: list[OpRecord]
+    records: Sequence[OpRecord]
     report: bool
     own_ns: int = 0
 
@@ -140,6 +141,7 @@ class Output:
         self._sample: tuple[str, Analysis] | None = None
         self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
         self._totals: Analysis | None = None
+        self._repeats: Repeats | None = None
         self._first: bool | None = None
         self._reported: int | None = None
         self.iterations = 0
@@ -232,7 +234,10 @@ class Output:
         if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
             return False
         from tb_sol_plugin.capture import analysis as work
+        from tb_sol_plugin.capture.tally import Repeats
 
+        if self._repeats is None:
+            self._repeats = Repeats()
         phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
         if not step.sampled:
             self._alike = step, phases
@@ -240,9 +245,11 @@ class Output:
         spec, reason = self._spec()
         layers = None
         if not step.compiled and done.pool is not None:
-            names = {one.layer_name for one in done.records if one.layer_type}
-            layers = work.times_of_layers(step.module_times, self.labels, names)
-        found = work.analyse(done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason)
+            layers = work.times_of_layers(step.module_times, self.labels, self._repeats.layers(done.ledger.rows, done.records))
+        found = work.analyse(
+            done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason,
+            counted=done.ledger.rows, repeats=self._repeats,
+        )  # fmt: skip
         if step.device_ns and not step.compiled and done.own_ns > WAITED * step.device_ns:
             share = f"{100 * done.own_ns / step.device_ns:.0f} %"
             text = f"while this iteration was counted, the device may have waited for the recorder, whose work took {share} of that time"

@@ -7,7 +7,7 @@ import socket
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
@@ -153,7 +153,7 @@ class SOLTracker:
         self._start_ns = self._own_at_end = self._own_at_start = self._before_ns = 0
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
-        self._kept: list[OpRecord] = []
+        self._kept: Sequence[OpRecord] = []
         self._steady = Steady(self.clock, self.phases, self._busy)
         lifetime.follow(self)
 
@@ -405,7 +405,8 @@ class SOLTracker:
         given = self._sizes(batch, self._batch), self._sizes(tokens, self._tokens)
         step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=inside)
         step.before_ns = self._before_ns
-        rows, records, calls = NO_ROWS, [], []
+        rows, calls = NO_ROWS, []
+        records: Sequence[OpRecord] = []
         if sampled:
             step.compiled = self._compiled = self._compiled or compiled(self.models)
             seen = watch.collect(compiled=step.compiled)

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -21,12 +21,13 @@ from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
 from tb_sol_plugin.capture.hooks_ledger import HooksMode, with_sources
 from tb_sol_plugin.capture.labels import Labels
 from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks
-from tb_sol_plugin.capture.ledger import Ledger, LedgerMode
+from tb_sol_plugin.capture.ledger import Ledger, LedgerMode, Row, RowKey
 from tb_sol_plugin.capture.opaque_layers import OpaqueLayers
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.output import Rows
 from tb_sol_plugin.capture.phases import PhaseStack
 from tb_sol_plugin.capture.step import CopyRow
+from tb_sol_plugin.capture.tally import Later
 from tb_sol_plugin.format import COMPILED
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Seen:
     """
 
     rows: Rows
-    records: list[OpRecord]
+    records: Sequence[OpRecord]
     calls: list[Call]
     lost: Counter[str]
     signature: str
@@ -278,10 +279,10 @@ class Watch:
         self.sizes.ids = []
         self.replays = 0
 
-    def records(self) -> list[OpRecord]:
-        """The ledger as records."""
+    def records(self, rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:
+        """The ledger as records. rows: some of it."""
         layers = {label: layer for label, (layer, _) in self.hooks.supported.items()}
-        records = self.ledger.records(layers.get)
+        records = self.ledger.records(layers.get, rows)
         return with_sources(records) if self.mode == "hooks" else records
 
     def collect(self, *, compiled: bool) -> Seen:
@@ -295,18 +296,18 @@ class Watch:
             copies = self.copies.records(timed=not compiled)
         if self.replays:
             lost["replays of CUDA graphs, whose work is unknown"] = self.replays
-        rows: dict[tuple[int, ...], list[int]] = {key: list(value) for key, value in self.ledger.rows.items()}
-        records = self.records()
+        self.ledger.settle()
+        rows = {key: list(value) for key, value in self.ledger.rows.items()}
+        untimed = {key: [row[0], -1] for key, row in rows.items()} if compiled else rows
+        records = Later(lambda: self.records(untimed))
         if compiled:
             rows = _as_compiled(rows)
-            for one in records:
-                one.measured_time_us = None
         signature = self.sizes.signature
         if not signature and rows:
             signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
-        return Seen(Rows(self.ledger.signatures, rows, lost), records, list(self.hooks.calls), lost, signature, copies)
+        return Seen(Rows(self.ledger.signatures, {**rows}, lost), records, list(self.hooks.calls), lost, signature, copies)
 
-    def _products(self, rows: dict[tuple[int, ...], list[int]]) -> list[tuple[int, int]]:
+    def _products(self, rows: dict[RowKey, Row]) -> list[tuple[int, int]]:
         """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""
         calls: Counter[int] = Counter()
         for key, (count, _) in rows.items():
@@ -314,7 +315,7 @@ class Watch:
         return sorted((number, count) for number, count in calls.items() if self.ledger.signatures[number].flop)
 
 
-def _as_compiled(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:
+def _as_compiled(rows: dict[RowKey, Row]) -> dict[RowKey, Row]:
     """Rows without times. Where no row is known to be of a compiled module, all are taken to be."""
     all_of_them = 0 if any(key[5] & COMPILED for key in rows) else COMPILED
-    return {(*key[:5], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}
+    return {(key[0], key[1], key[2], key[3], key[4], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}
