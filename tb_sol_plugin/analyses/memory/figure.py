@@ -129,7 +129,7 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         if not curve.categories[name].any():
             continue
         line: F.Plain = {"shape": "hv", "width": 0}
-        said = ("≈ " if curve.source == "events" and name not in ("before", "unknown") else "") + escape(label(name))
+        said = ("≈ " if curve.source == "events" and not curve.measured and name not in ("before", "unknown") else "") + escape(label(name))
         data.append(drawn(curve.categories[name], said, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
     stacked = bool(data)
     if curve.reserved is not None:

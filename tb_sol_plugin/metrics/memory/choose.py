@@ -91,6 +91,12 @@ def _memories(capture: Capture) -> list[Memory]:
     return sorted(found, key=lambda m: (m.host, -m.best.peak, m.number))
 
 
+def beside(capture: Capture, curve: Curves, source: str) -> Curves | None:
+    """The curve of another source of the same memory; None without one."""
+    same = next((m for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)), None)
+    return next((c for c in same.curves if c.source == source), None) if same is not None else None
+
+
 def chosen(capture: Capture, device: str = "", source: Source = "auto") -> tuple[Memory, Curves]:
     """The memory and the curve that a reader asks for; "" is the first memory. BadQuery where there is none of that name or source."""
     every = memories(capture)

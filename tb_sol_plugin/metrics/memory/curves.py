@@ -48,6 +48,7 @@ class Curves:
     """Memory of one device over time.
 
     device: for a person ("" where the source does not say). source: events, snapshot, timeline or recorder.
+    measured: categories of memory events are those of a timeline beside them, no estimates.
     time_ns: of all levels. allocated, reserved: bytes in use and held by the allocator; None where the source has no such curve.
     categories: bytes by category, the same times; empty where unknown. relative: levels are changes since the beginning.
     highest: of a recorder's records the most that was in use up to each since the one before, as far as it was recorded, else -1.
@@ -69,6 +70,7 @@ class Curves:
     points: int
     notes: tuple[str, ...]
     highest: Ints | None = None
+    measured: bool = False
 
     def at(self, time_ns: int) -> int:
         """Position of the level that holds at a time; the first one before all."""

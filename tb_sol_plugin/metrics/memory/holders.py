@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.memory import held_by_category as category
 from tb_sol_plugin.metrics.memory import held_by_events as events
 from tb_sol_plugin.metrics.memory import held_by_parts as parts
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.choose import memories
+from tb_sol_plugin.metrics.memory.choose import beside
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.held import BEFORE, GROUPINGS, NOTHING, UNKNOWN, By, Holders, made
 from tb_sol_plugin.model.capture import Capture
@@ -34,7 +34,7 @@ def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
     if curve.source == "snapshot":
         every = blocks.lives(capture, _number(curve))
         told = any(every.texts[i] for i in np.unique(every.stack[every.stack >= 0]).tolist())
-        known = not curve.relative and (_told_by(capture, curve, "timeline") or len(parts.records_with_parts(capture, _number(curve))))
+        known = not curve.relative and (beside(capture, curve, "timeline") or len(parts.records_with_parts(capture, _number(curve))))
         return (*(("category",) if known else ()), *(("frame",) if told else ()))
     rows = parts.records_with_parts(capture, _number(curve))
     return ("category", "module") if len(rows) else ()
@@ -87,7 +87,7 @@ def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, p
     lives, before, notes = events.alive(capture, device, place)
     if by != "category":
         return made(time, total, events.grouped(capture, lives, by), before=before, notes=notes)
-    timeline = _told_by(capture, curve, "timeline")
+    timeline = beside(capture, curve, "timeline")
     seen = category.measured(timeline, time, total, host=device.type == R.CPU) if timeline is not None else None
     if seen is not None:
         return made(time, total, seen, notes=(*notes, category.MEASURED))
@@ -96,12 +96,6 @@ def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, p
     if found is not None:
         return made(time, total, found[0], notes=(*notes, *found[1], category.ESTIMATED_REST))
     return made(time, total, guess, before=before, notes=(*notes, category.ESTIMATED))
-
-
-def _told_by(capture: Capture, curve: Curves, source: str) -> Curves | None:
-    """The curve of another source of the same memory."""
-    same = next((m for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)), None)
-    return next((c for c in same.curves if c.source == source), None) if same is not None else None
 
 
 def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Holders:
@@ -119,7 +113,7 @@ def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, 
 
 def _beside_a_snapshot(capture: Capture, full: Curves, time: int, total: int) -> Holders:
     """A snapshot does not say what memory is for; a timeline and a recorder of the same worker do."""
-    timeline = _told_by(capture, full, "timeline")
+    timeline = beside(capture, full, "timeline")
     seen = category.measured(timeline, time, total, host=False) if timeline is not None else None
     if seen is not None:
         return made(time, total, seen, notes=(category.MEASURED,))

@@ -8,7 +8,9 @@ import numpy as np
 
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
+from tb_sol_plugin.metrics.memory.choose import beside, is_host
 from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.model.capture import Capture
 
@@ -16,10 +18,15 @@ from tb_sol_plugin.model.capture import Capture
 def stacked(capture: Capture, curve: Curves) -> Curves:
     """The whole curve of memory events with bytes by category at each point; they add up to what is in use, the rest is `unknown`.
 
-    Other sources, curves without totals and recordings without addresses or categories as they are. Categories but `before` are estimates.
+    Other sources, curves without totals and recordings without addresses or categories as they are. Categories are those of the memory
+    timeline of the same worker where it has one (`measured`); else those but `before` are estimates.
     """
     if curve.source != "events" or curve.relative or curve.allocated is None:
         return curve
+    timeline = beside(capture, curve, "timeline")
+    seen = _measured(curve, timeline) if timeline is not None else None
+    if seen is not None:
+        return seen
     device = next(d for d in R.devices(capture) if d.label == curve.device)
     r, found = R.replay(capture, device), R.allocations(capture, device)
     if not len(found) or not bool(found["paired"].all()) or len(curve.time_ns) != len(r.row) + 1:
@@ -47,3 +54,23 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
     if any(int(level.min()) < 0 for level in levels.values()):  # totals contradict the events: a stack would lie
         return curve
     return replace(curve, categories=levels)
+
+
+def _measured(curve: Curves, timeline: Curves) -> Curves | None:
+    """Categories of a timeline at the times of the curve; None where they do not fit into what was in use.
+
+    A host's totals leave out what was there before the recording, so that the timeline's first levels are taken off.
+    """
+    assert curve.allocated is not None
+    place = np.searchsorted(timeline.time_ns, curve.time_ns, side="right") - 1
+    levels: dict[str, Ints] = {}
+    rest = curve.allocated.copy()
+    for name, level in timeline.categories.items():
+        if name in TIMELINE:
+            off = int(level[0]) if is_host(curve.device) else 0
+            levels[TIMELINE[name]] = np.where(place >= 0, level[place.clip(0)] - off, 0)
+            rest -= levels[TIMELINE[name]]
+    levels["unknown"] = rest
+    if any(int(level.min()) < 0 for level in levels.values()):
+        return None
+    return replace(curve, categories=levels, measured=True)

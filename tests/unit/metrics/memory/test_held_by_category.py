@@ -7,6 +7,7 @@ import pytest
 
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.holders import BEFORE, UNKNOWN, holders
+from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.unit.metrics.memory.test_holders import made, said
@@ -72,3 +73,20 @@ def test_a_timeline_beside_it(device: tuple[int, int], name: str, wanted: dict[s
     assert said(found) == wanted and not found.rows["estimated"].any()
     # AND 30 ns in the activations are gone
     assert "activations" not in said(holders(c, curve, "category", 30))
+
+
+def test_the_stack_over_time_is_that_of_the_timeline() -> None:
+    # GIVEN the same timeline beside the trace of the device WHEN drawn as a stack THEN it is measured, and adds up at every point
+    table = S.MEMORY_TIMELINE.frame({
+        "time_ns": [0, 10, 30], "device": ["device 0"] * 3, "category": ["parameter", "activation", "activation"], "bytes": [900, 40, 0],
+    })  # fmt: skip
+    c = beside(CUDA, memory_timeline=table)
+    curve = next(x for x in whole(c) if x.source == "events")
+    found = stacked(c, curve)
+    assert found.measured and {n: level.tolist() for n, level in found.categories.items()} == {
+        "params": [900, 900, 900, 900], "activations": [0, 40, 40, 0], "unknown": [100, 90, 110, 130],
+    }  # fmt: skip
+    # AND one that holds more than was in use is not taken
+    more = table.assign(bytes=[2_000, 40, 0])
+    other = beside(CUDA, memory_timeline=more)
+    assert not stacked(other, curve).measured
