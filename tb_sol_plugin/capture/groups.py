@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -132,12 +132,9 @@ def flagged(group: Group, found: Iterable[str]) -> Group:
     return replace(group, flags=tuple(flag for flag in FLAGS if flag in every))
 
 
-def group_by(rows: Iterable[Row], name_of: Callable[[Row], str]) -> dict[str, Group]:
-    """Groups by name; each row is in one."""
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(name_of(row), []).append(row)
-    return {name: sum_of(name, mine) for name, mine in parts.items()}
+def with_times(group: Group, measured_us: float | None, timed_us: float | None) -> Group:
+    """The group with other times of the same operations."""
+    return flagged(replace(group, measured_us=measured_us, timed_us=timed_us), group.flags)
 
 
 def sorted_groups(groups: Iterable[Group], whole: float | None) -> list[Group]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.module_names import places
+from tb_sol_plugin.capture.module_names import any_compiled
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
@@ -86,7 +86,7 @@ def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
 
 def compiled(models: list[object]) -> bool:
     """True if a model, or a module of it, is compiled by torch.compile."""
-    return bool(known(lambda: any(place.compiled for place in places(models))))
+    return bool(known(lambda: any_compiled(models)))
 
 
 def device_kind(models: list[object]) -> str:

@@ -183,6 +183,12 @@ def _walk(root: nn.Module, prefix: str, seen: set[int]) -> list[Place]:
     return list(_placed(met))
 
 
+def any_compiled(model: object) -> bool:
+    """Whether one of `places(model)` is compiled. Asked after each sampled step, so it does not make them."""
+    modules = (module for _, root in _roots(model) for module in root.modules())
+    return any(_is_compiled(module) or type(module).__name__ == "OptimizedModule" for module in modules)
+
+
 def _is_compiled(module: nn.Module) -> bool:
     """Whether the module's call or its own `forward` was compiled in place."""
     own = vars(module).get("forward")

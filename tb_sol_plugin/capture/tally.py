@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar, overload
 
 from tb_sol_plugin.capture.device_specs import DeviceSpec
-from tb_sol_plugin.capture.groups import NO_PHASE, UNATTRIBUTED, Group, Row, flagged, known_sum, row_of, sum_of
+from tb_sol_plugin.capture.groups import NO_PHASE, UNATTRIBUTED, Group, Row, known_sum, row_of, sum_of, with_times
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.roofline import Precision
 
 T = TypeVar("T")
+Picked: TypeAlias = "Callable[[Sequence[float | None]], Sequence[float | None]]"
 Counted: TypeAlias = "Mapping[tuple[int, ...], Sequence[int]]"
 """Rows of a ledger: [calls, their time in ns, -1 not timed] by key."""
 TOTAL, LAYERS, FUNCTIONS, PHASES = range(4)
@@ -64,13 +66,14 @@ class Later(Sequence[T]):
 class Tally:
     """Sums over operations.
 
-    rows: each operation with its roofline. groups: of each sort (TOTAL, LAYERS, FUNCTIONS, PHASES) by name. members: where the operations
-    of each group stand in rows. model_us, hardware_us: time of the matrix FLOP at the peaks, without and with recomputed work.
+    rows: each operation with its roofline. groups: of each sort (TOTAL, LAYERS, FUNCTIONS, PHASES) by name. timed: takes, from a list
+    with an item per row, those of each group whose time counts, and those whose time can be set against an estimate; None without any.
+    model_us, hardware_us: time of the matrix FLOP at the peaks, without and with recomputed work.
     """
 
     rows: Sequence[Row]
     groups: tuple[dict[str, Group], ...]
-    members: tuple[dict[str, list[int]], ...]
+    timed: tuple[dict[str, tuple[Picked, Picked] | None], ...]
     model_us: float | None
     hardware_us: float | None
 
@@ -82,37 +85,53 @@ class Tally:
         """The same work with other times in µs, known of the same rows."""
         rows = self.rows
         groups = tuple(
-            {name: _timed(group, [(rows[at], times[at]) for at in members[name]]) for name, group in of.items()}
-            for of, members in zip(self.groups, self.members, strict=True)
+            {name: _timed(group, timed[name], times) for name, group in of.items()}
+            for of, timed in zip(self.groups, self.timed, strict=True)
         )
         later = Later(lambda: [replace(row, measured_us=time) for row, time in zip(rows, times, strict=True)])
         return replace(self, rows=later, groups=groups)
 
 
-def _timed(group: Group, rows: Sequence[tuple[Row, float | None]]) -> Group:
-    if group.measured_us is None:
+def _timed(group: Group, picked: tuple[Picked, Picked] | None, times: Sequence[float | None]) -> Group:
+    if picked is None:
         return group
-    both = [time for row, time in rows if row.both]
-    sums = replace(group, measured_us=known_sum(time for _, time in rows), timed_us=known_sum(both))
-    return flagged(sums, group.flags)
+    every, both = picked
+    measured = known_sum(every(times))
+    return with_times(group, measured, measured if both is every else known_sum(both(times)))
+
+
+def _picked(rows: Sequence[Row], at: Sequence[int]) -> tuple[Picked, Picked] | None:
+    """What takes the items of the rows at these places whose time counts, and of those whose time can be set against an estimate."""
+    every = [n for n in at if rows[n].measured_us is not None]
+    both = [n for n in every if rows[n].both]
+    if not every:
+        return None
+    take = _taker(every)
+    return take, take if both == every else _taker(both)
+
+
+def _taker(at: Sequence[int]) -> Picked:
+    if len(at) > 1:
+        return itemgetter(*at)
+    return lambda items: [items[n] for n in at]
 
 
 def tally_of(records: Iterable[OpRecord], spec: DeviceSpec | None, precision: Precision, *, timed: bool, comparable: bool) -> Tally:
     """The sums over records. timed: their own times count; comparable: they are those of the device whose limits spec holds."""
     rows = [row_of(one, spec, precision, timed=timed, comparable=comparable) for one in records]
-    groups, members = [], []
+    groups, timings = [], []
     for name_of in _NAMES:
         places: dict[str, list[int]] = {}
         for at, row in enumerate(rows):
             name = name_of(row.record)
             if name:
                 places.setdefault(name, []).append(at)
-        members.append(places)
+        timings.append({name: _picked(rows, mine) for name, mine in places.items()})
         groups.append({name: sum_of(name, [rows[at] for at in mine]) for name, mine in places.items()})
     groups[TOTAL].setdefault("total", sum_of("total", []))
-    members[TOTAL].setdefault("total", [])
+    timings[TOTAL].setdefault("total", None)
     model = at_peak(row for row in rows if not row.record.is_recompute)
-    return Tally(rows, tuple(groups), tuple(members), model, at_peak(rows))
+    return Tally(rows, tuple(groups), tuple(timings), model, at_peak(rows))
 
 
 def at_peak(rows: Iterable[Row]) -> float | None:

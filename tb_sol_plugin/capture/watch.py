@@ -302,10 +302,11 @@ class Watch:
         records = Later(lambda: self.records(untimed))
         if compiled:
             rows = _as_compiled(rows)
+        counted: dict[tuple[int, ...], Sequence[int]] = dict(rows.items())
         signature = self.sizes.signature
         if not signature and rows:
             signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
-        return Seen(Rows(self.ledger.signatures, {**rows}, lost), records, list(self.hooks.calls), lost, signature, copies)
+        return Seen(Rows(self.ledger.signatures, counted, lost), records, list(self.hooks.calls), lost, signature, copies)
 
     def _products(self, rows: dict[RowKey, Row]) -> list[tuple[int, int]]:
         """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""
