@@ -30,6 +30,7 @@ docs:  ## write the generated pages: cost models, OpenAPI
 samples:  ## record and simulate the samples again
 	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py
 	$(PYTHON) samples/capture_train.py && $(PYTHON) samples/capture_rl.py && $(PYTHON) samples/capture_fsdp.py
+	$(PYTHON) samples/capture_memory.py && $(PYTHON) samples/capture_scaling.py
 
 serve:  ## TensorBoard on the samples
 	$(PYTHON) -m tensorboard.main --logdir samples
