@@ -36,15 +36,14 @@ def estimated(capture: Capture, device: R.Device, lives: pd.DataFrame) -> Groups
 def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Groups | None:
     """Categories of a timeline at a time, None where they do not fit into what was in use.
 
-    host: totals leave out what was there before the recording, so that the timeline's first levels are taken off.
+    host: totals leave out what was there before the recording, so that what a category holds all the time is taken off.
     """
     now = parts.of_timeline(timeline, timeline.at(time_ns))
     size = now.bytes
     if host:
-        before = parts.of_timeline(timeline, 0)
-        first = dict(zip(before.names, before.bytes.tolist(), strict=True))
-        size = size - np.array([first.get(name, 0) for name in now.names], np.int64)
-    if bool((size < 0).any()) or int(size.sum()) > total:
+        always = parts.held_throughout(timeline)
+        size = size - np.array([always[name] for name in now.names], np.int64)
+    if int(size.sum()) > total:
         return None
     return _only(replace(now, bytes=size), [name for name, left in zip(now.names, size.tolist(), strict=True) if left])
 

@@ -28,6 +28,14 @@ def of_timeline(curve: Curves, position: int) -> Groups:
     return Groups(list(held), np.array(list(held.values()), np.int64), np.full(len(held), -1, np.int64))
 
 
+def held_throughout(curve: Curves) -> dict[str, int]:
+    """Of every category of a timeline's curve the least that it ever holds: of what was there before, what is never freed.
+
+    The first level would not do: it holds what was allocated at the very first moment too.
+    """
+    return {TIMELINE[name]: int(level.min()) for name, level in curve.categories.items() if name in TIMELINE and len(level)}
+
+
 def records_with_parts(capture: Capture, device: int) -> Ints:
     """Rows of `memory_records` of a device that looked at what holds memory, in order of time."""
     records, parts = capture.tables[S.MEMORY_RECORDS.name], capture.tables[S.MEMORY_PARTS.name]

@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.choose import beside, is_host
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE
+from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE, held_throughout
 from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.model.capture import Capture
 
@@ -59,16 +59,16 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
 def _measured(curve: Curves, timeline: Curves) -> Curves | None:
     """Categories of a timeline at the times of the curve; None where they do not fit into what was in use.
 
-    A host's totals leave out what was there before the recording, so that the timeline's first levels are taken off.
+    A host's totals leave out what was there before the recording, so that what a category holds all the time is taken off.
     """
     assert curve.allocated is not None
     place = np.searchsorted(timeline.time_ns, curve.time_ns, side="right") - 1
+    always = held_throughout(timeline) if is_host(curve.device) else {}
     levels: dict[str, Ints] = {}
     rest = curve.allocated.copy()
     for name, level in timeline.categories.items():
         if name in TIMELINE:
-            off = int(level[0]) if is_host(curve.device) else 0
-            levels[TIMELINE[name]] = np.where(place >= 0, level[place.clip(0)] - off, 0)
+            levels[TIMELINE[name]] = np.where(place >= 0, level[place.clip(0)] - always.get(TIMELINE[name], 0), 0)
             rest -= levels[TIMELINE[name]]
     levels["unknown"] = rest
     if any(int(level.min()) < 0 for level in levels.values()):
