@@ -21,6 +21,10 @@ STANDS: Final[dict[Source, str]] = {
 }  # fmt: skip
 FAR: Final = 5.0
 """Steps that lie this many median absolute deviations from the median are left out."""
+ALIKE: Final = 0.01
+"""Where most steps last exactly as long, those that differ by more than this part of it are left out."""
+CONTRARY: Final = 1.1
+"""A micro-step without synchronisation that lasts so many times one with it contradicts it; below, the two are told apart by noise."""
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -57,6 +61,9 @@ class Point:
 def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[Point], list[str]]:
     """Points of one run, and why it gives none (or fewer), in words for a person."""
     parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
+    broken = [w.problem for w in workers if w.state in ("failed", "lacking") and w.problem]
+    if not parts:
+        return [], broken[:1]
     recorded = _recorded(run, [p for _, p in parts])
     told: list[str] = []
     return [*recorded, *_traced(run, parts, told)], told if not recorded else []
@@ -102,17 +109,41 @@ def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart
     batches = [p for _, p in stepping if p.batch]
     batch = batches[0] if batches else None
     source: Source = "capture" if all(w.facts is not None and w.facts.source == "sol_capture" for w, _ in stepping) else "trace"
-    sizes = sorted({s.batch or p.batch for _, p in stepping for s in p.steps})
-    if sizes == [0]:
-        told.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
-    if len({p.batch for p in batches}) > 1:
-        guessed.append("batch size: ranks differ, each step's first one is taken")
     out = []
-    for one in sizes:
+    for one, own in sorted(_by_batch([p for _, p in stepping], guessed, told).items()):
         words = [f"batch size: {batch.batch_source}"] if batch is not None and batch.batch_guessed and one == batch.batch else []
-        own = [[s for s in p.steps if (s.batch or p.batch) == one] for _, p in stepping]
-        point = _median(run, (*size, one), own, (*guessed, *words), told, source) if one else None
+        point = _median(run, (*size, one), own, (*guessed, *words), told, source)
         out += [point] if point is not None else []
+    return out
+
+
+def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], told: list[str]) -> dict[int, list[list[Step]]]:
+    """Steps of all ranks by their batch size, each a list of what the ranks say of it.
+
+    A step has one number in all ranks, and what not all have is left out; where they share less than half of their numbers, steps are
+    matched from the last one on. A step whose batch size is not known or differs between ranks is none of a configuration.
+    """
+    every = [{s.number: (s, s.batch or p.batch) for s in p.steps} for p in parts]
+    shared = set(every[0]).intersection(*every[1:])
+    if 2 * len(shared) >= min(len(own) for own in every):
+        rows = [[own[number] for own in every] for number in sorted(shared)]
+    else:
+        guessed.append("steps: ranks number them differently, matched from the last one on")
+        ordered = [[own[number] for number in sorted(own)] for own in every]
+        shortest = min(len(own) for own in ordered)
+        rows = [list(row) for row in zip(*(own[-shortest:] for own in ordered), strict=True)]
+    out: dict[int, list[list[Step]]] = defaultdict(list)
+    mixed = unknown = 0
+    for row in rows:
+        sizes = {batch for _, batch in row if batch}
+        mixed += len(sizes) > 1
+        unknown += not sizes
+        if len(sizes) == 1:
+            out[sizes.pop()].append([s for s, _ in row])
+    if mixed and not out:
+        told.append("ranks ran different batch sizes in the same step, which is no configuration of the model")
+    elif unknown and not out:
+        told.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
     return out
 
 
@@ -145,14 +176,11 @@ def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guess
 
 
 def _median(
-    run: str, key: tuple[int, int, int], workers: Sequence[Sequence[Step]], guessed: tuple[str, ...], told: list[str], source: Source
+    run: str, key: tuple[int, int, int], steps: Sequence[Sequence[Step]], guessed: tuple[str, ...], told: list[str], source: Source
 ) -> Point | None:
-    longest: dict[int, tuple[int, int, bool]] = {}
-    for own in workers:
-        for s in own:
-            if s.number not in longest or s.duration_ns > longest[s.number][0]:
-                longest[s.number] = (s.duration_ns, s.sync_ns, s.reduces)
-    rows = list(longest.values())
+    """steps: what each rank says of one. The slowest rank stands for it."""
+    slowest = [max(ranks, key=lambda s: s.duration_ns) for ranks in steps]
+    rows = [(s.duration_ns, s.sync_ns, any(r.reduces for r in ranks)) for s, ranks in zip(slowest, steps, strict=True)]
     several = key[1] > 1
     updating = [r for r in rows if r[2]] if several and any(r[2] for r in rows) else rows
     only = [r for r in rows if not r[2]] if several and any(r[2] for r in rows) else []
@@ -179,7 +207,7 @@ def _near(values: Floats) -> tuple[Floats, int]:
         return values, 0
     away = np.abs(values - np.median(values))
     mad = float(np.median(away))
-    keep = away <= FAR * mad if mad > 0 else np.ones(len(values), bool)
+    keep = away <= (FAR * mad if mad > 0 else ALIKE * float(np.median(values)))
     return values[keep], int((~keep).sum())
 
 
@@ -191,7 +219,11 @@ def checked(p: Point) -> Point:
         why = "synchronisation lasts longer than the step"
     elif not all(np.isfinite(n) and n > 0 for n in numbers) or not np.isfinite(p.sync_time) or p.sync_time < 0:
         why = "a time is not above 0"
-    elif not 1 <= p.num_nodes <= p.num_replicas:
+    elif p.accum_step_time > CONTRARY * p.optim_step_time:
+        why = "without synchronisation it lasts longer than with it: the two times contradict each other"
+    elif p.num_nodes < 1:
+        why = "it ran on no node"
+    elif p.num_nodes > p.num_replicas:
         why = "more nodes than replicas"
     elif p.atomic_bsz < 1:
         why = "the batch size is not above 0"

@@ -9,7 +9,7 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
-from tb_sol_plugin.metrics.scaling.points import combined, of_run
+from tb_sol_plugin.metrics.scaling.points import Point, checked, combined, of_run
 from tb_sol_plugin.metrics.scaling.steps import steps
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.workers import WorkerFacts, WorkerPart, facts_of
@@ -108,3 +108,53 @@ def test_synchronisation_longer_than_the_step_is_shown_and_not_fitted() -> None:
     (point,), _ = of_run("r", [made(ScalingPart(rows, 0, "h", False, 8, "", False, 0, 0), 0, 2)])
     assert not point.used and point.why == "synchronisation lasts longer than the step"
     assert combined([point])[0].used is False
+
+
+def rank(*rows: tuple[int, int], batch: int = 8, host: str = "h") -> ScalingPart:
+    return ScalingPart(tuple(Step(n, d * MS, 0, True) for n, d in rows), 0, host, False, batch, "", False, 0, 0)
+
+
+def test_steps_of_ranks_are_matched_by_number_and_else_from_the_last_one_on() -> None:
+    # GIVEN rank 0 with steps 1 to 3 of 10, 20 and 30 ms, rank 1 with 2 to 4 of 25, 15 and 99 WHEN put together THEN steps 2 and 3 are in
+    # both: 25 and 30 ms, and nothing is guessed
+    (point,), _ = of_run("r", [made(rank((1, 10), (2, 20), (3, 30)), 0, 2), made(rank((2, 25), (3, 15), (4, 99)), 1, 2)])
+    assert point.optim_step_time == pytest.approx(0.0275) and point.steps == 2 and point.guessed == ()
+    # AND where the second rank counts from 101, the steps are 11, 25 and 30 ms, and that is said
+    (point,), _ = of_run("r", [made(rank((1, 10), (2, 20), (3, 30)), 0, 2), made(rank((101, 11), (102, 25), (103, 15)), 1, 2)])
+    assert point.optim_step_time == pytest.approx(0.025) and point.steps == 3 and "number them differently" in point.guessed[0]
+
+
+def test_a_rank_without_steps_takes_no_part() -> None:
+    (point,), told = of_run("r", [made(rank((1, 10), (2, 12)), 0, 2), made(rank(), 1, 2)])
+    assert point.optim_step_time == pytest.approx(0.011) and told == [] and "1 of 2 ranks" in point.guessed[0]
+
+
+def test_ranks_with_different_batches_in_one_step_are_no_configuration() -> None:
+    points, told = of_run("r", [made(rank((1, 10), batch=8), 0, 2), made(rank((1, 10), batch=16), 1, 2)])
+    assert points == [] and "different batch sizes" in told[0]
+
+
+def test_one_odd_step_among_equal_ones_is_an_outlier() -> None:
+    # GIVEN four steps of exactly 10 ms, so that their median deviation is 0, and one of 50 WHEN put together THEN the one is left out
+    (point,), _ = of_run("r", [made(rank((1, 10), (2, 10), (3, 10), (4, 50), (5, 10)), 0, 1)])
+    assert point.outliers == 1 and point.optim_step_time == pytest.approx(0.01)
+
+
+def test_workers_that_cannot_be_read_say_why() -> None:
+    broken: WorkerPart[ScalingPart] = WorkerPart("w", "", "f", "failed", problem="no JSON", hint="record again", run="r")
+    assert of_run("r", [broken]) == ([], ["no JSON"])
+    waiting: WorkerPart[ScalingPart] = WorkerPart("w", "", "f", "waiting", run="r")
+    assert of_run("r", [waiting]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "batch", "accum", "optim", "why"),
+    [
+        (1, 1, 8, 0.0, 0.1, "not above 0"), (1, 1, 8, -0.1, 0.1, "not above 0"), (1, 1, 8, 0.1, float("nan"), "not above 0"),
+        (2, 1, 8, 0.1, 0.1, "more nodes"), (0, 1, 8, 0.1, 0.1, "no node"), (1, 2, 0, 0.1, 0.1, "batch size"),
+        (1, 2, 8, 0.2, 0.1, "contradict"), (1, 2, 8, 0.105, 0.1, ""),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_are_shown_and_not_fitted(nodes: int, replicas: int, batch: int, accum: float, optim: float, why: str) -> None:
+    point = checked(Point("", nodes, replicas, batch, accum, optim, 0.0, 0, 0, "given"))
+    assert point.used is (why == "") and why in point.why
