@@ -373,6 +373,7 @@ sys.modules[__name__].__class__ = _Callable
 
 # Below what it needs of this module: how analyses over several recordings are answered.
 from tb_sol_plugin.analyses._several import PartMaker as PartMaker  # noqa: E402
+from tb_sol_plugin.analyses._several import nothing_beside as nothing_beside  # noqa: E402
 from tb_sol_plugin.analyses._several import part_maker as part_maker  # noqa: E402
 from tb_sol_plugin.analyses._several import run_over as run_over  # noqa: E402
 from tb_sol_plugin.analyses._several import run_pair as run_pair  # noqa: E402

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 
-from tb_sol_plugin.analyses import _FOUND, ONE_WORKER, availability, get
+from tb_sol_plugin.analyses import _FOUND, ALONE, ONE_WORKER, availability, get
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.model.analysis import Parts
 from tb_sol_plugin.model.capture import Capture
@@ -206,3 +206,13 @@ def run_pair(
         analysis=name, title=item.title, because=because, record_it_with=record, argument=argument, selection=dict(shown),
         fields=dict(stands),
     )  # fmt: skip
+
+
+def nothing_beside(name: str, raw: Mapping[str, str], selection: Mapping[str, str]) -> UnavailableReport:
+    """The answer of an analysis over two recordings where there is no second one. BadQuery where the query does not parse."""
+    item = get(name)
+    parse(item.query, dict(raw))
+    shown = {k: v for k, v in selection.items() if v} | {f.name: raw[f.name] for f in item.fields if raw.get(f.name)}
+    return UnavailableReport(
+        analysis=name, title=item.title, because=ALONE.because, record_it_with=ALONE.record_it_with, selection=dict(shown)
+    )

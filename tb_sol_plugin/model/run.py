@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from tb_sol_plugin.errors import NotFound
+from tb_sol_plugin.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -153,7 +153,7 @@ class Run:
 
         What neither names is chosen: a run beside this one, else another worker of it. NotFound where a name is not there.
         """
-        from tb_sol_plugin.analyses import get, part_maker, run_pair
+        from tb_sol_plugin.analyses import get, nothing_beside, part_maker, run_pair
 
         pair = get(name).pair
         assert pair is not None
@@ -163,10 +163,13 @@ class Run:
         if isinstance(other, str):
             raw = {**raw, "other_run": other} if other else raw
         elsewhere = other.recordings if isinstance(other, Run) else ()
-        here, there, stands = self._pairs(
-            one, raw, part_maker(name, raw), pair.decode, beside=pair.beside, told=told, other=elsewhere
-        )
-        return run_pair(name, here, there, raw, {"run": self.name, "worker": one.worker, "span": one.span}, stands)
+        selection = {"run": self.name, "worker": one.worker, "span": one.span}
+        maker = part_maker(name, raw)
+        try:
+            here, there, stands = self._pairs(one, raw, maker, pair.decode, beside=pair.beside, told=told, other=elsewhere)
+        except Unavailable:
+            return nothing_beside(name, raw, selection)
+        return run_pair(name, here, there, raw, selection, stands)
 
     def across(
         self, name: str, raw: dict[str, str], shown: Recording | None = None, told: Callable[[int, int], None] = lambda done, total: None

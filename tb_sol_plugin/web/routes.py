@@ -12,7 +12,18 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import Analysis, get, part_maker, registry, run_alone, run_analysis, run_over, run_pair, run_runs
+from tb_sol_plugin.analyses import (
+    Analysis,
+    get,
+    nothing_beside,
+    part_maker,
+    registry,
+    run_alone,
+    run_analysis,
+    run_over,
+    run_pair,
+    run_runs,
+)
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
@@ -174,14 +185,18 @@ def _over_pair(item: Analysis, recording: Recording, raw: dict[str, str], asked:
     """The report over the recording that is shown and the one that the query sets beside it."""
     c, pair = context(), item.pair
     assert pair is not None
-    two = c.store.paired(recording, Other.of(raw))
+    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
+    try:
+        two = c.store.paired(recording, Other.of(raw))
+    except Unavailable:
+        alone = ("pair", asked, *selection.values())
+        return _answer(asked, recording, alone, lambda: nothing_beside(item.name, raw, selection), keep=False)
     here, there = c.store.pair_parts(two, part_maker(item.name, raw), pair.decode, wait=_wait(), beside=pair.beside)
     waiting = [r for r, side in ((two.shown, here), (two.other, there)) if side.of.state == "waiting"]
     if waiting:
         every = {two.shown, two.other}
         done, total = sum(r.size for r in every if r not in waiting), sum(r.size for r in every)
         raise Gathering(wire.LoadProgress(done, total, 0, f"{2 - len(waiting)} of 2 recordings", 0.0, 0))
-    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
     stands = repr([(s.name, s.run, s.chosen, s.of.worker, s.of.file, s.of.state, s.of.problem, s.of.key) for s in (here, there)])
     stands += repr(sorted(two.stands.items()))
     key = ("pair", hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())

@@ -263,6 +263,15 @@ def test_of_one_capture_it_says_what_to_do(logdir: Path) -> None:
     assert isinstance(found, UnavailableReport) and "other_run" in found.record_it_with
 
 
+def test_a_recording_alone(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN one file and nothing beside it THEN the answer says so, in every face
+    path = logdir / "job" / "a" / "rank0.1700000000000000000.pt.trace.json.gz"
+    found = sol.open(str(path), cache=False).analyze("memory_compare")
+    assert isinstance(found, UnavailableReport) and "two recordings" in found.because
+    assert cli.main(["analyze", "memory_compare", str(path), "--no-cache"]) == 3
+    assert json.loads(capsys.readouterr().out)["available"] is False
+
+
 def test_from_the_command_line(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN run and other run by name or by path THEN the same answer
     first = ["analyze", "memory_compare", str(logdir), "--run", "job/a", "--no-cache"]

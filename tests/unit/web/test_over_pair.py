@@ -97,6 +97,8 @@ def test_the_page_list_knows_whether_there_is_another(client: FlaskClient, logdi
     assert available("run=job/a")
     # GIVEN no second recording that goes with the worker THEN the page is not available, and says why
     assert not available("run=plain")
+    body = client.get("/api/v1/analysis/memory_compare?run=plain&wait=30").get_json()
+    assert body["available"] is False and "two recordings" in body["because"] and body["selection"]["run"] == "plain"
 
 
 def test_a_run_that_came_since(client: FlaskClient, logdir: Path) -> None:
