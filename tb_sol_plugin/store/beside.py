@@ -1,7 +1,12 @@
-"""Small text files that a person lays beside recordings, by name: in a logdir itself, and in the folders of its runs."""
+"""Small text files that a person lays beside recordings, by name: in a logdir itself, and in the folders of its runs.
+
+A name `scalar:TAG` asks for the last value of a scalar that the program wrote for TensorBoard; all that are found in a folder are one
+text, `{"scalars": {TAG: value}}`, under the name `event files`. Folders on a remote have none: each look would fetch the files whole.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat as modes
 import threading
@@ -13,10 +18,13 @@ from tb_sol_plugin.model.run import Recording
 from tb_sol_plugin.model.workers import BesideFile
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.places import is_url
+from tb_sol_plugin.store.scalars import Scalars
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of one at most."""
 MOST_FOLDERS: Final = 500
+SCALAR: Final = "scalar:"
+EVENTS: Final = "event files"
 REMOTE_SECONDS: Final = 30.0
 """A look at a remote folder holds for so long."""
 
@@ -28,12 +36,18 @@ class BesideFiles:
         self._options = dict(fs_options or {})
         self._lock = threading.Lock()
         self._remote: dict[str, tuple[float, str | None, str]] = {}
+        self._scalars = Scalars()
 
     def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[BesideFile]:
         """Those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
         out = []
+        tags = [name[len(SCALAR) :] for name in names if name.startswith(SCALAR)]
+        plain = [name for name in names if not name.startswith(SCALAR)]
         for run, folder in folders[:MOST_FOLDERS]:
-            for name in names:
+            found = self._scalars.last(folder, tags) if tags and not is_url(folder) else {}
+            if found:
+                out.append(BesideFile(run, f"{run}/{EVENTS}" if run else EVENTS, json.dumps({"scalars": found})))
+            for name in plain:
                 text, problem = self._remotely(folder, name) if is_url(folder) else self._locally(os.path.join(folder, name))
                 if text is not None or problem:
                     out.append(BesideFile(run, f"{run}/{name}" if run else name, text or "", problem))
@@ -46,6 +60,8 @@ class BesideFiles:
                 return None, ""
             if info.st_size > LARGEST:
                 return None, _TOO_LARGE
+            if os.path.islink(path) and not _inside(path):
+                return None, "a link that leads out of the folder"
             with open(path, "rb") as stream:
                 return _decoded(stream.read(LARGEST + 1))
         except FileNotFoundError:
@@ -78,6 +94,12 @@ class BesideFiles:
 
 
 _TOO_LARGE: Final = f"larger than {LARGEST // 1024 // 1024} MiB"
+
+
+def _inside(path: str) -> bool:
+    """Whether a link's end lies in the folder that the link is in, or below."""
+    folder = os.path.realpath(os.path.dirname(path))
+    return os.path.commonpath((folder, os.path.realpath(path))) == folder
 
 
 def _decoded(body: bytes) -> tuple[str | None, str]:

@@ -115,12 +115,14 @@ def _fitted(
 
 
 def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
-    """Points of all files, and what is wrong with them; what else they tell is of the last that tells it."""
+    """Points of all files, and what is wrong with them; what else they tell is of the last that tells it.
+
+    A file that is named stands over those beside the runs, and these over scalars of TensorBoard.
+    """
     notes: list[str] = []
     out = G.Given()
-    if path:
-        out = _over(out, G.parse(_read(path), os.path.basename(path)))
-    for one in files:
+    named = G.parse(_read(path), os.path.basename(path)) if path else None
+    for one in sorted(files, key=lambda one: one.text.startswith('{"scalars"'), reverse=True):
         if one.problem:
             notes.append(f"{one.file}: {one.problem}")
             continue
@@ -132,14 +134,16 @@ def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Gi
             notes.append(f"{error.message} ({error.hint})")
             continue
         out = _over(out, replace(found, points=tuple(replace(p, run=p.run or one.run) for p in found.points)))
+    out = _over(out, named) if named is not None else out
     return out, [*notes, *out.bad]
 
 
 def _over(first: G.Given, then: G.Given) -> G.Given:
+    grads = then if then.sqr is not None and then.var is not None else first
     return G.Given(
-        (*first.points, *then.points), then.sqr if then.sqr is not None else first.sqr, then.var if then.var is not None else first.var,
-        then.initial or first.initial, then.most or first.most, then.bounds if then.bounds[1] else first.bounds,
-        then.accumulation if then.accumulation is not None else first.accumulation, (*first.bad, *then.bad),
+        (*first.points, *then.points), grads.sqr, grads.var, then.initial or first.initial, then.most or first.most,
+        then.bounds if then.bounds[1] else first.bounds, then.accumulation if then.accumulation is not None else first.accumulation,
+        grads.grads_from, (*first.bad, *then.bad),
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ JSON holds lists of equal length (seconds), CSV the same names as columns. Only 
     {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.30, 0.30], "optim_step_time": [0.34, 0.41]}
 
 A list `run` names the run that a point is of: it then stands over what that run's recordings say of the same configuration. JSON may
-also tell `grad_params` ({"sqr", "var"}), `init_batch_size`, `max_batch_size`, `atomic_bsz_range` ([low, high]) and `accumulation`.
+also tell `grad_params` ({"sqr", "var"}), `init_batch_size`, `max_batch_size`, `atomic_bsz_range` ([low, high]) and `accumulation`, with
+points or without. Gradient statistics may also stand in scalars that the program wrote for TensorBoard.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import msgspec
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.scaling.points import Point, checked
 
-FILES: Final = ("sol_scaling.json", "sol_scaling.csv")
-"""Names under which it is found beside the runs."""
+SQR_TAG: Final = "adaptdl/grad_sqr"
+VAR_TAG: Final = "adaptdl/grad_var"
+FILES: Final = ("sol_scaling.json", "sol_scaling.csv", f"scalar:{SQR_TAG}", f"scalar:{VAR_TAG}")
+"""Names under which it is found beside the runs, and scalars of TensorBoard that tell gradient statistics."""
 NEEDED: Final = ("num_nodes", "num_replicas", "atomic_bsz", "optim_step_time")
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of such a file at most."""
@@ -32,7 +35,10 @@ _HINT: Final = "lists num_nodes, num_replicas, atomic_bsz, accum_step_time, opti
 
 @dataclass(frozen=True)
 class Given:
-    """points, and what else the file tells; None and 0 are unknown. bad: rows that were left out, with the reason."""
+    """points, and what else the file tells; None and 0 are unknown. bad: rows that were left out, with the reason.
+
+    grads_from: where sqr and var are from, in words.
+    """
 
     points: tuple[Point, ...] = ()
     sqr: float | None = None
@@ -41,6 +47,7 @@ class Given:
     most: int = 0
     bounds: tuple[int, int] = (0, 0)
     accumulation: bool | None = None
+    grads_from: str = "given"
     bad: tuple[str, ...] = field(default=())
 
 
@@ -49,6 +56,8 @@ def parse(text: str, name: str) -> Given:
     if len(text) > LARGEST:
         raise BadQuery(f"{name}: larger than {LARGEST // 1024 // 1024} MiB", hint=f"give {_HINT}", field="points")
     columns, rest = _csv(text, name) if name.lower().endswith(".csv") else _json(text, name)
+    if not columns and rest != NOTHING:
+        return Given((), *rest)
     missing = [n for n in NEEDED if n not in columns]
     if missing:
         raise BadQuery(f"{name}: {', '.join(missing)} missing", hint=f"give {_HINT}", field="points")
@@ -89,7 +98,8 @@ def _number(row: dict[str, object], name: str) -> float:
     return found
 
 
-Rest = tuple[float | None, float | None, int, int, tuple[int, int], bool | None]
+Rest = tuple[float | None, float | None, int, int, tuple[int, int], bool | None, str]
+NOTHING: Final[Rest] = (None, None, 0, 0, (0, 0), None, "given")
 
 
 def _csv(text: str, name: str) -> tuple[dict[str, list[object]], Rest]:
@@ -98,7 +108,7 @@ def _csv(text: str, name: str) -> tuple[dict[str, list[object]], Rest]:
     except csv.Error as error:
         raise BadQuery(f"{name}: {error}", hint=f"a header line with the names, then one line per point: {_HINT}", field="points") from None
     names = [n for n in (rows[0] if rows else {}) if n]
-    return {n.strip(): [r.get(n) for r in rows] for n in names}, (None, None, 0, 0, (0, 0), None)
+    return {n.strip(): [r.get(n) for r in rows] for n in names}, NOTHING
 
 
 class _File(msgspec.Struct):
@@ -109,6 +119,7 @@ class _File(msgspec.Struct):
     optim_step_time: list[float | None] = []
     run: list[str | None] = []
     grad_params: dict[str, float | None] | None = None
+    scalars: dict[str, float] = {}
     init_batch_size: int | None = None
     max_batch_size: int | None = None
     atomic_bsz_range: tuple[int, int] | None = None
@@ -124,4 +135,7 @@ def _json(text: str, name: str) -> tuple[dict[str, list[object]], Rest]:
     grads = found.grad_params or {}
     sqr, var = grads.get("sqr", grads.get("norm")), grads.get("var")
     whole = (max(found.init_batch_size or 0, 0), max(found.max_batch_size or 0, 0))
-    return columns, (sqr, var, *whole, found.atomic_bsz_range or (0, 0), found.accumulation)
+    source = "given"
+    if found.scalars and sqr is None and var is None:
+        sqr, var, source = found.scalars.get(SQR_TAG), found.scalars.get(VAR_TAG), f"scalars {SQR_TAG} and {VAR_TAG}, their last values"
+    return columns, (sqr, var, *whole, found.atomic_bsz_range or (0, 0), found.accumulation, source)

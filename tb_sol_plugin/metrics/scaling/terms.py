@@ -85,7 +85,7 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
     surest_first = sorted(parts, key=lambda p: p.biased)
     recorded = next(((p.sqr, p.var) for p in surest_first if p.sqr is not None and p.var is not None), (None, None))
     grads, origin["grads"] = None, ""
-    for sqr, var, words in ((wanted.sqr, wanted.var, "chosen"), (*recorded, "recorded"), (given.sqr, given.var, "given")):
+    for sqr, var, words in ((wanted.sqr, wanted.var, "chosen"), (*recorded, "recorded"), (given.sqr, given.var, given.grads_from)):
         if grads is None and sqr is not None and var is not None:
             grads, origin["grads"] = GradParams(sqr, var), words
     terms = Terms(
