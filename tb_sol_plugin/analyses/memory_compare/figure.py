@@ -37,11 +37,12 @@ def lines(names: tuple[str, str], parts: tuple[ComparePart, ComparePart], align:
             data.append(_curve(x, line.reserved, line.end_ns / factor, scale, dotted, f"{name}, reserved"))
         data.append(_curve(x, line.allocated, line.end_ns / factor, scale, {"color": color, "width": 1.8}, name, hover=True))
         place = max(range(len(line.allocated)), key=line.allocated.__getitem__)
-        right = x[place] > 0.6 * max(other.end_ns for other in drawn) / factor
+        ring: F.Plain = {"size": 8, "color": color, "line": {"width": 1.5, "color": F.light("surface")}}
+        data.append({"type": "scatter", "mode": "markers", "name": f"{name}, peak", "x": [x[place]], "y": [line.allocated[place] / scale],
+                     "marker": ring, "hoverinfo": "skip", "cliponaxis": False})  # fmt: skip
         notes.append({
-            "x": x[place], "y": line.allocated[place] / scale, "text": f"<b>{escaped(name)}</b> {human(line.allocated[place], 'B')}",
-            "showarrow": False, "xanchor": "right" if right else "left", "yanchor": "bottom", "xshift": -6 if right else 6, "yshift": 3,
-            "font": {"size": 12, "color": color},
+            "xref": "paper", "yref": "paper", "x": at, "y": 1, "xanchor": ("left", "right")[at], "yanchor": "bottom", "showarrow": False,
+            "text": f"<b>{escaped(name)}</b> up to {human(line.allocated[place], 'B')}", "font": {"size": 12, "color": color},
         })  # fmt: skip
     shapes, more, high = _device(parts, top, scale)
     where = "the step's begin" if by_step else "the begin of the first step"

@@ -222,6 +222,11 @@ def _headline(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame, w
         return f"The {words} of {many} is not known."
     times = number_of(worst["imbalance"])
     where = f"the ranks of {worst['stage']}" if ranks.staged else many
+    if what == "growth" and (times is None or times <= EVEN):
+        grow = [v for v in stages["growing"].tolist() if v]
+        if grow:
+            size = human(number_of(max(v for v in stages["most"].tolist() if v is not None)), "B")
+            return f"Memory in use grows from step to step on {human(sum(grow), 'count')} of {many}, by up to **{size}** per step."
     if times is None or times <= EVEN:
         within = ", each compared within its stage" if ranks.staged else ""
         most = max(times or 1.0, 1.0)

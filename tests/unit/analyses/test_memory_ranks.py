@@ -112,6 +112,12 @@ def test_other_measures(what: str, want: str) -> None:
     assert said(found) == want and found.facts["growing"] == 1
 
 
+def test_ranks_that_all_grow_are_not_called_alike() -> None:
+    grows = {"growth": 40e6, "verdict": "leak"}
+    found = asked([worker(0, **grows), worker(1, **grows)], what="growth")
+    assert said(found) == "Memory in use grows from step to step on 2 of 2 ranks, by up to **40.00 MB** per step."
+
+
 def test_what_is_not_known_is_no_number() -> None:
     # GIVEN ranks whose allocator tells nothing THEN what it holds, and what is left, is unknown, not 0
     nothing = dict.fromkeys(("reserved", "reserved_at_peak", "fragmentation", "left", "base", "capacity", "growth"))
