@@ -143,7 +143,8 @@ class Repeats:
     """The tally of the last step, for one that did the same work under the same limits."""
 
     def __init__(self) -> None:
-        self._work: dict[tuple[int, ...], tuple[int, bool]] = {}
+        self._keys: list[tuple[int, ...]] = []
+        self._calls: list[tuple[int, bool]] = []
         self._under: tuple[object, ...] = ()
         self._tally: Tally | None = None
         self._layers: frozenset[str] = frozenset()
@@ -153,25 +154,35 @@ class Repeats:
     ) -> Tally:  # fmt: skip
         """The tally of a step. records: of the rows that were counted, in their order; they are not looked at if the work is known."""
         under = spec, precision, timed, comparable
-        work = _work(counted)
-        if self._tally is not None and under == self._under and work == self._work:
+        if self._tally is not None and under == self._under and self._same(counted):
             if not timed:
                 return self._tally
-            return self._tally.again([counted[key][1] / 1000 if known else None for key, (_, known) in self._work.items()])
+            rows = counted.values() if list(counted) == self._keys else [counted[key] for key in self._keys]
+            return self._tally.again([row[1] / 1000 if row[1] > 0 else None for row in rows])
         made = tally_of(records, spec, precision, timed=timed, comparable=comparable)
-        self._work, self._under = work, under
-        self._tally = made if len(records) == len(work) else None
+        self._keys, self._calls, self._under = list(counted), _calls(counted.values()), under
+        self._tally = made if len(records) == len(counted) else None
         self._layers = frozenset(one.layer_name for one in records if one.layer_type)
         return made
 
     def layers(self, counted: Counted, records: Sequence[OpRecord]) -> frozenset[str]:
         """Names of the supported layers that did the work."""
-        if self._tally is not None and _work(counted) == self._work:
+        if self._tally is not None and self._same(counted):
             return self._layers
         return frozenset(one.layer_name for one in records if one.layer_type)
 
+    def _same(self, counted: Counted) -> bool:
+        """Whether these are the calls of the step before, whatever time they took."""
+        if len(counted) != len(self._keys):
+            return False
+        if list(counted) == self._keys:
+            return _calls(counted.values()) == self._calls
+        try:
+            return _calls(counted[key] for key in self._keys) == self._calls
+        except KeyError:
+            return False
 
-def _work(counted: Counted) -> dict[tuple[int, ...], tuple[int, bool]]:
+
+def _calls(rows: Iterable[Sequence[int]]) -> list[tuple[int, bool]]:
     """Calls of each row, and whether they took any time that was measured."""
-    return {key: (row[0], row[1] > 0) for key, row in counted.items()}
-
+    return [(row[0], row[1] > 0) for row in rows]

@@ -50,6 +50,14 @@ def test_the_same_work_again_has_the_analysis_of_a_step_that_was_never_seen(coun
     assert len(again.top) == 50 and again.top == analyse(records, step(1), spec, precision=Precision()).top
 
 
+def test_the_order_in_which_it_was_counted_does_not_matter(counting):
+    repeats = Repeats()
+    rows, records = with_times(counting, 1)
+    first = analyse(records, step(), device(), counted=rows, repeats=repeats)
+    turned = dict(reversed(rows.items()))
+    assert analyse(Later(forbidden), step(), device(), counted=turned, repeats=repeats) == first
+
+
 CHANGES = {
     "one more call": lambda rows: {**rows, next(iter(rows)): [next(iter(rows.values()))[0] + 1, 5]},
     "one row less": lambda rows: dict(list(rows.items())[1:]),
