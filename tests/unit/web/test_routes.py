@@ -82,7 +82,9 @@ def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> 
     reply = client.get(f"/api/v1/analysis/{name}", query_string={"run": "job", **READY})
     assert reply.status_code == 200 and reply.content_type == "application/json"
     body = json.loads(reply.data, parse_constant=lambda c: pytest.fail(f"{c} in {name}"))
-    assert body["analysis"] == name and body["selection"]["worker"] == "rank2"
+    assert body["analysis"] == name
+    if registry()[name].runs is None:  # one over all runs is of no worker
+        assert body["selection"]["worker"] == "rank2"
     if not body["available"]:
         assert body["because"] and "record_it_with" in body
         return
