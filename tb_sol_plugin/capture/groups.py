@@ -134,13 +134,20 @@ def flagged(group: Group, found: Iterable[str]) -> Group:
 
 def with_times(group: Group, measured_us: float | None, timed_us: float | None) -> Group:
     """The group with other times of the same operations."""
-    return flagged(replace(group, measured_us=measured_us, timed_us=timed_us), group.flags)
+    out = replace(group, measured_us=measured_us, timed_us=timed_us)
+    above = out.efficiency is not None and out.efficiency > TOLERATED
+    return out if above == ("above_limit" in group.flags) else flagged(out, group.flags)
 
 
 def sorted_groups(groups: Iterable[Group], whole: float | None) -> list[Group]:
     """Largest estimate first, else longest time, else most work; `(no phase)` last. With shares of the whole estimate."""
-    shared = [replace(g, share=g.estimated_us / whole if whole and g.estimated_us is not None else None) for g in groups]
-    return sorted(shared, key=lambda group: (group.name == NO_PHASE, *size_key(group), group.name))
+    return sorted((shared(group, whole) for group in groups), key=lambda group: (group.name == NO_PHASE, *size_key(group), group.name))
+
+
+def shared(group: Group, whole: float | None) -> Group:
+    """The group with its share of the whole estimate."""
+    share = group.estimated_us / whole if whole and group.estimated_us is not None else None
+    return group if group.share == share else replace(group, share=share)
 
 
 def size_key(group: Group) -> tuple[float, ...]:

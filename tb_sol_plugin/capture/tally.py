@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar, overload
 
 from tb_sol_plugin.capture.device_specs import DeviceSpec
-from tb_sol_plugin.capture.groups import NO_PHASE, UNATTRIBUTED, Group, Row, known_sum, row_of, sum_of, with_times
+from tb_sol_plugin.capture.groups import NO_PHASE, UNATTRIBUTED, Group, Row, known_sum, row_of, shared, sum_of, with_times
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.roofline import Precision
 
@@ -128,7 +128,8 @@ def tally_of(records: Iterable[OpRecord], spec: DeviceSpec | None, precision: Pr
                 places.setdefault(name, []).append(at)
         timings.append({name: _picked(rows, mine) for name, mine in places.items()})
         groups.append({name: sum_of(name, [rows[at] for at in mine]) for name, mine in places.items()})
-    groups[TOTAL].setdefault("total", sum_of("total", []))
+    whole = groups[TOTAL].setdefault("total", sum_of("total", [])).estimated_us
+    groups = [{name: shared(group, whole) for name, group in of.items()} for of in groups]
     timings[TOTAL].setdefault("total", None)
     model = at_peak(row for row in rows if not row.record.is_recompute)
     return Tally(rows, tuple(groups), tuple(timings), model, at_peak(rows))

@@ -29,6 +29,8 @@ SYNC_SECONDS: Final = 10.0
 """A sampled iteration is brought to the disk at once, but no more often than this."""
 DIRECT: Final = 1 << 16
 """More bytes than a record of a common iteration has."""
+MOST_HEADS: Final = 50_000
+"""Keys of rows whose text is kept."""
 MOST_NOTES: Final = 200
 MOST_FAILURES: Final = 3
 """Iterations that could not be put into records; after so many the file ends."""
@@ -92,6 +94,7 @@ class CaptureWriter:
         self._fd = -1
         self._labels = 0
         self._sigs: set[int] = set()
+        self._heads: dict[tuple[int, ...], str] = {}
         self._notes: dict[tuple[str, str], int] = {}
         self._synced = 0.0
         self._failures = 0
@@ -214,7 +217,7 @@ class CaptureWriter:
                 self._append(lines)
                 return
         work = ledger.rows if step.sampled else {}
-        rows = [[*key, value[0], None if value[1] < 0 else value[1]] for key, value in work.items()]
+        rows = self._rows(work)
         count = len(labels.known)  # other threads may add labels meanwhile
         fresh = sorted({key[0] for key in work} - self._sigs)
         notes, records = self._take_notes(), [*_records(step, rows)]
@@ -227,6 +230,19 @@ class CaptureWriter:
         self._sigs.update(fresh)
         if step.sampled and time.monotonic() - self._synced > SYNC_SECONDS:
             self._sync()
+
+    def _rows(self, work: Mapping[tuple[int, ...], Sequence[int]]) -> str:
+        """Rows of the ledger as JSON. Most keys were written before; making their text is half of all that is done for a sampled step."""
+        heads = self._heads
+        if len(heads) > MOST_HEADS:
+            heads.clear()
+        out = []
+        for key, row in work.items():
+            head = heads.get(key)
+            if head is None:
+                head = heads[key] = f"[{','.join(map(str, key))},"
+            out.append(f"{head}{row[0]},{'null' if row[1] < 0 else row[1]}]")
+        return ",".join(out)
 
     def _memory(self, record: dict[str, object], labels: Labels) -> None:
         count = len(labels.known)
@@ -325,12 +341,8 @@ def _plain_list(text: str) -> object:
     return found
 
 
-def _numbers(rows: Sequence[Sequence[int | None]]) -> str:
-    """Lists of whole numbers as JSON, in half the time that its encoder takes."""
-    return str(rows).replace(" ", "").replace("None", "null")
-
-
-def _records(step: StepRecord, rows: list[list[int | None]]) -> Iterable[bytes]:
+def _records(step: StepRecord, rows: str) -> Iterable[bytes]:
+    """The records of an iteration. rows: of the ledger, as JSON without the brackets around them."""
     known: dict[str, object] = {
         "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
         "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
@@ -339,7 +351,7 @@ def _records(step: StepRecord, rows: list[list[int | None]]) -> Iterable[bytes]:
     }  # fmt: skip
     yield _line({k: v for k, v in known.items() if v is not None})
     if step.sampled:
-        yield f'{{"kind":"ledger","iteration":{int(step.iteration)},"rows":{_numbers(rows)}}}\n'.encode()
+        yield f'{{"kind":"ledger","iteration":{int(step.iteration)},"rows":[{rows}]}}\n'.encode()
         if step.copies is not None:
             yield _line({"kind": "copies", "iteration": step.iteration, "rows": step.copies})
     if step.phase_times:
@@ -351,7 +363,7 @@ def _records(step: StepRecord, rows: list[list[int | None]]) -> Iterable[bytes]:
 def _ordinary(step: StepRecord) -> Sequence[bytes]:
     """The records of an iteration that was not sampled. It is written between any two of a training loop, in a third of the usual time."""
     if step.device_ns is not None or step.totals or step.lost or step.module_times or not f"a{step.signature}".isalnum() or step.compiled:
-        return [*_records(step, [])]
+        return [*_records(step, "")]
     sizes = f',"signature":"{step.signature}"' if step.signature else ""
     if step.batch is not None:
         sizes += f',"batch":{step.batch:d}'

@@ -507,7 +507,7 @@ def test_ordinary_iterations_are_written_as_all_others(fields: dict[str, Any]) -
     from tb_sol_plugin.capture.step import StepRecord
 
     step = StepRecord(7, start_ns=10, duration_ns=20, overhead_ns=30, **fields)
-    short, long = (b"".join(lines) for lines in (writer._ordinary(step), writer._records(step, ())))
+    short, long = (b"".join(lines) for lines in (writer._ordinary(step), writer._records(step, "")))
     assert short.endswith(b"\n") and [json.loads(line) for line in short.splitlines()] == [json.loads(line) for line in long.splitlines()]
 
 
