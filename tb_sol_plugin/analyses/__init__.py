@@ -40,13 +40,13 @@ A = TypeVar("A", bound=PairQuery)
 P = TypeVar("P", bound=msgspec.Struct)
 
 ONE_WORKER: Final = Lack(
-    "this compares the workers of a run, and there is one here",
+    "one worker here: this compares the workers of a run",
     "let every rank record into one folder, under a name of its own",
     'on_trace_ready=torch.profiler.tensorboard_trace_handler(logdir, worker_name=f"rank{rank}")',
 )
 """What an analysis over workers says of a run with one."""
 ALONE: Final = Lack(
-    "this sets two recordings beside each other, and there is one here",
+    "one recording here: this compares two recordings",
     "let several ranks record, or put a second run into the logdir",
     'run.analyze(name, other_run="...", other_worker="...")',
 )

@@ -23,10 +23,12 @@ from tb_sol_plugin.metrics.memory.rules.problem import foremost, said
 from tb_sol_plugin.metrics.memory.rules.recompute import recompute
 from tb_sol_plugin.metrics.memory.window import origin
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import AnySection, FactsSection, FindingsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar
 from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
+MOST_DEVICES: Final = 16
+"""Devices to choose from."""
 FEWEST_STEPS: Final = 3
 """Steps below which there is nothing to draw."""
 HELD: Final = "record with profile(profile_memory=True) on a device, store an allocator snapshot, or record memory in the program"
@@ -91,11 +93,12 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
     found, lacking = memory_findings(case)
     batch = maximum_batch(capture, curve, limits=query.device_limits)
     keep = {k: v for k, v in (("device", query.device), ("device_limits", query.device_limits)) if v}
-    sections: list[AnySection] = [_tiles(case, found), _cards(case, found, keep)]
-    if case.room.failures:
+    sections: list[AnySection] = [_tiles(case, found)]
+    if case.room.failures:  # why it ran out comes before what else could be freed
         sections.append(_story(case))
-        if len(case.room.failures) > 1:
-            sections.append(T.failures_table(case.room))
+    sections.append(_cards(case, found, keep))
+    if len(case.room.failures) > 1:
+        sections.append(T.failures_table(case.room))
     sections += _growth(case)
     sections += _gap(case)
     if _shows_room(case):
@@ -111,14 +114,32 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
     lacking = lacking + _batch_lack(batch)
     if lacking:
         sections.append(T.missing_table(lacking))
-    return Report(analysis=HERE, title="What to free", headline=_headline(case, found), notices=_notices(case), sections=sections)
+    return Report(
+        analysis=HERE, title="What to free", headline=_headline(case, found), notices=_notices(case), sections=sections,
+        fields=_fields(case, query),
+    )  # fmt: skip
+
+
+def _fields(case: Case, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
+    """The devices and sources that this recording has; what was asked for stays among them."""
+    labels = [m.label for m in memories(case.capture)[:MOST_DEVICES]]
+    labels = labels if case.memory.label in labels else [case.memory.label, *labels]
+    sources = [c.source for c in case.memory.curves]
+    several = len(sources) > 1 or query.source != "auto"
+    return {
+        "device": FieldNow(case.memory.label, tuple(labels)),
+        "source": FieldNow("", ("auto", *(sources if several else ()))),
+    }
 
 
 def _headline(case: Case, found: list[MemoryFinding]) -> str:
     why, first = said(case), next(iter(foremost(case) or found), None)
     text = f"{why} " if why else ""
+    if case.room.failures and case.room.failures[-1].setting:
+        last = case.room.failures[-1]
+        text += f"{last.verdict.partition(':')[0]}: `{last.setting}` helps. "
     if first is None:
-        return text + ("Nothing was found that frees more." if why else _none(case))
+        return text + ("Nothing else was found that frees memory." if why else _none(case))
     text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
     if first.share is not None:
         text += f", {human(first.share, 'ratio')} of the peak"
@@ -230,7 +251,8 @@ def _story(case: Case) -> FactsSection:
     values |= {"where": last.where or None, "setting": last.setting or None}
     moment = "at the moment of the snapshot"
     if last.later:
-        moment += f", {human(last.later, 'count')} entries of the history later"
+        entries = f"{human(last.later, 'count')} allocator entr{'y' if last.later == 1 else 'ies'}"
+        moment = f"in the snapshot, which was taken {entries} after the failure"
     marks = {n: Mark("unknown", "not recorded") for n, v in values.items() if v is None and n != "setting"}
     if last.setting == "":
         marks["setting"] = Mark("unknown", "no setting of the allocator helps")

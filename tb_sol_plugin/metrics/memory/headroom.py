@@ -272,7 +272,7 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
         return (
             f"Memory is short by {human(asked - there, 'B')}: free on the device and unused in the allocator are together "
             f"{human(there, 'B')}.",
-            "No setting of the allocator helps: hold less at the peak. The findings above say what can go.", "",
+            "No setting of the allocator helps: hold less at the peak. What to free, in order, says what can go.", "",
         )  # fmt: skip
     why = (
         f"Memory is fragmented: free on the device and unused in the allocator are together {human(there, 'B')}, more than was asked "

@@ -141,7 +141,7 @@ def test_a_run_of_one_worker_says_how_to_record_more(tmp_path: Path) -> None:
     run = sol.open(str(tmp_path / "one"), cache=False)
     for found in (run.analyze("memcpy_ranks"), run.captures[0].analyze("memcpy_ranks")):
         assert isinstance(found, UnavailableReport)
-        assert "there is one here" in found.because and "tensorboard_trace_handler" in found.argument
+        assert "one worker here" in found.because and "tensorboard_trace_handler" in found.argument
 
 
 def test_even_ranks_are_called_even(tmp_path: Path) -> None:

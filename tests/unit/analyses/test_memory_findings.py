@@ -61,6 +61,10 @@ def test_warm_up_is_no_leak_and_has_no_evidence(tmp_path: Path) -> None:
 def test_why_memory_ran_out_is_told_with_its_setting() -> None:
     # GIVEN 70 MiB that failed with 6 MiB free on the device and 120 MiB in pieces of at most 60
     r = report(failed())
+    # WHEN the page opens THEN why it ran out and the setting that helps come before what else could be freed
+    assert ids(r).index("story") < ids(r).index("findings")
+    assert "Memory is fragmented: `PYTORCH_" in r.headline
+    assert r.fields["source"].values == ("auto",) and len(r.fields["device"].values) == 1
     story = r.section("story")
     assert isinstance(story, FactsSection) and "fragmented" in story.text
     wanted = {

@@ -90,7 +90,7 @@ def test_reasons_where_there_is_no_report() -> None:
     # GIVEN one worker THEN it says so; GIVEN only broken ones THEN the first reason; GIVEN one that lacks something THEN what to record
     failed = [worker(f"rank{i}", "failed", problem=f"broken {i}", hint="mend it") for i in range(3)]
     one = run_over("memcpy_ranks", failed[:1], {}, {})
-    assert isinstance(one, UnavailableReport) and "there is one here" in one.because
+    assert isinstance(one, UnavailableReport) and "one worker here" in one.because
     none = run_over("memcpy_ranks", failed, {}, {"run": "job", "worker": ""})
     assert isinstance(none, UnavailableReport) and none.because == "none of the 3 workers can be read; job/rank0.json: broken 0"
     assert none.record_it_with == "mend it" and none.selection == {"run": "job"}

@@ -303,4 +303,4 @@ def test_one_file_is_no_run_of_several_workers(tmp_path: Path, capsys: Capsys) -
     from tests.support.ranks import rank_trace
 
     assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3
-    assert "there is one here" in capsys.readouterr().err
+    assert "one worker here" in capsys.readouterr().err

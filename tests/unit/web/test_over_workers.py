@@ -135,7 +135,7 @@ def test_the_catalogue_knows_how_many_workers_there_are(client: FlaskClient) -> 
 
     many, one = entry("job", "rank0"), entry("lone", "rank0")
     assert many["available"] is True and many["under"] == "memcpy"
-    assert one["available"] is False and "there is one here" in str(one["because"]) and "worker_name" in str(one["argument"])
+    assert one["available"] is False and "one worker here" in str(one["because"]) and "worker_name" in str(one["argument"])
     body = client.get("/api/v1/analysis/memcpy_ranks?run=lone&wait=30").get_json()
     assert body["available"] is False and body["because"] == one["because"]
 
