@@ -1,4 +1,4 @@
-"""What tracking costs, as a table: a small and a medium decoder in training, untracked and tracked in every way, interleaved.
+"""What tracking costs, as a table: three decoders in training, untracked and tracked in every way, interleaved.
 
     python -m benchmarks.capture [--rounds 7] [--device cpu] [--json OUT]
     python -m benchmarks.capture --check     # says what is held to what; exit status 1 beyond, or 25 % above the committed figures

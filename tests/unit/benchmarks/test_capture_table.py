@@ -12,24 +12,25 @@ import pytest
 from benchmarks.capture_table import ROWS, budget, cells, held, into_docs, markdown, regressions
 from tb_sol_plugin.format import encode
 
+OVER = {"always on": 0.009}
 FIGURES: dict[str, Any] = {
     "machine": "a CPU", "torch": "2.13.0", "python": "3.11.7", "rounds": 3, "import_ms": 8.0,
     "models": {"small": {
         "calls": 1000, "parameters": 2_500_000, "signatures": 100, "bytes_first": 150.0, "bytes_later": 50.0, "added": 18, "added_us": 240.0,
-        "ways": {way: {"step_s": 0.004, "over": 0.015 if way == "always on" else 2.0, "us_per_call": 8.0, "end_s": 0.01} for way, _ in ROWS},
+        "ways": {way: {"step_s": 0.004, "over": OVER.get(way, 2.0), "us_per_call": 8.0, "end_s": 0.0009} for way, _ in ROWS},
     }},
 }  # fmt: skip
 
 
 def changed(**values: float) -> dict[str, Any]:
-    """FIGURES with other values of the small model; `always_on` and `sampled` by their budgeted figure."""
+    """FIGURES with other values of the small model; `always_on` is its share, three are of the sampled step."""
     out = copy.deepcopy(FIGURES)
     small = out["models"]["small"]
     for name, value in values.items():
         if name == "always_on":
             small["ways"]["always on"]["over"] = value
-        elif name == "sampled":
-            small["ways"]["sampled"]["us_per_call"] = value
+        elif name in ("us_per_call", "over", "end_s"):
+            small["ways"]["sampled"][name] = value
         elif name == "import_ms":
             out["import_ms"] = value
         else:
@@ -40,28 +41,36 @@ def changed(**values: float) -> dict[str, Any]:
 def test_the_budget() -> None:
     # GIVEN figures within the budget THEN nothing is said; each one beyond it is named alone
     assert budget(FIGURES) == []
-    for name, value in (("always_on", 0.021), ("sampled", 10.1), ("bytes_first", 201.0), ("bytes_later", 201.0), ("import_ms", 51.0)):
+    beyond = {"us_per_call": 10.1, "end_s": 0.0011, "bytes_first": 201.0, "bytes_later": 201.0, "import_ms": 51.0}
+    for name, value in beyond.items():
         (problem,) = budget(changed(**{name: value}))
         assert "more than" in problem
+    # AND a share of a step has a bound of its own and one with what is always on: 0.9 % + 234 % / 100 = 3.2 %, 2.1 % + 200 % / 100 = 4.1 %
+    assert budget(changed(over=2.34)) == [
+        "small: a sampled step lasts 234 % longer, more than 233 %", "small: tracking with one sampled step in 100 takes 3.2 % of a step, more than 3 %"
+    ]  # fmt: skip
+    assert budget(changed(always_on=0.021)) == [
+        "small: what is always on takes 2.1 % of a step, more than 2 %", "small: tracking with one sampled step in 100 takes 4.1 % of a step, more than 3 %"
+    ]  # fmt: skip
 
 
 def test_behind_large_kernels_a_call_is_held_to_what_a_bare_mode_leaves() -> None:
     # GIVEN a larger model where a call takes 15.8 µs, 9.2 of them already in a mode that only passes calls on THEN that is held to 7 beyond it
     figures = copy.deepcopy(FIGURES)
-    figures["models"] = {"medium": figures["models"]["small"]}
-    ways = figures["models"]["medium"]["ways"]
+    figures["models"] = {"large": figures["models"]["small"]}
+    ways = figures["models"]["large"]["ways"]
     ways["sampled"]["us_per_call"], ways["pass"]["us_per_call"] = 15.8, 9.2
     assert budget(figures) == []
     # AND what is said of it does not hide that the budget is missed
     said = next(text for text in held(figures) if "ATen call" in text)
     assert said == (
-        "medium: sampled 15.8 µs per ATen call; the budget is 10, which is NOT met here. It is held to 7 beyond a mode that only passes "
+        "large: sampled 15.8 µs per ATen call; the budget is 10, which is NOT met here. It is held to 7 beyond a mode that only passes "
         "calls on, since that takes 9.2 by itself; beyond it are 6.6"
     )
     # AND 7.5 µs beyond it are too much
     ways["sampled"]["us_per_call"] = 16.7
     (problem,) = budget(figures)
-    assert problem == "medium: a sampled step takes 7.5 µs per ATen call beyond those of a mode that only passes calls on, more than 7"
+    assert problem == "large: a sampled step takes 7.5 µs per ATen call beyond those of a mode that only passes calls on, more than 7"
     # AND where the budget is met, that is said
     ways["sampled"]["us_per_call"] = 9.9
     assert "the budget is 10, which is met here." in " ".join(held(figures))
@@ -69,7 +78,9 @@ def test_behind_large_kernels_a_call_is_held_to_what_a_bare_mode_leaves() -> Non
 
 def test_every_bound_is_named() -> None:
     assert held(FIGURES) == [
-        "small: always on 1.5 % of a step, held to 2 %", "small: sampled 8.0 µs per ATen call, held to 10",
+        "small: always on 0.9 % of a step, held to 2 %", "small: with one sampled step in 100 2.9 %, held to 3 %",
+        "small: sampled 8.0 µs per ATen call, held to 10; 200 % of a step, held to 233 %",
+        "small: 0.90 ms of analysis and writing after it, held to 1",
         "small: 150 bytes per distinct signature in the first sampled step, 50 in later ones, held to 200", "import 8.0 ms, held to 50",
     ]  # fmt: skip
 
@@ -82,6 +93,8 @@ def test_a_regression_above_a_quarter_is_found() -> None:
     slower["models"]["small"]["ways"]["sampled"]["over"] = 2.55
     assert regressions(slower, FIGURES) == ["small: sampled, % more: 255.0, was 200.0"]
     assert regressions(changed(bytes_first=190.0), FIGURES) == ["small: bytes_first: 190.0, was 150.0"]
+    # AND figures of a model that was another one are not compared
+    assert regressions(changed(bytes_first=190.0, calls=1001), FIGURES) == []
     # AND without committed figures there is nothing to compare with
     assert regressions(FIGURES, {}) == []
 
@@ -94,7 +107,7 @@ def test_the_table_goes_between_its_markers(tmp_path: Path) -> None:
     into_docs(page, "cpu", FIGURES)
     text = page.read_text()
     assert text == f"before\n<!-- overhead cpu -->\n{markdown(FIGURES)}\n<!-- end of overhead cpu -->\nafter\n"
-    assert "| always on: 5 phases, step time | 4.00 | +1.5 % |  |" in text
+    assert "| always on: 5 phases, step time | 4.00 | +0.9 % |  |" in text
     # AND a page without the place is refused
     with pytest.raises(ValueError, match="no place for the figures of cuda"):
         into_docs(page, "cuda", FIGURES)
