@@ -12,9 +12,10 @@ from tb_sol_plugin.analyses import without_recording
 from tb_sol_plugin.analyses.memory_plan import tables as T
 from tb_sol_plugin.analyses.memory_plan.figure import bars, both, split
 from tb_sol_plugin.analyses.memory_plan.glance import glance
-from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan, planned
+from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan, Verdict, planned
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.analyses.memory_plan.stand import stand
+from tb_sol_plugin.cost.memory.search import Spread
 from tb_sol_plugin.cost.memory.state import WIDTH, formula
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar
@@ -57,7 +58,7 @@ def _report(plan: Plan) -> Report:
         analysis="memory_plan",
         title=TITLE,
         headline=_headline(plan),
-        notices=_notices(plan),
+        notices=_way_out(plan, found) + _notices(plan),
         sections=[
             _tiles(plan), split(plan), bars(plan), glance(plan, found, [T.key_of(one) for one, _ in found]), T.stage_table(plan),
             T.layout_table(plan, found), T.device_table(plan), T.formula_table(plan),
@@ -112,6 +113,11 @@ def _tiles(plan: Plan) -> FactsSection:
             "world": " × ".join(f"{n} {getattr(plan.layout, n)}" for n in ("tp", "pp", "dp", "cp") if n != "cp" or plan.layout.cp > 1),
         },
     )  # fmt: skip
+
+
+def _way_out(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> list[Notice]:
+    out = T.way_out(plan, found)
+    return [Notice(out[0], "info", out[1])] if out is not None else []
 
 
 def _notices(plan: Plan) -> list[Notice]:

@@ -18,6 +18,10 @@ from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, m
 from tb_sol_plugin.units import human
 
 MOST_LAYOUTS: Final = 240
+HOST: Final = 8
+"""Devices that a host holds, as a rule: tensor parallel over more of them is slow."""
+MOST_DEVICES: Final = 1024
+"""Devices up to which a layout that fits is looked for."""
 UNEVEN: Final = 1.25
 """Largest stage over the smallest from which a layout counts as uneven."""
 BEYOND: Final = 10**12
@@ -91,6 +95,28 @@ def device_table(plan: Plan) -> TableSection:
 def spread(plan: Plan) -> list[tuple[Spread, Verdict | None]]:
     """The same model on as many devices, in every other layout, with whether it fits; best first."""
     return sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, plan.layout.world)), key=_order)
+
+
+def way_out(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> tuple[str, Link] | None:
+    """What fits where the plan does not: the best layout on as many devices, else on the fewest more, by doubling, that hold it with
+    a tenth to spare at this micro-batch. None where the plan fits, where the memory is unknown, or where nothing up to `MOST_DEVICES` does."""
+    if plan.verdict(plan.largest.total_bytes) != "too large":
+        return None
+    world, one = plan.layout.world, _first(found)
+    while one is None and (world := world * 2) <= MOST_DEVICES:
+        tried = layouts(plan.model, plan.layout, world, (plan.layout.micro_batch,))
+        judged = sorted(((s, plan.verdict(s.largest_bytes)) for s in tried if s.micro_batch == plan.layout.micro_batch), key=_order)
+        one = _first(judged)
+    if one is None:
+        return None
+    where = "the same devices" if world == plan.layout.world else f"{human(world, 'count')} devices"
+    how = f"TP {one.tp}, PP {one.pp}, DP {one.dp}, micro-batch {one.micro_batch}, recompute {one.recompute}"
+    return f"It fits on {where} with {how}: {human(one.largest_bytes, 'B')} on the fullest stage.", _layout_link(plan, one)
+
+
+def _first(found: list[tuple[Spread, Verdict | None]]) -> Spread | None:
+    """The first that fits, one whose tensor parallel ranks stand within a host of `HOST` devices before others."""
+    return min((s for s, fits in found if fits == "fits"), key=lambda s: s.tp > HOST, default=None)
 
 
 def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> TableSection:

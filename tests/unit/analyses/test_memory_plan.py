@@ -190,6 +190,19 @@ def test_layouts_stand_best_first_and_open_in_the_query() -> None:
         assert opened.facts["device"] == "A100 SXM 40 GB" and opened.facts["world"] == 16
 
 
+def test_a_plan_that_is_too_large_says_what_fits() -> None:
+    # GIVEN LLaMA-7B on one device of 80 GB: 121.3 GB of state alone WHEN it is planned
+    report = plan(device="80GB")
+    # THEN the fewest devices that hold it with a tenth to spare: half of the state, 60.65 GB, and half of what one sample keeps
+    first = report.notices[0]
+    assert first.text.startswith("It fits on 2 devices with TP 2, PP 1, DP 1, micro-batch 1, recompute selective: 6")
+    assert first.link is not None and first.link.query["tp"] == "2"
+    # AND the link leads to a plan that fits and offers nothing else
+    there = run_alone("memory_plan", dict(first.link.query))
+    assert isinstance(there, Report)
+    assert there.facts["verdict"] == "fits" and not there.notices[0].text.startswith("It fits on")
+
+
 def test_the_glance_shows_the_layouts_of_this_micro_batch() -> None:
     # GIVEN 16 devices THEN the squares are the layouts of micro-batch 2 with full recomputation, each under its verdict, the present one bold
     report = llama(dp=4, micro_batch=2, recompute="full", device="A100_SXM_40")
