@@ -16,7 +16,8 @@ from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling import figures, tables
 from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.scaling.gather import RECORD, Gathered, gather
+from tb_sol_plugin.metrics.scaling.beyond import beyond, unknown
+from tb_sol_plugin.metrics.scaling.gather import CONFIDENCE_S, RECORD, Gathered, gather
 from tb_sol_plugin.metrics.scaling.given import FILES
 from tb_sol_plugin.metrics.scaling.hints import hints
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
@@ -78,7 +79,7 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
     sections: list[AnySection] = [_tiles(found, outlook, query)]
     if len({p.num_replicas for p in found.used}) > 1:
         sections += [draw(found, outlook) for draw in (figures.heat, figures.curves, figures.speedup, figures.split)]
-    sections += [figures.measured(found), tables.parameters(found)]
+    sections += [figures.measured(found), figures.residuals(found), *figures.overlap(found), tables.parameters(found)]
     if len({p.num_replicas for p in found.used}) > 1:
         sections.append(tables.predictions(found, outlook, query.price))
     sections += [tables.points(found), tables.terms(found), _numbers(found)]
@@ -110,6 +111,8 @@ def _headline(found: Gathered, outlook: Outlook) -> str:
     how = f"{human(run.replicas, 'count')} replica{'s' if run.replicas != 1 else ''} with {human(run.atomic, 'count')} samples each"
     how += f" in {run.accum + 1} micro-steps" if run.accum else ""
     said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
+    if unknown(outlook.fit, run.nodes, run.replicas):
+        return f"{said} **at best**: the points do not show what synchronising so many costs, and it counts as little."
     if outlook.pays_on:
         return f"{said}. Adding replicas still pays at the largest count looked at."
     share = human(outlook.terms.share, "ratio")
@@ -133,16 +136,64 @@ def _notices(found: Gathered) -> list[Notice]:
         elif found.biased:
             out.append(Notice("Gradient statistics are from differences of successive steps of one replica: they are biased.", "warn"))
         out += [Notice(w) for w in made.warnings]
-        outlook = found.outlook
-        most = max(p.num_replicas for p in found.used)
-        if outlook is not None and outlook.stop >= 0 and outlook.at(outlook.stop).replicas > most:
-            told = f"{human(most, 'count')} replica{'s' if most > 1 else ''}"
-            out.append(Notice(f"What is recommended lies beyond what ran ({told} at most): it is extrapolated.", "warn"))
+        out += _of_gradients(found)
+        out += _of_answer(found)
+        out += _of_confidence(found)
     if found.silent:
         names = list(found.silent)
         shown = ", ".join(f"`{n}` ({found.silent[n]})" for n in names[:4])
         rest = f" and {len(names) - 4} more" if len(names) > 4 else ""
         out.append(Notice(f"No point from {shown}{rest}.", "info"))
+    return out
+
+
+def _of_gradients(found: Gathered) -> list[Notice]:
+    grads = found.settled.terms.grads if found.settled is not None else None
+    if grads is None or min(grads) >= 0:
+        return []
+    what = "squared norm" if grads.sqr < 0 else "variance"
+    means = "every sample counts the same, whatever the batch size" if grads.sqr < 0 else "a larger batch is worth no more than a small one"
+    return [Notice(
+        f"The {what} of the gradient comes out below 0 ({min(grads):.3g}): too few steps to tell it from noise. It is taken as 0, "
+        f"so that {means}.", "warn",
+    )]  # fmt: skip
+
+
+def _of_answer(found: Gathered) -> list[Notice]:
+    """What the recommendation rests on, where that is more than the points."""
+    outlook = found.outlook
+    if outlook is None or outlook.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
+        return []
+    out = []
+    run = outlook.at(outlook.stop)
+    reasons = beyond(found.used, outlook.fit, run.nodes, run.replicas, run.atomic)
+    if reasons:
+        out.append(Notice(f"What is recommended is extrapolated: {'; '.join(reasons)}.", "warn"))
+    if outlook.later >= 0:
+        last = outlook.at(outlook.later)
+        each = (last.speedup - run.speedup) / (last.replicas - run.replicas)
+        out.append(Notice(
+            f"Beyond {human(run.replicas, 'count')} replicas the next ones bring too little, but up to {human(last.replicas, 'count')} "
+            f"each brings {human(each, 'ratio')} of one on average.", "info",
+        ))  # fmt: skip
+    if run.replicas > 1 and run.speedup > 1.05 * run.replicas:
+        one = outlook.at(0)
+        out.append(Notice(
+            f"Several replicas bring more than their number: one alone runs {human(one.total, 'count')} samples a step under these terms, "
+            "and larger batches cost less time per sample.", "info",
+        ))  # fmt: skip
+    return out
+
+
+def _of_confidence(found: Gathered) -> list[Notice]:
+    late = sum(e.because.startswith("not reached") for e in found.left_out)
+    out = []
+    if late:
+        every = human(len(found.left_out), "count")
+        done = len(found.left_out) - late
+        out.append(Notice(f"The error without a configuration is known of {done} of {every}: {CONFIDENCE_S:g} s were over.", "info"))
+    if found.boot is not None and found.boot.late:
+        out.append(Notice(f"Bands are of {len(found.boot.samples)} resampled fits, not of 200: {CONFIDENCE_S:g} s were over.", "info"))
     return out
 
 
@@ -170,9 +221,9 @@ def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSecti
     assert made is not None
     lone = Mark("unknown", "the points are of one count of replicas")
     marks = {} if several else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
-    most = max(p.num_replicas for p in found.used)
-    if best is not None and best.replicas > most:
-        marks |= {n: Mark("estimated", "beyond what ran") for n in ("best_goodput", "best_speedup")}
+    reasons = beyond(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
+    if reasons:
+        marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
     return FactsSection(
         id="answer", title="Answer", weight="headline", style="tiles", values=values,
         units={"best_replicas": "count", "best_batch": "count", "median_error": "ratio", "points": "count"},
@@ -197,7 +248,7 @@ def _numbers(found: Gathered) -> FactsSection:
         "points_left_out": len(found.points) - len(found.used),
     }  # fmt: skip
     return FactsSection(
-        id="numbers", title="The fit in numbers", values=values, units={"points_left_out": "count"}, docs=FACTS, span=12,
+        id="numbers", title="The fit in numbers", values=values, units={"points_left_out": "count"}, docs=FACTS, span=6,
         labels=LABELS | {n: f"{n}, s" for n in NAMES if n != "gamma"} | {"gamma": "gamma"},
         marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
     )  # fmt: skip

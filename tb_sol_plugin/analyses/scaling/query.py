@@ -71,7 +71,7 @@ POINTS: Final = (
     Column("optim_predicted_ns", "Fit", "ns", "the same as the fit gives it", missing="there is no fit"),
     Column("residual", "Fit − measured", "ratio", "predicted step over measured step, less 1", missing="there is no fit"),
     Column("left_out_error", "Without it", "ratio", "the same where the fit did not see this configuration", rank=2,
-           missing="without it a parameter would not be known, or it is not used"),
+           missing="without it a parameter would not be known, it is not used, or time was over"),
     Column("sync_ns", "Sync", "ns", "the wait for gradients, the part of their reduction behind which nothing is computed", rank=2),
     Column("steps", "Steps", "count", "steps that update", rank=2, missing="given, not recorded"),
     Column("accum_steps", "Accumulating", "count", "steps that only accumulate", rank=3, missing="given, not recorded"),

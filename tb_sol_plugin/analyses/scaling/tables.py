@@ -10,6 +10,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.scaling.query import NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS
 from tb_sol_plugin.cost.scaling import band
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.metrics.scaling.beyond import of_counts
 from tb_sol_plugin.metrics.scaling.gather import Gathered
 from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.metrics.scaling.points import Point
@@ -106,7 +107,7 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
         "cost": cost_per_million(best["goodput"], replicas, price), "id": [f"{n}|{r}" for n, r in zip(nodes, replicas, strict=True)],
         "observed": ["ran" if (n, r) in ran else "between" if r <= most else "beyond" for n, r in zip(nodes, replicas, strict=True)],
     })  # fmt: skip
-    beyond = {str(i): Mark("estimated", "more replicas than ever ran") for i, r in enumerate(replicas) if r > most and runs[i]}
+    beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(of_counts(found.used, outlook)) if why}
     stop = outlook.stop
     many = f"{human(int(replicas[stop]), 'count')} replica{'s' if replicas[stop] != 1 else ''}"
     said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
@@ -114,7 +115,7 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     return make_table(
         "predictions", "What the fit predicts", frame, columns, key="id", sort=Sort("num_replicas", descending=False),
         subtitle="each count of replicas at its best batch size",
-        marks={"goodput": beyond, "throughput": beyond, "speedup": beyond} if beyond else {},
+        marks=dict.fromkeys(("step_ns", "goodput", "throughput", "speedup", "scaling_efficiency", "gain"), beyond) if beyond else {},
         footer=said,
     )  # fmt: skip
 
@@ -152,7 +153,8 @@ def parameters(found: Gathered) -> TableSection:
     return make_table(
         "parameters", "Parameters of the fit", frame, columns, key="name",
         subtitle="step = (compute^γ + network^γ)^(1/γ); compute = α_c + β_c b; network = α + β (replicas − 2)", span=6,
-        footer="From and to: where nine of ten fits to resampled points lie.",
+        footer="From and to: where nine of ten fits to resampled points lie."
+        + ("" if all(made.identified.values()) else " Exported hints hold all seven, those without a value as the fit assumed them."),
     )  # fmt: skip
 
 

@@ -84,8 +84,8 @@ def leave_one_out(fit: Fit, *, limit_s: float = LIMIT_S) -> list[LeftOut]:
 def bootstrap(fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, limit_s: float = LIMIT_S) -> Bootstrap:
     """Parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn together.
 
-    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples unless the time ends them. Parameters that the
-    points do not determine do not move as far as they could: see `Fit.identified`.
+    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples unless the time ends them.
+    Parameters that the points do not determine do not move as far as they could: see `Fit.identified`.
     """
     until = time.perf_counter() + limit_s
     used = fit.points.ordered()

@@ -12,6 +12,7 @@ from tb_sol_plugin.cost.scaling.model import Best, GoodputFunction, number, requ
 CANDIDATES: Final = 50
 """Total batch sizes tried."""
 _EPS: Final = 1e-8
+_ALIKE: Final = 1e-6
 
 
 def best(
@@ -27,7 +28,8 @@ def best(
     """The best of 50 total batch sizes from max(M0, lo r) to `max_batch_size` (default M0) in equal ratios.
 
     atomic_bsz_range: (lo, hi), default (1, max_batch_size). A replica's share M/r is rounded up and kept within the range, so that
-    the total may exceed `max_batch_size` by less than r; strict=True leaves such candidates out. accumulation: a share above hi is
+    the total may exceed `max_batch_size` by less than r; strict=True rounds such candidates down, and takes the smallest total among
+    those whose goodput differs by rounding alone. accumulation: a share above hi is
     divided into micro-steps, and a lone replica above M0 takes at least two (gradient statistics need them). Without it, a lone
     replica stays at M0. Candidates below M0 are left out; where none is left, goodput is NaN and both counts are 0.
 
@@ -54,15 +56,17 @@ def best(
         steps = np.zeros_like(share)
         atomic = np.where(alone, np.ceil(first), np.ceil(share - _EPS))
     atomic = np.clip(atomic, low, high)
-    reached = replicas * atomic * (steps + 1)
-    fits = reached >= first
     if strict:
-        fits &= reached <= most + _EPS
+        room = np.floor(most / (replicas * (steps + 1)) + _EPS)
+        atomic = np.minimum(atomic, room)
+    reached = replicas * atomic * (steps + 1)
+    fits = (reached >= first) & (atomic >= low)
     value = np.full(share.shape, np.nan)
     if fits.any():
         nodes, replicas = np.broadcast_to(nodes, share.shape), np.broadcast_to(replicas, share.shape)
         value[fits] = goodput.evaluate(nodes[fits], replicas[fits], atomic[fits], steps[fits])
-    place = np.argmax(np.where(fits, value, -np.inf), axis=0)[None]
+    ranked = np.where(fits, value, -np.inf)
+    place = np.argmax(ranked >= ranked.max(axis=0) * (1 - _ALIKE) if strict else ranked, axis=0)[None]
     value, atomic, steps, fits = (np.take_along_axis(a, place, axis=0)[0] for a in (value, atomic, steps, fits))
     counts = (np.where(fits, a, 0).astype(np.int64) for a in (atomic, steps))
     return Best(number(value), *(int(c) if c.ndim == 0 else c for c in counts))

@@ -74,11 +74,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """goodput[total][count]: NaN where that total batch size cannot be run on so many replicas."""
+    """goodput[total][count]: NaN where that total batch size cannot be run on so many replicas.
+
+    atomic, steps: the micro-batch and the steps of accumulation of each; their total is the row's, rounded up to whole samples.
+    """
 
     counts: Ints
     totals: Floats
     goodput: Floats
+    atomic: Floats
+    steps: Floats
 
 
 class Outlook:
@@ -137,6 +142,20 @@ class Outlook:
         return len(runs) > 0 and self.stop == int(runs[-1])
 
     @cached_property
+    def later(self) -> int:
+        """Place of the largest count up to which replicas added after `stop` pay on average, where more than one does; else -1.
+
+        The first ones across nodes can bring less than those after them.
+        """
+        if self.stop < 0:
+            return -1
+        r, s = self.best["replicas"], self.best["speedup"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (s - s[self.stop]) / (r - r[self.stop])
+        found = np.flatnonzero(np.isfinite(self.best["goodput"]) & (np.arange(len(r)) > self.stop) & (mean >= self.terms.share))
+        return int(found[-1]) if len(found) else -1
+
+    @cached_property
     def top(self) -> int:
         """Place of the count with the highest goodput, -1 where none can be run."""
         value = self.best["goodput"]
@@ -153,14 +172,15 @@ class Outlook:
         steps = np.ceil(share / t.high - _EPS) - 1 if t.accumulation else np.zeros_like(share)
         if t.accumulation:  # a lone replica needs two micro-steps for its statistics
             steps = np.where((r == 1) & (share > t.initial + _EPS), np.maximum(steps, 1), steps)
-        atomic = np.ceil(share / (steps + 1) - _EPS)
-        fits = (atomic >= t.low) & (atomic <= t.high) & (r * atomic * (steps + 1) >= t.initial)
+        whole = np.floor(max(t.most, t.initial) / (r * (steps + 1)) + _EPS)
+        atomic = np.minimum(np.ceil(share / (steps + 1) - _EPS), whole)
+        fits = (share >= 1 - _EPS) & (atomic >= max(t.low, 1)) & (atomic <= t.high) & (r * atomic * (steps + 1) >= t.initial)
         if not t.accumulation:
             fits &= (r > 1) | (total <= t.initial + 1)
         out = np.full(share.shape, np.nan)
         if fits.any():
             out[fits] = self.goodput.evaluate(t.nodes(r[fits].astype(np.int64)), r[fits], atomic[fits], steps[fits])
-        return Grid(counts, totals, out)
+        return Grid(counts, totals, out, atomic, steps)
 
     def split(self, place: int) -> tuple[float, float, float]:
         """(compute, network, step) in seconds of one updating micro-step of the best way to run a count."""

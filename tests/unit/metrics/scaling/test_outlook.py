@@ -61,10 +61,11 @@ def test_the_grid_is_the_model_at_each_cell() -> None:
         for j, r in enumerate(g.counts.tolist()):
             share = total / r
             k = max(math.ceil(share / 256 - 1e-8) - 1, 1 if r == 1 and share > 128 + 1e-8 else 0)
-            b = math.ceil(share / (k + 1) - 1e-8)
-            can = 16 <= b <= 256 and r * b * (k + 1) >= 128
+            b = min(math.ceil(share / (k + 1) - 1e-8), math.floor(terms().most / (r * (k + 1)) + 1e-8))
+            can = share >= 1 and 16 <= b <= 256 and r * b * (k + 1) >= 128
             assert math.isnan(g.goodput[i, j]) != can
             if can:
+                assert (g.atomic[i, j], g.steps[i, j]) == (b, k) and r * b * (k + 1) <= terms().most
                 assert g.goodput[i, j] == pytest.approx(float(one(math.ceil(r / 4), r, b, k)), rel=1e-12)
     assert np.isnan(g.goodput).any() and np.isfinite(g.goodput).any()
 
@@ -82,3 +83,28 @@ def test_nothing_fits() -> None:
     found = Outlook(fitted(P1), terms(low=1000, high=1000, most=128, accumulation=False, initial=64))
     assert found.stop == -1 and found.top == -1 and not found.pays_on
     assert np.isnan(found.grid.goodput).all()
+
+
+def test_batches_within_a_limit_are_rounded_down_to_it_and_ties_take_the_smallest() -> None:
+    # GIVEN 3 replicas, micro-steps of 100 samples at most and a total of 1000 at most WHEN the best is sought THEN it is
+    # 4 micro-steps of 83, 996 samples, for the 1000 are no whole ones, and not a total of the grid further below
+    goodput = GoodputFunction(PerfParams(0.1, 0.001, 1e-8, 1e-8, 5.0, 1e-8, 1.0), None, 10)
+    best = goodput.optimize(1, 3, 1000, (1, 100), True, strict=True)
+    assert (best.atomic_bsz, best.accum_steps) == (83, 3)
+    # AND a lone replica stays at its initial batch; and where a larger batch wins less than a millionth, the smallest is taken: of b
+    # samples it costs 2e-8 in b times 1e-3, a millionth at 20
+    alone = GoodputFunction(PerfParams(0.1, 0.001, 1e-8, 1e-8, 1e-8, 1e-8, 1.0), None, 10).optimize(1, 1, 1000, (1, 100), False, strict=True)
+    assert (alone.atomic_bsz, alone.accum_steps) == (10, 0)
+    flat = GoodputFunction(PerfParams(1e-8, 0.001, 1e-8, 1e-8, 1e-8, 1e-8, 1.0), None, 10).optimize(1, 2, 1000, (1, 100), True, strict=True)
+    assert 15 <= flat.atomic_bsz <= 20 and flat.accum_steps == 0
+
+
+def test_a_dip_at_the_second_node_is_told_apart_from_the_end() -> None:
+    # GIVEN a network across nodes that costs much for the second node and nothing more for those after it WHEN asked THEN adding stops
+    # to pay at the full node, and up to the largest count each replica pays on average
+    found = Outlook(fitted(PerfParams(0.1, 0.01, 1.2, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None, accumulation=False, most=32 * 256))
+    assert found.at(found.stop).replicas == 4 and not found.pays_on
+    r, s = found.best["replicas"], found.best["speedup"]
+    last = found.later
+    assert last >= 0 and (s[last] - s[found.stop]) / (r[last] - 4) >= 0.5
+    assert Outlook(fitted(PerfParams(0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None)).later == -1
