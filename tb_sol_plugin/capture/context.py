@@ -9,7 +9,8 @@ from tb_sol_plugin.capture.arguments import REPORT_INTERVAL
 from tb_sol_plugin.capture.tracker import SOLTracker
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.tracker import Mode, Sizes
+    from tb_sol_plugin.capture.tracker import Mode
+    from tb_sol_plugin.capture.tracker_facts import Sizes
 
 
 def capture(
