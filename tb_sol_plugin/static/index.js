@@ -7705,7 +7705,8 @@ function rowText(s, columns, index) {
 // src/sections/table/filters.tsx
 var CHIPS = 7;
 /** A yes or no column is named by its label; an empty value by a dash. */
-var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : value || "—";
+/** A value as a chip says it: one that is a bare number says of what. */
+var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—";
 /** `Device time` as it stands inside a sentence; names such as FLOP stay. */
 var low = (label) => /^[A-Z][a-z]/.test(label) ? label[0].toLowerCase() + label.slice(1) : label;
 /** A bound in the unit of its column, every digit that was typed. */
@@ -7773,7 +7774,7 @@ function Chips({ s, state }) {
 					button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: [
 						c.label,
 						": ",
-						on.length === 0 ? "any" : on.length === 1 ? valueText(on[0], c.label) : `${on.length} chosen`
+						on.length === 0 ? "any" : on.length === 1 ? on[0] || "—" : `${on.length} chosen`
 					] }), /* @__PURE__ */ a(Icon, {
 						name: "down",
 						size: 12

@@ -22,6 +22,7 @@ from tb_sol_plugin.metrics.memory.leak import longest
 from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.metrics.memory.summary import summary
 from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
+from tb_sol_plugin.metrics.memory.words import since
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, FieldNow, Link, Notice, Report
 from tb_sol_plugin.model.selection import Query
@@ -120,8 +121,8 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     return Report(
         analysis="memory",
         title="Memory",
-        headline=tiles.headline(found, peak_held, by, memory.label, start, part=part, room=room),
-        notices=_notices(whole, memory, query, kept),
+        headline=tiles.headline(found, peak_held, by, memory.label, start, part=part, room=room, since_start=C.HOST_SINCE in whole.notes),
+        notices=_notices(whole, memory, query, kept, start),
         sections=sections,
         fields=_fields(capture, memory, whole, query),
     )  # fmt: skip
@@ -159,6 +160,19 @@ def _grouping(capture: Capture, curve: C.Curves, asked: str) -> tuple[By, str]:
     return by, f"This source cannot tell it by {by}{other}."
 
 
+def _ran_out(whole: C.Curves, query: MemoryQuery, start: int) -> Notice:
+    """That an allocation failed, and what was there."""
+    last, many = whole.events[-1], len(whole.events)
+    size = human(last.bytes, "B") if last.bytes >= 0 else "a request"
+    said = f"Memory ran out: {size} could not be allocated" + ("" if C.NO_TIMES in whole.notes else f" at {since(last.time_ns, start)}")
+    if whole.allocated is not None and len(whole.time_ns) and not whole.relative:
+        said += f", with {human(int(whole.allocated[whole.at(last.time_ns)]), 'B')} in use"
+        said += f" and {human(last.free, 'B')} free on the device" if last.free >= 0 else ""
+    more = f" {human(many - 1, 'count')} more failed before." if many > 1 else ""
+    keep = {n: v for n in ("device", "device_limits") if (v := str(getattr(query, n)))}
+    return Notice(f"{said}.{more}", "warn", Link("memory_findings", keep, "Why"))
+
+
 def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str:
     """The part that is looked at, in words; "" for all."""
     if window is None:
@@ -179,9 +193,16 @@ def _kept(query: MemoryQuery) -> dict[str, str]:
     return {n: v for n, v in values.items() if v not in ("", "auto", "0")}
 
 
-def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str, str]) -> list[Notice]:
-    """What to know of the source, and the way back from a window."""
+def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str, str], start: int) -> list[Notice]:
+    """Whether memory ran out, what to know of the source, another one that tells more, and the way back from a window."""
     out = []
+    if whole.events:
+        out.append(_ran_out(whole, query, start))
+    fuller = max((c for c in memory.curves if c.source != whole.source and not c.relative), key=lambda c: c.peak, default=None)
+    if C.HOST_SINCE in whole.notes and fuller is not None and fuller.peak > whole.peak:
+        more = f"The {SOURCES[fuller.source]} counts what was there before as well: {human(fuller.peak, 'B')} in use at most."
+        others = {n: v for n, v in kept.items() if n not in ("window", "at", "by")}
+        out.append(Notice(more, "info", Link("memory", others | {"source": fuller.source, "device": memory.label}, "Look at that")))
     if query.window.strip():
         rest = {n: v for n, v in kept.items() if n not in ("window", "at")}
         out.append(Notice("Numbers and tables are of the window that is drawn.", "info", Link("memory", rest, "Whole recording")))

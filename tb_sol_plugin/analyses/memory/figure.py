@@ -29,6 +29,8 @@ FAR: Final = 3.0
 """The limit is drawn where it is not more than so many times the largest value: else the curve would be a line at the bottom."""
 PALE: Final = "26"
 """15 % of a colour, as its last two digits."""
+NAMES_AT: Final = 0.995
+"""Names of phases stand at this height of the figure, above the levels."""
 TINTS: Final = (0.12, 0.08, 0.05, 0.03)
 
 
@@ -73,6 +75,7 @@ def section(
     """curve: the part to draw, thinned. chosen: a moment and what was in use then, None for the peak."""
     data, top, unit, scale = _levels(curve, axis)
     shapes, notes = _marks(capture, axis)
+    named = any(n["y"] == NAMES_AT for n in notes)
     limit = found.capacity.bytes
     near = limit is not None and not curve.relative and limit <= FAR * top
     if near and limit is not None:
@@ -100,7 +103,7 @@ def section(
     drawn = F.figure(
         data,
         x=F.axis(f"since the start of the recording, {axis.unit}" if axis.unit else "entry of the history", range=ends),
-        y=F.axis(f"{measure}, {unit}", range=[low * 1.08, (high or 1) * 1.1], fixedrange=True, rangemode="normal"),
+        y=F.axis(f"{measure}, {unit}", range=[low * 1.08, (high or 1) * (1.24 if named else 1.1)], fixedrange=True, rangemode="normal"),
         shapes=shapes, annotations=notes, hovermode="x", hoverdistance=-1, showlegend=True, margin={"l": 58, "r": 14, "t": 30, "b": 46},
     )  # fmt: skip
     return FigureSection(
@@ -233,11 +236,8 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
             "fillcolor": F.light("accent"), "opacity": tint, "line": {"width": 0},
         })  # fmt: skip
         if axis.share(begin, stop) >= WIDE:
-            notes.append(
-                _note(
-                    ends[0], 0.995, escape(_cut(str(name), axis.share(begin, stop))), yref="paper", xanchor="left", yanchor="top", xshift=3
-                )
-            )
+            shown = escape(_cut(str(name), axis.share(begin, stop)))
+            notes.append(_note(ends[0], NAMES_AT, shown, yref="paper", xanchor="left", yanchor="top", xshift=3))
     return shapes, notes
 
 

@@ -43,7 +43,8 @@ TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes"
 def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None, remarks: Sequence[str]) -> FactsSection:
     """Tiles. remarks: what to know of the source."""
     left = room.left.bytes if room.left.bytes is not None else room.at_most
-    slope = round(growth.slope) if growth is not None and growth.slope == growth.slope else None
+    fitted = growth is not None and growth.slope == growth.slope and growth.verdict != "few"
+    slope = round(growth.slope) if growth is not None and fitted else None
     verdict = growth.words if growth is not None else WORDS["no_steps"]
     values: dict[str, Scalar] = {
         "peak_bytes": found.peak, "reserved_bytes": found.reserved, "before_bytes": found.before, "headroom_bytes": left,
@@ -69,19 +70,21 @@ def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None,
         marks["headroom_bytes"] = Mark("estimated", room.left.why)
     if slope is None:
         marks["leak_bytes_per_step"] = Mark("unknown", verdict)
+    labels = LABELS | ({"peak_bytes": "Rises at most", "end_bytes": "Change at the end"} if found.relative else {})
     links = {"failed_allocations": Link("memory_findings")} if found.failures else {}
     if growth is not None and growth.found:
         links["leak_bytes_per_step"] = Link("memory_findings")
     return FactsSection(
-        id="answer", text=said, title="Memory at a glance", style="tiles", values=values, labels=dict(LABELS), docs=dict(FACTS),
+        id="answer", text=said, title="Memory at a glance", style="tiles", values=values, labels=labels, docs=dict(FACTS),
         units={n: "ns" if n.endswith("_ns") else "count" if n.startswith("failed") else "B" for n in values}, notes=notes, marks=marks,
         hidden=[n for n in values if n not in TILES and not (n == "failed_allocations" and found.failures)],
         value_links=links,
     )  # fmt: skip
 
 
-def headline(found: Summary, what: Holders, by: By, memory: str, origin: int, *, part: str, room: Headroom) -> str:
-    """The sentence. part: the window or the steps that were asked for, "" for all."""
+def headline(found: Summary, what: Holders, by: By, memory: str, origin: int, *, part: str, room: Headroom, since_start: bool) -> str:
+    """The sentence. part: the window or the steps that were asked for, "" for all. since_start: only what came after the profiler began
+    is counted."""
     when = f" at {since(found.peak_ns, origin)}"
     inside = f" in {part}" if part else ""
     if found.relative:
@@ -89,6 +92,8 @@ def headline(found: Summary, what: Holders, by: By, memory: str, origin: int, *,
         return f"{grows}{inside},{when}. How much was in use then is not recorded."
     size = f"**{human(found.peak, 'B')}**" + (f" ({gib(found.peak)})" if gib(found.peak) else "")
     said = f"At most {size} is in use on {memory}{inside},{when}"
+    if since_start:
+        said = f"At most {size} of what was allocated since the profiler began is in use on {memory}{inside},{when}"
     parts = _parts(what, by)
     return f"{said}{': ' + parts if parts else ''}.{_left(room)}"
 

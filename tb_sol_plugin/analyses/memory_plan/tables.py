@@ -98,8 +98,8 @@ def spread(plan: Plan) -> list[tuple[Spread, Verdict | None]]:
 
 
 def way_out(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> tuple[str, Link] | None:
-    """What fits where the plan does not: the best layout on as many devices, else on the fewest more, by doubling, that hold it with
-    a tenth to spare at this micro-batch. None where the plan fits, where the memory is unknown, or where nothing up to `MOST_DEVICES` does."""
+    """What fits where the plan does not: the best layout on as many devices, else on the fewest more, by doubling, with a tenth to spare at
+    this micro-batch. None where the plan fits, where the memory is unknown, or where nothing up to `MOST_DEVICES` does."""
     if plan.verdict(plan.largest.total_bytes) != "too large":
         return None
     world, one = plan.layout.world, _first(found)

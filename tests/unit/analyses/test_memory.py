@@ -135,6 +135,27 @@ def test_a_row_is_drawn_where_it_lives(tmp_path: Path) -> None:
     assert (figure.stretches["per_step"]["2"].start, figure.stretches["per_step"]["2"].end) == (10.0, 20.0)
 
 
+def test_names_of_phases_stand_above_the_peak_and_its_words(tmp_path: Path) -> None:
+    # GIVEN a phase with its name in the figure, whose peak is 1,140 B (4,096 reserved) THEN a fifth of the height is left above the levels
+    figure = ask(trace(tmp_path)).section("curve_figure")
+    assert isinstance(figure, FigureSection)
+    layout = figure.figure["layout"]
+    assert "forward" in [n["text"] for n in layout["annotations"]]  # type: ignore[index,call-overload]
+    assert layout["yaxis"]["range"][1] >= 1.2 * 4.096  # type: ignore[index,call-overload]
+
+
+def test_growth_of_two_steps_is_no_number(tmp_path: Path) -> None:
+    # GIVEN two steps, too few for a line WHEN asked THEN the growth is unknown with that reason, not a slope beside it
+    section = ask(trace(tmp_path)).section("answer")
+    assert isinstance(section, FactsSection) and section.values["leak_bytes_per_step"] is None
+    assert "too few steps" in section.marks["leak_bytes_per_step"].why
+
+
+def test_memory_of_the_host_says_since_when_it_counts(tmp_path: Path) -> None:
+    # GIVEN the host's 8 B, counted since the profiler began WHEN asked THEN the sentence says so
+    assert "8\u202fB of what was allocated since the profiler began" in ask(trace(tmp_path), device="CPU").headline.replace("**", "")
+
+
 def test_steps(tmp_path: Path) -> None:
     # GIVEN two steps THEN the first peaks at 1,140 and ends at 800: +140, -340; the second begins with 800, its highest
     r = ask(trace(tmp_path))
@@ -182,7 +203,8 @@ def test_without_totals_changes_are_shown_and_said(tmp_path: Path) -> None:
     # GIVEN no totals WHEN asked THEN the rise is 140 B, nothing that needs levels is told, and a notice says so
     r = ask(trace(tmp_path, totals=False))
     assert r.facts["peak_bytes"] == 140 and r.facts["before_bytes"] is None and r.facts["fragmentation_bytes"] is None
-    assert any("no totals" in n.text for n in r.notices) and "not recorded" in r.headline
+    assert any("no totals" in n.text for n in r.notices) and r.section("answer").labels["peak_bytes"] == "Rises at most"  # type: ignore[union-attr]
+    assert "not recorded" in r.headline
 
 
 def test_without_addresses_no_life_is_known(tmp_path: Path) -> None:
@@ -268,6 +290,10 @@ def test_a_snapshot(tmp_path: Path) -> None:
     assert rows(r, "allocations", "bytes", "state", "frame") == [
         [3 * MIB - 100, "never freed", "train.py(12): forward"], [1_000, "freed", "train.py(12): forward"],
     ]  # fmt: skip
+    # AND that memory ran out is said above all, with the way to its reason
+    first = r.notices[0]
+    assert first.text.startswith("Memory ran out: 85.90\u202fGB could not be allocated") and first.level == "warn"
+    assert first.link is not None and first.link.analysis == "memory_findings"
     # AND it tells no operators: the table is there, empty, and says why
     section = r.section("operators")
     assert isinstance(section, TableSection) and section.data["name"] == [] and "no operators" in section.empty

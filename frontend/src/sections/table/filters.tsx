@@ -17,7 +17,8 @@ import { cell, rowCount, valueCounts, type Shown } from "./model";
 const CHIPS = 7;
 
 /** A yes or no column is named by its label; an empty value by a dash. */
-const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : value || "—");
+/** A value as a chip says it: one that is a bare number says of what. */
+const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—");
 
 /** `Device time` as it stands inside a sentence; names such as FLOP stay. */
 const low = (label: string): string => (/^[A-Z][a-z]/.test(label) ? label[0]!.toLowerCase() + label.slice(1) : label);
@@ -75,7 +76,7 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
           ));
         }
         return (
-          <Popover label={`Filter by ${c.label}`} class={`chip ${on.length ? "on" : ""}`} button={<><span>{c.label}: {on.length === 0 ? "any" : on.length === 1 ? valueText(on[0]!, c.label) : `${on.length} chosen`}</span><Icon name="down" size={12} /></>}>
+          <Popover label={`Filter by ${c.label}`} class={`chip ${on.length ? "on" : ""}`} button={<><span>{c.label}: {on.length === 0 ? "any" : on.length === 1 ? on[0] || "—" : `${on.length} chosen`}</span><Icon name="down" size={12} /></>}>
             {() => (
               <List
                 label={c.label} value="" marked={(v) => on.includes(v)} onPick={(v) => keep(c.name, v)} options={values.map(([value, count]) => ({ value, text: valueText(value, c.label), note: String(count) }))}
