@@ -1731,9 +1731,9 @@ var standing = y$1({
 });
 x(() => {
 	const value = report.value.value;
-	if (value?.available && value.fields) standing.value = {
+	if (value?.available) standing.value = {
 		page: value.analysis,
-		fields: value.fields
+		fields: value.fields ?? {}
 	};
 });
 /** Asks for the defaults of a page whose first question could not be answered. */
@@ -11377,7 +11377,7 @@ var GROUPS = [
 ];
 /** The first sentence of a reason, short enough to stand below a title. */
 function shortReason(because) {
-	return ((because ?? "").split(/(?<=[.;])\s/)[0] ?? "").replace(/[.;]$/, "");
+	return ((because ?? "").split(/(?<=[.;:])\s/)[0] ?? "").replace(/[.;:]$/, "");
 }
 function Nav() {
 	const all = entriesOf(catalogue.value);

@@ -16,8 +16,8 @@ const GROUPS = ["", "Time", "Speed of light", "Run"];
 
 /** The first sentence of a reason, short enough to stand below a title. */
 export function shortReason(because: string | undefined): string {
-  const text = (because ?? "").split(/(?<=[.;])\s/)[0] ?? "";
-  return text.replace(/[.;]$/, "");
+  const text = (because ?? "").split(/(?<=[.;:])\s/)[0] ?? "";
+  return text.replace(/[.;:]$/, "");
 }
 
 export function Nav(): JSX.Element {

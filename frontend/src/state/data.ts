@@ -93,7 +93,7 @@ export const standing = signal<{ page: string; fields: Record<string, FieldNow> 
 
 effect(() => {
   const value = report.value.value;
-  if (value?.available && value.fields) standing.value = { page: value.analysis, fields: value.fields };
+  if (value?.available) standing.value = { page: value.analysis, fields: value.fields ?? {} };
 });
 
 /** Asks for the defaults of a page whose first question could not be answered. */

@@ -40,7 +40,7 @@ _NUMBERS: Final = {
     "end": ("At the end", "in use at the end"),
     "growth": ("Growth per step", "slope of a line through the least that was in use in each step"),
     "left": ("Left", "memory of the device less what lies beside the allocator, where that is known, less the most that it held"),
-    "capacity": ("Device", "memory of the device"),
+    "capacity": ("Memory of the device", "memory of the device"),
 }  # fmt: skip
 _UNKNOWN: Final = "not known of both recordings"
 NUMBERS: Final = (
@@ -106,7 +106,8 @@ def run(here: Side[ComparePart], there: Side[ComparePart], query: MemoryCompareQ
     found = differences(a.held[by], b.held[by], by) if by else None
     sections: list[AnySection] = [_tiles(here, there, by), lines(names, (a, b), query.align)]
     if found is not None:
-        sections += [bars(found.frame, names, by), _held(found, here, there, by)]
+        differs = bool((found.frame["abs_delta"] > 0).any())
+        sections += [*([bars(found.frame, names, by)] if differs else []), _held(found, here, there, by)]
     sections += [_numbers(here, there), _settings(here, there)]
     return Report(
         analysis="memory_compare", title="Compare", headline=_headline(here, there, found), notices=_notices(here, there, by, why),

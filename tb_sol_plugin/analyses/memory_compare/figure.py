@@ -86,12 +86,9 @@ def _device(parts: tuple[ComparePart, ComparePart], top: int, scale: float) -> t
 
 
 def bars(frame: pd.DataFrame, names: tuple[str, str], by: str) -> FigureSection:
-    """The rows that differ most, the largest on top. frame: of `differences`, largest first."""
+    """The rows that differ most, the largest on top. frame: of `differences`, largest first; some row differs."""
     shown = frame[frame["abs_delta"] > 0].head(BARS).iloc[::-1]
     title = "What changed"
-    if not len(shown):
-        said = "Nothing differs at the peaks."
-        return FigureSection(id="changed", title=title, figure=F.figure([]), summary=said, height=80, table="held")
     scale, unit = scale_of(float(shown["abs_delta"].max()), "B")
     delta = [v / scale for v in shown["delta"].tolist()]
     widest = max(abs(v) for v in delta)

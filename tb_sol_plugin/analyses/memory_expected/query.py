@@ -112,7 +112,7 @@ PARTS: Final = (
            missing="there is no formula for it, or sizes for it are not known"),
     Column("actual_bytes", "Actual", "B", "as recorded", missing="not recorded: the last column says how to"),
     Column("difference_bytes", "Difference", "B", "actual less expected", missing="one of the two is not known"),
-    Column("of_expected", "Of expected", "ratio", "difference over expected",
+    Column("of_expected", "Difference", "ratio", "difference over expected",
            missing="one of the two is not known, or nothing is expected"),
     Column("verdict", "Verdict", doc="ok: at most 5 % apart; more; less; not recorded; no expectation", show="badge"),
     Column("formula", "Formula", doc="how the expected bytes are worked out; the table of formulas has all steps", show="code",

@@ -17,6 +17,7 @@ from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, L
 from tb_sol_plugin.analyses.memory_plan.stand import stand
 from tb_sol_plugin.cost.memory.search import Spread
 from tb_sol_plugin.cost.memory.state import WIDTH, formula
+from tb_sol_plugin.metrics.memory.words import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar
 from tb_sol_plugin.units import NARROW
@@ -103,7 +104,7 @@ def _tiles(plan: Plan) -> FactsSection:
         id="answer", title="Plan", weight="headline", style="tiles", values=values, units=units, labels=LABELS, docs=FACTS, marks=marks,
         hidden=["model", "largest_stage", "largest_gib", "device", "device_gib", "verdict", "imbalance"],
         notes={
-            "largest_bytes": f"stage {most.stage}, {most.total_bytes / GIB:.2f}{NARROW}GiB"
+            "largest_bytes": f"stage {most.stage}, {gib(most.total_bytes)}"
             + (f"; {times:.2f} × the emptiest" if (times := max(totals) / min(totals)) > 1 else ""),
             "device_bytes": f"{plan.device.name}; {plan.device.origin}",
             "headroom_bytes": plan.verdict(most.total_bytes) or "",

@@ -7,6 +7,7 @@ from typing import Final
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan
 from tb_sol_plugin.analyses.memory_plan.query import FACTS
 from tb_sol_plugin.cost.memory.stages import Stage
+from tb_sol_plugin.metrics.memory.words import gib as gib_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.palette import light
 from tb_sol_plugin.model.report import FactsSection, FigureSection
@@ -109,6 +110,8 @@ def _line(plan: Plan) -> tuple[list[fig.Plain], list[fig.Plain]]:
 
 
 def both(size: int) -> str:
-    """`34.2 GB (31.8 GiB)`: GB = 10^9 bytes, GiB = 2^30 bytes."""
+    """`34.2 GB (31.8 GiB)`: GB = 10^9 bytes, GiB = 2^30 bytes; in MiB where that is little: `46.9 MB (44.77 MiB)`."""
     gib = size / GIB
+    if abs(gib) < 0.1:
+        return f"{human(size, 'B')} ({gib_of(size)})"
     return f"{human(size, 'B')} ({number(gib, 1 if abs(gib) >= 10 else 2)}\u202fGiB)"

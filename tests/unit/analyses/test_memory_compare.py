@@ -159,6 +159,12 @@ def test_tables_and_figures() -> None:
     assert lines["old, reserved"]["y"] == [75, 75, 75, 75]
 
 
+def test_where_nothing_differs_no_empty_figure_is_drawn() -> None:
+    # GIVEN a recording beside its like WHEN compared THEN there is no figure of differences, and the table still has its rows
+    found = asked(part_of(row("parameters", 100)), part_of(row("parameters", 100)))
+    assert "changed" not in [s.id for s in found.sections] and found.table("held")["delta"].tolist()[0] == 0
+
+
 def test_curves_may_begin_together() -> None:
     # GIVEN one recording without steps THEN both are drawn whole, from their begin on, whatever is asked
     whole = Line((0, 500), 600, (7 * GB, 9 * GB), None, None)
