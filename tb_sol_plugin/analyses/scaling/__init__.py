@@ -8,6 +8,7 @@ needs gradient statistics; without them it is throughput.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,7 @@ from tb_sol_plugin.metrics.scaling.given import FILES
 from tb_sol_plugin.metrics.scaling.hints import hints
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
+from tb_sol_plugin.metrics.scaling.points import contrary
 from tb_sol_plugin.metrics.scaling.terms import measure_next
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
@@ -29,6 +31,8 @@ from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
 TITLE = "Scaling"
+FAR_OFF = 0.25
+"""An error of the fit at one point from which a line says so."""
 LABELS = {
     "best_goodput": "Goodput there", "best_replicas": "Adding pays up to", "best_batch": "Total batch there",
     "best_speedup": "Speedup there",
@@ -138,6 +142,7 @@ def _notices(found: Gathered) -> list[Notice]:
         out += [Notice(w) for w in made.warnings]
         out += _of_gradients(found)
         out += _of_answer(found)
+        out += _of_points(found)
         out += _of_confidence(found)
     if found.silent:
         names = list(found.silent)
@@ -182,6 +187,33 @@ def _of_answer(found: Gathered) -> list[Notice]:
             f"Several replicas bring more than their number: one alone runs {human(one.total, 'count')} samples a step under these terms, "
             "and larger batches cost less time per sample.", "info",
         ))  # fmt: skip
+    return out
+
+
+def _of_points(found: Gathered) -> list[Notice]:
+    """Where points contradict each other, or one lies far from the fit."""
+    out = []
+    pairs = contrary(found.points)
+    for fast, slow in pairs[:3]:
+        n, r, b = fast.key
+        a, z = human(fast.optim_step_time * 1e9, "ns"), human(slow.optim_step_time * 1e9, "ns")
+        names = " and ".join(f"`{p.run}`" for p in (fast, slow) if p.run)
+        out.append(Notice(
+            f"{r} replica{'s' if r > 1 else ''} on {n} node{'s' if n > 1 else ''} with {b} samples each: {a} and {z} a step were "
+            f"measured{f' in {names}' if names else ''}. Both count, and the fit lies between.", "warn",
+        ))  # fmt: skip
+    table = tables.points(found).data
+    used = [k for k, why in enumerate(table["why"]) if why is None]
+    worst = max(used, key=lambda k: abs(float(table["residual"][k])))  # type: ignore[arg-type]
+    off = float(table["residual"][worst])  # type: ignore[arg-type]
+    if abs(off) > FAR_OFF and not pairs:
+        where = f"{table['num_replicas'][worst]} × {table['atomic_bsz'][worst]} samples"
+        far = human(abs(off), "ratio")
+        said = f"The fit is off by up to {far} (at {where}): a measurement is odd, or the job does not follow the model."
+        odd = max((e for e in found.left_out if e.optim_error > -1), key=lambda e: abs(math.log1p(e.optim_error)), default=None)
+        if odd is not None and abs(odd.optim_error) > FAR_OFF:
+            said += f" What agrees least with the others is {odd.num_replicas} × {odd.atomic_bsz:.0f} samples: measure it again."
+        out.append(Notice(said, "warn"))
     return out
 
 

@@ -23,6 +23,9 @@ FAR: Final = 5.0
 """Steps that lie this many median absolute deviations from the median are left out."""
 ALIKE: Final = 0.01
 """Where most steps last exactly as long, those that differ by more than this part of it are left out."""
+SHORTEST: Final = 1e-9
+LONGEST: Final = 1e7
+"""Seconds of a step."""
 CONTRARY: Final = 1.1
 """A micro-step without synchronisation that lasts so many times one with it contradicts it; below, the two are told apart by noise."""
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -215,10 +218,12 @@ def checked(p: Point) -> Point:
     """The point, left out of the fit where its numbers cannot be."""
     why = ""
     numbers = (p.accum_step_time, p.optim_step_time)
-    if p.sync_time > p.optim_step_time * (1 + 1e-9):
+    if p.source != "given" and 0 < p.optim_step_time < p.sync_time * (1 - 1e-9):
         why = "synchronisation lasts longer than the step"
     elif not all(np.isfinite(n) and n > 0 for n in numbers) or not np.isfinite(p.sync_time) or p.sync_time < 0:
         why = "a time is not above 0"
+    elif not SHORTEST <= min(numbers) <= max(numbers) <= LONGEST:
+        why = "a time is no step's: seconds are meant"
     elif p.accum_step_time > CONTRARY * p.optim_step_time:
         why = "without synchronisation it lasts longer than with it: the two times contradict each other"
     elif p.num_nodes < 1:
@@ -228,6 +233,16 @@ def checked(p: Point) -> Point:
     elif p.atomic_bsz < 1:
         why = "the batch size is not above 0"
     return replace(p, used=False, why=why) if why else p
+
+
+def contrary(points: Sequence[Point], *, times: float = 1.3) -> list[tuple[Point, Point]]:
+    """Pairs of used points of one configuration whose steps differ by more than `times`: the fastest and the slowest of each."""
+    by_key: dict[tuple[int, int, int], list[Point]] = defaultdict(list)
+    for p in points:
+        if p.used:
+            by_key[p.key].append(p)
+    ends = [(min(own, key=lambda p: p.optim_step_time), max(own, key=lambda p: p.optim_step_time)) for _, own in sorted(by_key.items())]
+    return [(fast, slow) for fast, slow in ends if slow.optim_step_time > times * fast.optim_step_time]
 
 
 def combined(points: Sequence[Point]) -> list[Point]:

@@ -131,6 +131,8 @@ def measure_next(points: Sequence[Point]) -> list[str]:
         out.append(f"{max(2 * most, 2)} replicas on two nodes")
     elif len({p.num_replicas for p in several}) == 1:
         out.append(f"{2 * several[0].num_replicas} replicas on several nodes")
+    if several and not within and any(p.num_replicas > p.num_nodes for p in several):
+        out.append("two replicas on one node")
     by_place: dict[tuple[int, int], set[int]] = {}
     for p in used:
         if p.num_replicas > 1:

@@ -12,7 +12,7 @@ from tb_sol_plugin.analyses import run_alone
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
-from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
@@ -145,3 +145,112 @@ def test_the_command_line_takes_a_file_of_points(tmp_path: Path, capsys: pytest.
     assert main(["analyze", "scaling", "--points", points(tmp_path), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["analysis"] == "scaling" and {s["id"] for s in answer["sections"]} >= {"points", "predictions", "numbers"}
+
+
+def rows(*rows: tuple[float, ...]) -> dict[str, list[float]]:
+    names = ("num_nodes", "num_replicas", "atomic_bsz", "accum_step_time", "optim_step_time")
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def clean(*keys: tuple[int, int, int]) -> list[tuple[float, ...]]:
+    return [(n, r, b, float(accum_time(TRUE, b)), float(optim_time(TRUE, n, r, b))) for n, r, b in keys]
+
+
+GRID = [(1, r, b) for r in (1, 2, 4) for b in (16, 32)]
+
+
+def of(tmp_path: Path, *points: tuple[float, ...], **query: object) -> Report:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(rows(*points)))
+    return asked(str(path), **query)
+
+
+def marked(report: Report) -> dict[str, str]:
+    """Key of each prediction that is marked -> why."""
+    section = next(s for s in report.sections if s.id == "predictions")
+    assert isinstance(section, TableSection)
+    keys = report.table("predictions")["id"].tolist()
+    return {keys[int(row)]: mark.why for row, mark in section.marks.get("goodput", {}).items()}
+
+
+def said(report: Report) -> str:
+    return " ".join([report.headline, *(n.text for n in report.notices)])
+
+
+def test_without_a_second_node_the_answer_is_at_best_and_marked(tmp_path: Path) -> None:
+    # GIVEN points on one node alone WHEN asked for two nodes THEN what is recommended there is said to be so at best, with the reason, the
+    # parameters across nodes have no number anywhere but in the hints, and the table says so of them
+    report = of(tmp_path, *clean(*GRID))
+    assert "at best" in report.headline and "synchronising across nodes was never observed" in said(report)
+    assert report.facts["alpha_n"] is None and report.facts["beta_n"] is None and report.facts["alpha_r"] == pytest.approx(0.07, rel=1e-3)
+    names = report.table("parameters").set_index("name")
+    assert names["value"].isna()[["alpha_n", "beta_n"]].all() and names["low"].isna()[["alpha_n", "beta_n"]].all()
+    parameters = next(s for s in report.sections if s.id == "parameters")
+    assert "hints hold all seven" in parameters.footer  # type: ignore[union-attr]
+    marks = marked(report)
+    assert "1|4" not in marks and "never observed" in marks["2|8"] and "more replicas than the 4" in marks["2|8"]
+    # AND within what ran nothing is marked
+    whole = of(tmp_path, *clean(*GRID, (2, 8, 16), (2, 8, 32), (4, 16, 16)), max_replicas=16)
+    assert marked(whole) == {}
+    assert "extrapolated" not in said(whole)
+
+
+def test_a_larger_micro_batch_than_ran_is_extrapolated(tmp_path: Path) -> None:
+    report = of(tmp_path, *clean(*GRID), max_micro=128, max_replicas=4)
+    assert "a larger micro-batch than the 32 that ran" in marked(report)["1|2"] and "extrapolated" in said(report)
+    curves = next(s for s in report.sections if s.id == "curves").figure["data"]  # type: ignore[union-attr]
+    lines = [d for d in curves if "beyond what ran" in d.get("name", "")]
+    assert lines and all(d["line"]["dash"] == "5px,4px" and any(v is not None for v in d["y"]) for d in lines)
+
+
+def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path) -> None:
+    # GIVEN one configuration measured with 0.31 and 0.9 s WHEN asked THEN both are named
+    report = of(tmp_path, *clean((1, 1, 32), (1, 2, 16)), (1, 2, 32, 0.3, 0.31), (1, 2, 32, 0.3, 0.9))
+    assert "2 replicas on 1 node with 32 samples each: 310.0\u202fms and 900.0\u202fms" in said(report)
+    # AND one that lasts a hundred times what the others say is what agrees least with them
+    report = of(tmp_path, *clean(*GRID), (1, 8, 32, 0.3, 30.0))
+    assert "The fit is off by up to" in said(report) and "agrees least with the others is 8 × 32 samples" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [((1, 2, 32, -0.1, 0.2), "not above 0"), ((1, 2, 32, 0.1, 0.0), "not above 0"), ((1, 2, 0, 0.1, 0.2), "batch size"),
+     ((1, 2, 32, 0.3, 0.2), "contradict"), ((3, 2, 32, 0.1, 0.2), "more nodes"), ((1, 2, 32, 1e300, 1e300), "seconds are meant")],
+    ids=["negative", "zero", "no batch", "sync below zero", "nodes", "huge"],
+)  # fmt: skip
+def test_a_point_that_cannot_be_is_shown_with_its_reason_and_no_number_comes_of_it(tmp_path: Path, point: tuple[float, ...], why: str) -> None:
+    report = of(tmp_path, point)
+    assert report.headline.startswith("No point can be used") and why in report.headline
+    assert [s.id for s in report.sections] == ["points"] and why in report.table("points")["why"].iloc[0]
+    with_others = of(tmp_path, *clean(*GRID), point)
+    assert with_others.facts["points_left_out"] == 1 and with_others.facts["gamma"] == pytest.approx(1.8, rel=1e-3)
+
+
+def test_a_negative_gradient_norm_says_what_it_means(tmp_path: Path) -> None:
+    report = of(tmp_path, *clean(*GRID), grad_sqr=-3.0, grad_var=10.0)
+    assert "below 0 (-3)" in said(report) and report.table("predictions")["efficiency"].dropna().eq(1.0).all()
+
+
+def test_gradient_statistics_of_tensorboard_are_taken(tmp_path: Path) -> None:
+    # GIVEN runs, and scalars of the noise of their gradients in an event file of one of them WHEN asked THEN goodput is worked out with
+    # them; a file of statistics alone stands over it
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    for r in (1, 2):
+        write_run(tmp_path / f"{r}", nodes=1, replicas=r, batch=32, accum_s=0.3, optim_s=0.3 + 0.02 * (r - 1), steps=2)
+    writer = EventFileWriter(str(tmp_path / "2"))
+    values = [Summary.Value(tag=f"adaptdl/grad_{n}", simple_value=v) for n, v in (("sqr", 1.0), ("var", 2000.0))]
+    writer.add_event(Event(step=9, summary=Summary(value=values)))
+    writer.close()
+    with pytest.warns(UserWarning, match="runs here"):
+        run = sol.open(str(tmp_path), cache=False)
+    report = run.analyze("scaling")
+    terms = report.table("terms").set_index("name").loc["Gradient statistics"]
+    assert terms["value"] == "norm² 1, variance 2000" and "adaptdl/grad_sqr" in terms["origin"]
+    two = report.table("predictions").set_index("num_replicas").loc[2]
+    assert two["efficiency"] == pytest.approx(2001 / (2000 + two["total_batch"] / 32))
+    (tmp_path / "sol_scaling.json").write_text('{"grad_params": {"norm": 4.0, "var": 8.0}}')
+    origin = run.analyze("scaling").table("terms").set_index("name").loc["Gradient statistics"]
+    assert origin["value"] == "norm² 4, variance 8" and origin["origin"] == "given"
