@@ -96,14 +96,14 @@ def section(
     data += _failures(curve, axis, scale)
     if chosen is not None:
         shapes.append(_line(x=axis.x([chosen[0]])[0], color="accent", width=1.4, dash="3px,3px"))
-    high = max(top, limit if near and limit is not None else 0) / scale
+    high = max(top * (1.24 if named else 1.1), limit * 1.1 if near and limit is not None else 0) / scale
     low = min(int(curve.allocated.min()) if curve.allocated is not None else 0, 0) / scale
     ends = axis.x([axis.low, axis.high])
     measure = "change since the beginning" if curve.relative else "memory"
     drawn = F.figure(
         data,
         x=F.axis(f"since the start of the recording, {axis.unit}" if axis.unit else "entry of the history", range=ends),
-        y=F.axis(f"{measure}, {unit}", range=[low * 1.08, (high or 1) * (1.24 if named else 1.1)], fixedrange=True, rangemode="normal"),
+        y=F.axis(f"{measure}, {unit}", range=[low * 1.08, high or 1], fixedrange=True, rangemode="normal"),
         shapes=shapes, annotations=notes, hovermode="x", hoverdistance=-1, showlegend=True, margin={"l": 58, "r": 14, "t": 30, "b": 46},
     )  # fmt: skip
     return FigureSection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -10,16 +11,21 @@ from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.choose import beside, is_host
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE, held_throughout
+from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE, held_throughout, of_record, records_with_parts
 from tb_sol_plugin.metrics.memory.replay import Ints
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+
+LASTING: Final = ("params", "buffers", "master_weights", "main_grads", "exp_avg", "exp_avg_sq", "other_optimizer")
+"""Parts that a job holds from its first steps to its end."""
 
 
 def stacked(capture: Capture, curve: Curves) -> Curves:
     """The whole curve of memory events with bytes by category at each point; they add up to what is in use, the rest is `unknown`.
 
     Other sources, curves without totals and recordings without addresses or categories as they are. Categories are those of the memory
-    timeline of the same worker where it has one (`measured`); else those but `before` are estimates.
+    timeline of the same worker where it has one (`measured`); else those but `before` are estimates. What was there before is divided into
+    the parts that a record of the program found until then.
     """
     if curve.source != "events" or curve.relative or curve.allocated is None:
         return curve
@@ -48,12 +54,28 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
             change[0] += max(r.before, 0)
         levels[name] = np.cumsum(change)
         rest -= levels[name]
+    if not is_host(curve.device):  # a host's totals leave out what a record counts
+        levels |= _lasting(capture, device.id, int(curve.time_ns[0]), levels["before"])
     if levels.keys() <= {"before"}:  # nothing is known to be for anything
         return curve
     levels["unknown"] = rest
     if any(int(level.min()) < 0 for level in levels.values()):  # totals contradict the events: a stack would lie
         return curve
     return replace(curve, categories=levels)
+
+
+def _lasting(capture: Capture, device: int, start_ns: int, before: Ints) -> dict[str, Ints]:
+    """What was there before, divided: parts that last, as the last record until `start_ns` found them, and the rest of it. Empty where no
+    record looked until then, or where more of it goes than they leave: then they were not all there."""
+    rows = records_with_parts(capture, device)
+    rows = rows[capture.tables[S.MEMORY_RECORDS.name]["time_ns"].to_numpy()[rows] <= start_ns]
+    if not len(rows):
+        return {}
+    found = of_record(capture, int(rows[-1]), "category")
+    size = {n: int(b) for n, b in zip(found.names, found.bytes.tolist(), strict=True) if n in LASTING and b > 0}
+    if not size or sum(size.values()) > int(before.min()):
+        return {}
+    return {n: np.full(len(before), b, np.int64) for n, b in size.items()} | {"before": before - sum(size.values())}
 
 
 def _measured(curve: Curves, timeline: Curves) -> Curves | None:

@@ -21,10 +21,10 @@ def beside(device: tuple[int, int], **tables: object) -> Capture:
     return Capture(Facts("kineto", "x", 0), {**c.tables, **tables})  # type: ignore[dict-item]
 
 
-def records(device: int, size: int) -> dict[str, object]:
-    """A record 5 ns after the peak that found parameters of so many bytes."""
+def records(device: int, size: int, at: int = 25) -> dict[str, object]:
+    """A record, 5 ns after the peak where not said otherwise, that found parameters of so many bytes."""
     record = S.MEMORY_RECORDS.frame({
-        "tag": ["here"], "time_ns": [25], "device": [device], "allocated": [1_050], "reserved": [2_048], "max_allocated": [1_050],
+        "tag": ["here"], "time_ns": [at], "device": [device], "allocated": [1_050], "reserved": [2_048], "max_allocated": [1_050],
         "since": ["process"], "phase": np.full(1, -1, np.int32),
     })  # fmt: skip
     part = S.MEMORY_PARTS.frame({
@@ -90,3 +90,19 @@ def test_the_stack_over_time_is_that_of_the_timeline() -> None:
     more = table.assign(bytes=[2_000, 40, 0])
     other = beside(CUDA, memory_timeline=more)
     assert not stacked(other, curve).measured
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "wanted"),
+    [
+        (900, 0, {"params": [900] * 4, "before": [100] * 4, "unknown": [0, 30, 50, 30]}),
+        (1_001, 0, {}),  # more than was there
+        (900, 1, {}),  # what a later record found may have come since
+    ],
+)
+def test_what_was_there_before_is_divided_by_the_last_record_until_then(size: int, at: int, wanted: dict[str, list[int]]) -> None:
+    # GIVEN 1,000 B when the recording begins, and a record of parameters WHEN drawn as a stack THEN they stand apart where they fit
+    c = beside(CUDA, **records(0, size, at))
+    curve = next(x for x in whole(c) if x.source == "events")
+    found = stacked(c, curve)
+    assert {n: level.tolist() for n, level in found.categories.items()} == wanted and not found.measured
