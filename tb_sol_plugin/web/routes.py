@@ -170,13 +170,26 @@ def _over_runs(item: Analysis, raw: dict[str, str], asked: Asked) -> Response:
     workers = c.store.run_parts(part_maker(item.name, raw), runs.decode, wait=_wait(), beside=runs.beside)
     files = c.store.files_beside(runs.files)
     waiting = sum(w.state == "waiting" for w in workers)
-    if waiting and not (_takes_early_answers() and asked[1] == "json"):
-        raise Gathering(wire.LoadProgress(0, 0, 0, f"{len(workers) - waiting:,} of {len(workers):,} workers", 0.0, 0))
+
+    def gathering() -> Gathering:
+        sizes = {r.file: r.size for run in dict.fromkeys(w.run for w in workers) for r in c.store.recordings(run)}
+        done = sum(sizes.get(w.file, 0) for w in workers if w.state != "waiting")
+        stage = f"{len(workers) - waiting:,} of {len(workers):,} workers"
+        return Gathering(wire.LoadProgress(done, sum(sizes.get(w.file, 0) for w in workers), 0, stage, 0.0, 0))
+
+    def made() -> Report | UnavailableReport:
+        report = run_runs(item.name, workers, files, raw, selection)
+        if waiting and not isinstance(report, Report):
+            raise gathering()  # what is missing may be in those that wait
+        return report
+
+    if waiting and not (_takes_early_answers() and asked[1] == "json" and waiting < len(workers)):
+        raise gathering()
     stands = repr([(w.run, w.worker, w.file, w.state, w.problem, w.key) for w in workers])
     body = "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
     key = ("runs", hashlib.blake2b((stands + body).encode(), digest_size=16).digest(), asked)
     selection = {"run": request.args.get("run", "")}
-    response = _answer(asked, None, (key, selection["run"]), lambda: run_runs(item.name, workers, files, raw, selection), keep=not waiting)
+    response = _answer(asked, None, (key, selection["run"]), made, keep=not waiting)
     response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
 

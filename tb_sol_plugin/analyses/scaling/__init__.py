@@ -71,7 +71,8 @@ def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile],
 
 
 def _gathered(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
-    return gather(workers, files, runs=query.runs, path=query.points, terms=wanted(query))
+    reading = any(w.state == "waiting" for w in workers)  # an answer for a moment is worth no test of its fit
+    return gather(workers, files, runs=query.runs, path=query.points, terms=wanted(query), sure=not reading)
 
 
 def _report(found: Gathered, query: ScalingQuery) -> Report:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.cost.scaling import fit, objective
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
 from tb_sol_plugin.metrics.scaling.points import Point, checked, combined, of_run
@@ -62,15 +64,22 @@ def test_a_run_is_a_point(tmp_path: Path, accumulating: int) -> None:
 
 
 def test_thirty_six_runs_give_back_the_model_they_were_made_of(tmp_path: Path) -> None:
-    # GIVEN runs made of known parameters WHEN read THEN every point lies within a thousandth of the model
+    # GIVEN runs made of known parameters WHEN read THEN every point lies within a thousandth of the model, and the fit to them is that to
+    # the points themselves: the parameters come back, and the objective is what it is at the true ones
     true = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
-    for n, r in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 8), (4, 16)):
+    found = []
+    for n, r in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8), (4, 8), (4, 16)):
         for b in (16, 32, 64, 128):
             accum, optim = float(accum_time(true, b)), float(optim_time(true, n, r, b))
             folder = write_run(tmp_path / f"{n}-{r}-{b}", nodes=n, replicas=r, batch=b, accum_s=accum, optim_s=optim, steps=2)
             (point,), _ = of_run("run", read(folder))
             assert point.key == (n, r, b)
             assert point.optim_step_time == pytest.approx(optim, rel=1e-3) and point.accum_step_time == pytest.approx(accum, rel=1e-3)
+            found.append((*point.key, point.accum_step_time, point.optim_step_time))
+    assert len(found) == 36
+    made_of = fit(*np.array(found).T)
+    assert made_of.objective <= 1.001 * objective(true, made_of.points) and all(made_of.identified.values())
+    assert made_of.params == pytest.approx(true, rel=1e-2)
 
 
 def test_the_slowest_rank_stands_for_a_step() -> None:

@@ -1,0 +1,144 @@
+"""Reports over the workers of all runs, on HTTP: early answers, progress, caching, files beside the runs, what a server refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from tb_sol_plugin.store import worker_parts
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.places import single
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.app import create_app
+from tb_sol_plugin.web.options import WebOptions
+from tests.support.scaling_runs import write_run
+
+EARLY = {"Prefer": "respond-async"}
+ASK = "/api/v1/analysis/scaling?run=r1"
+KEYS = {(1, 1, 16), (1, 1, 32), (1, 2, 16), (1, 2, 32)}
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    """Four runs of one configuration each, one file of text that is no trace, and a pair of nodes."""
+    root = tmp_path / "logs"
+    for replicas, batch, name in ((1, 16, "r1"), (1, 32, "r1b"), (2, 16, "r2"), (2, 32, "r2b")):
+        write_run(root / name, nodes=1, replicas=replicas, batch=batch, accum_s=0.01 * batch, optim_s=0.01 * batch + 0.02 * (replicas - 1), steps=2)
+    (root / "broken").mkdir()
+    (root / "broken" / "w.1.pt.trace.json").write_text("no JSON at all")
+    return root
+
+
+@pytest.fixture
+def client(logdir: Path, tmp_path: Path) -> Iterator[FlaskClient]:
+    with ThreadPoolExecutor(1) as pool:
+        store = Store(single(str(logdir)), StoreOptions(cache_dir=str(tmp_path / "cache"), fresh_seconds=0), executor=pool)
+        yield create_app(store, WebOptions(first_wait=0.05)).test_client()
+        store.close()
+
+
+def points(body: dict[str, object]) -> dict[tuple[int, int, int], str]:
+    data = next(s for s in body["sections"] if s["id"] == "points")["data"]  # type: ignore[attr-defined]
+    return dict(zip(zip(data["num_nodes"], data["num_replicas"], data["atomic_bsz"], strict=True), data["run"], strict=True))
+
+
+def test_all_runs_are_in_one_answer(client: FlaskClient) -> None:
+    # GIVEN four runs and one that cannot be read WHEN asked with one of them THEN the points of all, and the broken one with its own reason
+    answer = client.get(f"{ASK}&wait=30")
+    body = answer.get_json()
+    assert answer.status_code == 200 and body["available"] and "reading" not in body
+    assert points(body) == {(1, 1, 16): "r1", (1, 1, 32): "r1b", (1, 2, 16): "r2", (1, 2, 32): "r2b"}
+    (about,) = [n["text"] for n in body["notices"] if "`broken`" in n["text"]]
+    assert "No point from" in about and "prof.step()" not in about
+    assert body["selection"] == {"run": "r1"}
+    # THEN it is known the next time, and without a run as well
+    assert client.get(ASK, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+    assert set(points(client.get("/api/v1/analysis/scaling").get_json())) == KEYS
+
+
+def test_tables_and_the_file_for_a_scheduler(client: FlaskClient) -> None:
+    client.get(f"{ASK}&wait=30")
+    csv = client.get(f"{ASK}&format=csv&section=predictions")
+    head = csv.get_data(as_text=True).splitlines()[0].split(",")
+    assert csv.mimetype == "text/csv"
+    assert {"num_nodes", "num_replicas", "atomic_bsz", "accum_steps", "throughput", "efficiency", "goodput"} <= {h.partition(" ")[0] for h in head}
+    hints = client.get(f"{ASK}&format=file&section=sched_hints")
+    assert hints.mimetype == "application/json" and json.loads(hints.get_data(as_text=True))["maxProfiledReplicas"] == 2
+    assert client.get(f"{ASK}&format=file&section=nothing").status_code in (400, 404)
+
+
+def test_while_they_are_read_there_is_progress_and_an_early_answer(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = worker_parts.open_here
+
+    def slowly(*args: object) -> object:
+        time.sleep(0.25)
+        return plain(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker_parts, "open_here", slowly)
+    first = client.get(ASK)
+    progress = first.get_json()["progress"]
+    assert first.status_code == 409 and progress["stage"].endswith("of 5 workers") and 0 <= progress["bytes"] < progress["total"]
+    seen = []
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        answer = client.get(ASK, headers=EARLY)
+        body = answer.get_json()
+        assert answer.status_code in (200, 202)
+        if answer.status_code == 200:
+            assert body["available"]  # what is missing may be in those that wait
+            seen.append(body.get("reading"))
+            if "reading" not in body:
+                break
+            assert "workers are read" in body["notices"][0]["text"] and set(points(body)) < KEYS
+        time.sleep(0.05)
+    assert seen[-1] is None and any(r and 0 < r["done"] < r["total"] == 5 for r in seen)
+
+
+def test_no_file_is_read_because_a_request_names_it(client: FlaskClient, tmp_path: Path) -> None:
+    secret = tmp_path / "points.json"
+    secret.write_text("{}")
+    answer = client.get(f"{ASK}&points={secret}")
+    assert answer.status_code == 400 and answer.get_json()["error"]["field"] == "points" and "server" in answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("colour=1", "colour")])
+def test_wrong_terms(client: FlaskClient, more: str, field: str) -> None:
+    client.get(f"{ASK}&wait=30")
+    answer = client.get(f"{ASK}&{more}")
+    assert answer.status_code == 400 and answer.get_json()["error"]["field"] == field
+
+
+def test_a_file_beside_the_runs_changes_the_answer(client: FlaskClient, logdir: Path) -> None:
+    # GIVEN an answer that is kept WHEN a correction is laid into the folder of a run THEN the next answer has it
+    before = client.get(f"{ASK}&wait=30")
+    (logdir / "r2" / "sol_scaling.csv").write_text(
+        "num_nodes,num_replicas,atomic_bsz,accum_step_time,optim_step_time\n1,2,16,0.16,0.5\n2,4,16,0.16,0.6\n"
+    )
+    after = client.get(ASK)
+    assert after.headers["ETag"] != before.headers["ETag"]
+    data = next(s for s in after.get_json()["sections"] if s["id"] == "points")["data"]
+    kept = {(r, n, s) for r, n, s, why in zip(data["run"], data["num_replicas"], data["source"], data["why"], strict=True) if why is None}
+    assert ("r2", 2, "given") in kept and ("r2", 2, "trace") not in kept and ("r2", 4, "given") in kept
+
+
+def test_one_request_answers_from_memory(client: FlaskClient) -> None:
+    client.get(f"{ASK}&wait=30")
+    client.get(ASK)
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        assert client.get(ASK).status_code == 200
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.05
+
+
+def test_the_cluster_answers_too(client: FlaskClient) -> None:
+    answer = client.get("/api/v1/analysis/scaling_cluster?run=r1&wait=30&hours=0")
+    body = answer.get_json()
+    assert answer.status_code == 200 and body["available"] and any("simulation" in n["text"] for n in body["notices"])
