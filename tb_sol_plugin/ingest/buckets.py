@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -335,9 +335,9 @@ def _instant(group: Group, columns: Columns) -> None:
             device_type=chosen.ints("Device Type"),
             device_id=chosen.ints("Device Id"),
             address=chosen.ints("Addr"),
-            bytes=chosen.ints("Bytes"),
-            total_allocated=chosen.ints("Total Allocated"),
-            total_reserved=chosen.ints("Total Reserved"),
+            bytes=_changed_bytes(chosen, columns),
+            total_allocated=_total_bytes("Total Allocated", chosen, columns),
+            total_reserved=_total_bytes("Total Reserved", chosen, columns),
             index=chosen.places(),
         )
     rest = given & ~memory
@@ -352,6 +352,27 @@ def _instant(group: Group, columns: Columns) -> None:
             time=time[rest],
             args=columns.instants.codes(others.batch.raws(K.ARGS, others.rows)),
         )
+
+
+MOST_MEMORY: Final = 1 << 48
+"""Bytes that no memory has; sums of a million such numbers stay whole."""
+
+
+def _changed_bytes(group: Group, columns: Columns) -> Ints:
+    """What each memory event gains or frees; 0 where that is not said, so that totals alone tell of it. A free of one byte is -1."""
+    told = group.floats("Bytes")
+    lost, wrong = np.isnan(told), np.abs(told) > MOST_MEMORY
+    columns.health.add("memory event that does not say how much", int(lost.sum()), effect="what is in use follows from totals alone")
+    columns.health.add("size of memory that cannot be", int(wrong.sum()), "Bytes", "unknown")
+    return np.where(lost | wrong, 0, group.ints("Bytes"))
+
+
+def _total_bytes(key: str, group: Group, columns: Columns) -> Ints:
+    """A total of memory per event; -1 where it is missing or no size of any memory."""
+    told = group.floats(key)  # whole numbers beyond 62 bits are cut
+    wrong = (told < -1) | (told > MOST_MEMORY)
+    columns.health.add("size of memory that cannot be", int(wrong.sum()), key, "unknown")
+    return np.where(wrong | np.isnan(told), -1, group.ints(key))
 
 
 def _meta(group: Group, columns: Columns) -> None:

@@ -151,9 +151,10 @@ def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple
         blocks += found
         owner += [row] * len(found)
     of = np.array(owner, np.int64)
-    each = {name: _ints(segments, name, health)[of] for name in ("device", "address", "total_size", "stream")}
+    each = {name: _ints(segments, name, health)[of] for name in ("device", "address", "stream")}
     before = [_older(block) for block in blocks]  # what versions before 2.1 say of a block stands in its first entry of `history`
     size = _sizes(blocks, "size", health)
+    whole = _whole(_sizes(segments, "total_size", health), of, size, health)
     requested = _sizes(blocks, "requested_size", health)
     requested = np.where(requested >= 0, requested, _sizes(before, "real_size", health))
     address = _ints(blocks, "address", health)
@@ -170,7 +171,7 @@ def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple
     columns: dict[str, object] = {
         "device": each["device"],
         "segment": each["address"],
-        "segment_bytes": each["total_size"],
+        "segment_bytes": whole[of],
         "segment_type": [kinds[row] for row in owner],
         "pool": [pools[row] for row in owner],
         "stream": each["stream"],
@@ -180,6 +181,15 @@ def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple
         "state": states,
     }
     return columns, stacks.codes([b.get("frames", old.get("frames")) for b, old in zip(blocks, before, strict=True)])
+
+
+def _whole(total: Ints, of: Ints, size: Ints, health: Health) -> Ints:
+    """Bytes of each segment; of one that does not say, those of its blocks, which fill it; -1 where one of them is unknown."""
+    blocks, unknown = np.zeros(len(total), np.int64), np.zeros(len(total), bool)
+    np.add.at(blocks, of, size.clip(min=0))
+    np.logical_or.at(unknown, of, size < 0)
+    health.add("segment that does not say its size", int((total < 0).sum()), effect="as large as its blocks")
+    return np.where(total >= 0, total, np.where(unknown, -1, blocks))
 
 
 def _older(block: Entry) -> Entry:

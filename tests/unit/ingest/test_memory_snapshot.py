@@ -14,6 +14,7 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.classify import classify
+from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import single
@@ -102,6 +103,7 @@ def test_odd_values_are_counted_and_never_made_up(tmp_path: Path) -> None:
         "segment that cannot be read": 1, "block that cannot be read": 1, "entry of the history that cannot be read": 1,
         "number that cannot be read": 1 + 1, "size of memory that cannot be": 2, "time out of range": 1,
         "block in an unknown state": 1, "block smaller than what was asked for": 1, "entry of the history without an action": 1,
+        "segment that does not say its size": 1,
     }  # fmt: skip
     e = c.tables["memory_events"]
     assert e["address"].tolist()[7] == -1 and e["bytes"].tolist()[7:9] == [-1, -1] and e["time_ns"].tolist()[8] == -1
@@ -168,3 +170,21 @@ def test_a_history_stays_in_the_order_of_its_entries(tmp_path: Path) -> None:
     own = c.tables["memory_events"]
     assert own.loc[own["device"] == 0, "time_ns"].tolist() == [0, 10_000, 20_000, 20_000, 30_000, 40_000, 50_000]
     assert issues(c) == {"entry of the history earlier than the one ahead of it": 1}
+
+
+def test_a_segment_that_does_not_say_its_size_is_as_large_as_its_blocks(tmp_path: Path) -> None:
+    # GIVEN a segment of 20 MiB without its size, one with a size that no memory has, and one of which a block's size is missing too
+    value: dict[str, Any] = snapshot()
+    first, second, third = value["segments"]
+    del first["total_size"]
+    second["total_size"] = 1 << 62
+    third["total_size"] = None
+    third["blocks"][0]["size"] = None
+    # WHEN read THEN the first two are sums of their blocks, the third is unknown, and each is counted
+    c = read(tmp_path, value)
+    blocks = c.tables["memory_blocks"]
+    assert blocks.groupby("segment")["segment_bytes"].first().tolist() == [20 * MIB, 2 * MIB, -1]
+    assert issues(c)["segment that does not say its size"] == 3 and issues(c)["size of memory that cannot be"] == 1
+    # AND what the allocator held is told of the device whose segments are known, and not of the other
+    held = {curve.device: curve.reserved for curve in curves(c)}
+    assert held["device 1"] is None and held["device 0"] is not None and int(held["device 0"][-1]) == 22 * MIB
