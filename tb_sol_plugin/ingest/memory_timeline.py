@@ -35,6 +35,9 @@ LARGEST: Final = 1 << 30
 """Bytes of text that are taken in."""
 SHORT: Final = 1 << 16
 """Bytes that no row of either form reaches."""
+MOST_BYTES: Final = 1 << 48
+"""Bytes that no memory has."""
+LATEST_NS: Final = 1 << 62
 IN_NS: Final = 10**17
 """A time since 1970 from here on is in nanoseconds, below in microseconds."""
 SINCE_1970: Final = 10**14
@@ -194,6 +197,9 @@ def _replayed(pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray
     time, action, size, category = (np.concatenate([p[:, i] for p in every]) for i in range(4))
     known = (action >= THERE_BEFORE) & (action <= FREED)
     health.add("memory change of an unknown kind", int((~known).sum()), effect="skipped")
+    wrong = (size < -MOST_BYTES) | (size > MOST_BYTES)
+    health.add("size of memory that cannot be", int((known & wrong).sum()), effect="skipped")
+    known &= ~wrong
     time, action, size, category = time[known], action[known], size[known], category[known]
     if not len(time):
         return _none()
@@ -234,14 +240,29 @@ def _of_rows(times: list[int], pieces: Iterator[Ints], health: Health) -> tuple[
     health.add("times and rows in different numbers", abs(len(time) - len(rows)), effect="those without a partner are left out")
     time, rows = time[:whole], rows[:whole]
     health.add("row whose first column is not 0", int((rows[:, 0] != 0).sum()), effect="that column is not used")
-    scale = 1 if int(np.median(time)) >= IN_NS else 1000
+    scale = 1 if float(np.median(time.astype(float))) >= IN_NS else 1000
+    sound = np.abs(time.astype(float)) < LATEST_NS // scale
+    health.add("time out of range", int((~sound).sum()), effect="its row is skipped")
+    time, rows = time[sound], rows[sound]
+    if not len(time):
+        return (*_none(), 1)
     order = np.argsort(time, kind="stable")
-    time, held = time[order], rows[order, 1:]
+    time, held = time[order], _possible(rows[order, 1:], health)
     fresh = np.empty(held.shape, bool)
     fresh[0] = True
     fresh[1:] = held[1:] != held[:-1]
     where, category = np.nonzero(fresh)
     return time[where] * scale, category.astype(np.int8), held[where, category], whole, scale
+
+
+def _possible(held: Ints, health: Health) -> Ints:
+    """Rows of categories in order of time; a number that no memory has is as in the row before, and 0 in the first."""
+    wrong = (held < -MOST_BYTES) | (held > MOST_BYTES)
+    if not wrong.any():
+        return held
+    health.add("size of memory that cannot be", int(wrong.sum()), effect="as in the row before")
+    last = np.maximum.accumulate(np.where(wrong, -1, np.arange(len(held))[:, None]), axis=0)
+    return np.where(last >= 0, np.take_along_axis(held, last.clip(0), axis=0), 0)
 
 
 def _categories(found: Ints, health: Health) -> npt.NDArray[np.int8]:

@@ -18,6 +18,10 @@ MOST_RECORDS: Final = 60
 """Records of one worker whose budgets are shown."""
 
 
+MOST_DIGITS: Final = 9
+"""Of a rank; longer numbers are none."""
+
+
 class Held(msgspec.Struct, frozen=True):
     """One part that was recorded, as `metrics.memory.actual.Amount`."""
 
@@ -71,7 +75,7 @@ def part(capture: Capture, query: Query) -> ExpectedPart:
     groups = {}
     for name in ("tp", "pp", "dp", "cp", "ep"):
         own, of, size = metadata.get(f"groups.{name}", "").partition(" of ")
-        if of and own.isdigit() and size.isdigit():
+        if of and own.isdecimal() and size.isdecimal() and max(len(own), len(size)) <= MOST_DIGITS:
             groups[name] = (int(own), int(size))
     found = actual(capture)
     if found.optimizer and "optimizer" not in plan:

@@ -123,6 +123,17 @@ def test_damaged_values_are_counted(tmp_path: Path) -> None:
     }
 
 
+def test_sizes_of_no_memory_are_in_no_level(tmp_path: Path) -> None:
+    # GIVEN changes and rows with sizes beyond every memory, and a row at a time beyond all times
+    c = ingest.read(str(put(tmp_path, [[1, 2, 8, 0], [2, 2, 1 << 62, 0], [3, 4, -(1 << 62), 1], [4, 4, -8, 0]])))
+    # THEN such a change is skipped, such a number is as in the row before, such a row is left out; each is counted
+    assert rows(c) == [(0, "parameter", 8), (3, "parameter", 0)] and issues(c) == {"size of memory that cannot be": 2}
+    held = [[0, 8, 0, 0, 0, 0, 0, 0, 5], [0, 1 << 62, 0, 0, 0, 0, 0, 0, -(1 << 63)], [0, 9, 0, 0, 0, 0, 0, 0, 5], [0, 1, 0, 0, 0, 0, 0, 0, 1]]
+    c = ingest.read(str(put(tmp_path, [[1, 2, 3, 1 << 62], held], "rows.json")))
+    assert [r for r in rows(c) if r[1] in ("parameter", "unknown")] == [(0, "parameter", 8), (0, "unknown", 5), (2000, "parameter", 9)]
+    assert issues(c) == {"size of memory that cannot be": 2, "time out of range": 1}
+
+
 @pytest.mark.parametrize(
     "text",
     [b'[[1, 2, 3, 4], [1, "a", 3, 4]]', b"[[1, 2, 3, 4], [1, 2, 3]]", b"[[1, 2, 3, 99999999999999999999999]]", b"[[], []]", b"[[1], [[0, 1]]]",
