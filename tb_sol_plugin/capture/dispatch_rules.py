@@ -46,7 +46,8 @@ def shorten(mode: type) -> None:
 def restore() -> None:
     """With the last one the function is as it was."""
     with _lock:
-        _users.pop()
+        if _users:
+            _users.pop()
         function = _function()
         if not _users and _original and function is not None:
             if function.__code__ is _find.__code__:

@@ -134,7 +134,8 @@ def flagged(group: Group, found: Iterable[str]) -> Group:
 
 def with_times(group: Group, measured_us: float | None, timed_us: float | None) -> Group:
     """The group with other times of the same operations."""
-    out = replace(group, measured_us=measured_us, timed_us=timed_us)
+    out = object.__new__(Group)  # a third of the time that `replace` takes
+    vars(out).update(vars(group), measured_us=measured_us, timed_us=timed_us)
     above = out.efficiency is not None and out.efficiency > TOLERATED
     return out if above == ("above_limit" in group.flags) else flagged(out, group.flags)
 

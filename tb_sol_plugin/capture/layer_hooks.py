@@ -88,7 +88,8 @@ class LayerSOLHooks:
 
     stack: the open labels of the calling thread; `stack.top` is the innermost module. calls: finished calls of the step, in the order
     of their ends. supported: layer type by label, for those labels that are supported layers. compiled: labels of modules that run as
-    part of a compiled region. lost: reasons why labels or times are missing, with counts.
+    part of a compiled region; saw_compiled: there was one when hooks were last put on. lost: reasons why labels or times are missing,
+    with counts.
 
     `attach` and `remove` do not add to the clock's own time: whoever calls them inside a step does. The hooks do.
     """
@@ -99,6 +100,7 @@ class LayerSOLHooks:
         self.calls: list[Call] = []
         self.supported: dict[int, Layer] = {}
         self.compiled: set[int] = set()
+        self.saw_compiled = False
         self.lost: Counter[str] = Counter()
         self.recorder: Recorder | None = None
         self._sums: dict[int, int] = {}
@@ -113,8 +115,10 @@ class LayerSOLHooks:
             self.lost["compiled code cannot be watched by this torch (before 2.6)"] += 1
             return 0
         hold_eager(self)
+        self.saw_compiled = False
         before = len(self._handles)
         for place in places(model):
+            self.saw_compiled = self.saw_compiled or place.compiled
             if id(place.module) not in self._sites:
                 self._hook(place)
         scripting.hide_hooks(self, _Hook)

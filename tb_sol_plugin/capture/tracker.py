@@ -357,7 +357,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         rows, calls = NO_ROWS, []
         records: Sequence[OpRecord] = []
         if sampled:
-            step.compiled = self._compiled = self._compiled or compiled(self.models)
+            step.compiled = self._compiled = self._compiled or watch.hooks.saw_compiled
             seen = watch.collect(compiled=step.compiled)
             rows, calls, records = seen.rows, seen.calls, seen.records
             step.lost, step.copies = dict(seen.lost), seen.copies

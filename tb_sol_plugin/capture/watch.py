@@ -297,7 +297,7 @@ class Watch:
         if self.replays:
             lost["replays of CUDA graphs, whose work is unknown"] = self.replays
         self.ledger.settle()
-        rows = {key: list(value) for key, value in self.ledger.rows.items()}
+        rows = dict(self.ledger.rows)  # the next step has lists of its own
         untimed = {key: [row[0], -1] for key, row in rows.items()} if compiled else rows
         records = Later(lambda: self.records(untimed))
         if compiled:
