@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from tb_sol_plugin.cost.scaling import Bootstrap, Fit, LeftOut, bootstrap, fit, leave_one_out
@@ -27,6 +29,10 @@ RECORD: Final = (
 )
 CONFIDENCE_S: Final = 2.5
 """Seconds for each of the two ways in which a fit is tested; what they reach by then is shown."""
+
+
+MOST_RUNS: Final = 1_024
+"""Runs whose points are remembered."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,13 @@ def gather(
     if unknown:
         raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
     points: list[Point] = []
+    parts: list[ScalingPart] = []
     silent: dict[str, str] = {}
     notes: list[str] = []
     for name, own in own_of.items():
-        found, why = of_run(name, own)
+        found, why, told = _RUNS.of(name, own)
         points += found
+        parts += told
         if not found and any(w.state != "waiting" for w in own):
             silent[name] = why[0] if why else "nothing of it could be read"
     given, more = _given(files, path, set(own_of))
@@ -94,11 +102,40 @@ def gather(
     used = tuple(p for p in points if p.used)
     if not used:
         return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))
-    parts = [w.part for own in own_of.values() for w in own if w.state == "read"]
     settled = settle(used, parts, given, terms or Wanted())
     made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
     biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
     return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
+
+
+Run = tuple[list[Point], list[str], list[ScalingPart]]
+
+
+class _Runs:
+    """Points of runs whose parts were put together before: going over a thousand workers for a changed term would take seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[object, ...], Run] = {}
+
+    def of(self, name: str, own: Sequence[WorkerPart[ScalingPart]]) -> Run:
+        """(points, why there are none, the parts without their steps) of one run."""
+        key = (name, *((w.worker, w.order, w.state, w.key, w.problem) for w in own))
+        sure = all(w.key or w.state != "read" for w in own)
+        with self._lock:
+            known = self._known.get(key) if sure else None
+        if known is None:
+            points, why = of_run(name, own)
+            slim = [msgspec.structs.replace(w.part, steps=()) for w in own if w.state == "read"]
+            known = (points, why, slim)
+            with self._lock:
+                while len(self._known) >= MOST_RUNS:
+                    self._known.pop(next(iter(self._known)))
+                self._known |= {key: known} if sure else {}
+        return known
+
+
+_RUNS: Final = _Runs()
 
 
 @lru_cache(maxsize=16)
