@@ -105,7 +105,7 @@ def print_section(out: Console, section: AnySection, rows: int) -> None:
     """Print one section of any kind."""
     heading = Text(plain(section.title), "bold")
     if section.subtitle:
-        heading.append(f"  {plain(section.subtitle)}", "dim")
+        heading.append("  ").append_text(prose(section.subtitle, "dim"))
     out.print(heading)
     if section.error:
         out.print(prose(f"failed: {section.error}", "red"))

@@ -135,9 +135,6 @@ def _fields(case: Case, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
 def _headline(case: Case, found: list[MemoryFinding]) -> str:
     why, first = said(case), next(iter(foremost(case) or found), None)
     text = f"{why} " if why else ""
-    if case.room.failures and case.room.failures[-1].setting:
-        last = case.room.failures[-1]
-        text += f"{last.verdict.partition(':')[0]}: `{last.setting}` helps. "
     if first is None:
         return text + ("Nothing else was found that frees memory." if why else _none(case))
     text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
@@ -256,9 +253,10 @@ def _story(case: Case) -> FactsSection:
     marks = {n: Mark("unknown", "not recorded") for n, v in values.items() if v is None and n != "setting"}
     if last.setting == "":
         marks["setting"] = Mark("unknown", "no setting of the allocator helps")
+    words = [t for t in (f"**{last.verdict}**", last.advice, f"`{last.setting}`" if last.setting else "") if t]
     return FactsSection(
         id="story", title="Why memory ran out", subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
-        text=f"**{last.verdict}** {last.advice}".strip(), values=values, units=dict.fromkeys(sizes, "B"),
+        text=" ".join(words), values=values, units=dict.fromkeys(sizes, "B"),
         labels={n: label for n, (label, _) in sizes.items()} | {"where": "Who asked", "setting": "Setting that helps"},
         docs={n: FACTS[n] for n in values}, notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
         marks=marks,

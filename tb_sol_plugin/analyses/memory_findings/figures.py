@@ -78,12 +78,15 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
             "font": {"size": 11, "color": F.light("ink-2")},
         }
     ]  # fmt: skip
+    early = found.time_ns <= found.time_ns[0] + (found.time_ns[-1] - found.time_ns[0]) // 10  # below it stands the name of the line
     marks += [
         {
-            "x": 0.004, "xref": "paper", "xanchor": "left", "y": float(level[0]) / factor, "yanchor": "bottom", "text": name,
+            "x": 0.004, "xref": "paper", "xanchor": "left", "y": float(level) / factor, "yanchor": side, "text": name,
             "showarrow": False, "font": {"size": 11, "color": F.light(color)},
         }
-        for name, level, color in (("reserved", found.reserved, "ink-2"), ("in use", found.allocated, "compute"))
+        for name, level, side, color in (
+            ("reserved", found.reserved[0], "bottom", "ink-2"), ("in use", found.allocated[early].min(), "top", "compute"),
+        )
     ]  # fmt: skip
     share = f", {human(found.share, 'ratio')} of reserved" if found.share is not None else ""
     return FigureSection(

@@ -66,7 +66,7 @@ def test_why_memory_ran_out_is_told_with_its_setting() -> None:
     assert "Memory is fragmented: `PYTORCH_" in r.headline
     assert r.fields["source"].values == ("auto",) and len(r.fields["device"].values) == 1
     story = r.section("story")
-    assert isinstance(story, FactsSection) and "fragmented" in story.text
+    assert isinstance(story, FactsSection) and "fragmented" in story.text and "`PYTORCH_CUDA_ALLOC_CONF=" in story.text
     wanted = {
         "requested_bytes": 70 * MIB, "device_free_bytes": 6 * MIB, "unused_bytes": 120 * MIB, "largest_fitting_bytes": 60 * MIB,
         "reserved_then_bytes": 222 * MIB, "where": "/home/me/train.py(31): loss", "left_bytes": 6 * MIB, "returnable_bytes": 20 * MIB,

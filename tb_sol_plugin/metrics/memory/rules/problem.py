@@ -19,7 +19,8 @@ def said(case: Case) -> str:
     if case.room.failures:
         last = case.room.failures[-1]
         size = human(last.requested, "B") if last.requested >= 0 else "a request"
-        return f"Memory ran out: {size} could not be allocated{f' at `{last.where}`' if last.where else ''}."
+        out = f"Memory ran out: {size} could not be allocated{f' at `{last.where}`' if last.where else ''}."
+        return f"{out} {last.verdict.partition(':')[0]}: `{last.setting}` helps." if last.setting else out
     if case.room.near and case.room.left.bytes is not None and case.room.total.bytes is not None:
         left, total = human(case.room.left.bytes, "B"), human(case.room.total.bytes, "B")
         return f"{left} of {total} are left at the worst moment, less than {human(NEAR, 'ratio')}."
