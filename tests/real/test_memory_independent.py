@@ -309,3 +309,13 @@ def test_what_this_reader_reads(path: Path) -> None:
     # GIVEN a recording WHEN read here THEN it holds as many memory events as its plain text
     events = load(path)["traceEvents"]
     assert sum(len(e) for e in plain(path).by_device.values()) == sum(e.get("name") == "[memory]" for e in events) > 0
+
+
+def test_failures_are_unknown_without_the_history_of_an_allocator() -> None:
+    # GIVEN four ranks, of which only the first stored its allocator's history, with one failure in it WHEN asked THEN none is told of the others
+    found = sol.open(str(SAMPLES / "simulated_memory" / "before")).analyze("memory_ranks")
+    assert isinstance(found, Report) and found.facts["failures"] == 1
+    told = found.table("ranks").set_index("worker")["failures"]
+    assert [whole(told[f"sim0_rank{rank}"]) for rank in range(4)] == [1, None, None, None]
+    for name, failed in (("sim0_rank0", 1), ("sim0_rank3", None)):
+        assert asked(worker("before", name)[1], "memory").facts["failed_allocations"] == failed

@@ -61,7 +61,7 @@ def section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None,
     if found.fragmentation is not None and found.reserved_at_peak:
         notes["fragmentation_bytes"] += f", {human(found.fragmentation / found.reserved_at_peak, 'ratio')} of reserved"
     notes["leak_bytes_per_step"] = verdict
-    why = {"reserved_bytes": "reserved", "before_bytes": "before", "fragmentation_bytes": "fragmentation"}
+    why = {"reserved_bytes": "reserved", "before_bytes": "before", "fragmentation_bytes": "fragmentation", "failed_allocations": "failures"}
     marks = {name: Mark("unknown", found.why[key]) for name, key in why.items() if values[name] is None and key in found.why}
     notes |= {name: mark.why for name, mark in marks.items()}
     if left is None:

@@ -71,7 +71,7 @@ class ComparePart(msgspec.Struct, frozen=True):
     capacity: int | None
     left: int | None
     growth: float | None
-    failures: int
+    failures: int | None
     held: dict[str, tuple[Row, ...]]
     notes: dict[str, tuple[str, ...]]
     whole: Line
@@ -100,7 +100,8 @@ def part(capture: Capture, query: Query) -> ComparePart:
         device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, left=room.left.bytes if room.left.bytes is not None else found.left,
-        growth=float(grows.slope) if grows is not None and steady else None, failures=max(found.failures, len(room.failures)),
+        growth=float(grows.slope) if grows is not None and steady else None,
+        failures=max(found.failures, len(room.failures)) if found.failures is not None else None,
         held=held, notes=notes, whole=_whole(capture, curve), of_step=_of_step(capture, every, curve), setting=setting(capture),
     )  # fmt: skip
 

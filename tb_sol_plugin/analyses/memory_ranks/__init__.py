@@ -64,7 +64,7 @@ RANKS: Final = (
     Column("held", "Of the peak", "B", "what that held", rank=2, missing="this source does not tell"),
     Column("before", "Before", "B", "in use before the window", rank=2, missing="this source does not tell"),
     Column("end", "At the end", "B", "in use at the end of the window", rank=2),
-    Column("failures", "Failed", "count", "allocations that failed", rank=2),
+    Column("failures", "Failed", "count", "allocations that failed", rank=2, missing="only the history of an allocator snapshot tells"),
     Column("base", "Beside", "B", "used on the device beside the allocator: context, libraries, communication", rank=3,
            missing="not recorded"),
     Column("capacity", "Device", "B", "memory of the device", rank=3, missing="not recorded"),
@@ -102,7 +102,7 @@ FACTS: Final = {
     "excess_bytes": "the difference: largest less median",
     "left_bytes": "left of the device, of the rank nearest to running out",
     "growing": "ranks whose memory in use grows from step to step",
-    "failures": "allocations that failed, of all ranks",
+    "failures": "allocations that failed, of all ranks of which the history of an allocator is recorded",
 }
 EVEN: Final = 1.02
 """Up to this imbalance ranks are even."""
@@ -175,13 +175,14 @@ def _values(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame) -> 
     growing = [v for v in stages["growing"].tolist() if v is not None] if len(stages) else []
     largest = {name: round(s.most) if s.most is not None else None for name, s in most.items()}
     least = most["left"].least if most else None
+    failed = [int(n) for n in ranks.rows["failures"].tolist() if n is not None and n == n] if len(ranks.rows) else []
     return {
         "workers": found.total, "workers_read": len(found.read), "ranks_present": len({p.rank for p in found.read if p.rank is not None}),
         "world_size": found.world, "ranks_missing": len(found.missing) if found.world is not None else None,
         "stages": len(ranks.stages) if ranks.staged else None, "peak_bytes": largest.get("peak"), "reserved_bytes": largest.get("reserved"),
         "imbalance": worst["imbalance"] if worst is not None else None, "excess_bytes": worst["excess"] if worst is not None else None,
         "left_bytes": round(least) if least is not None else None, "growing": sum(growing) if growing else None,
-        "failures": int(sum(ranks.rows["failures"].tolist())) if len(ranks.rows) else None,
+        "failures": sum(failed) if failed else None,
     }  # fmt: skip
 
 
@@ -232,13 +233,21 @@ def _headline(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame, w
         most = max(times or 1.0, 1.0)
         return f"{many[0].upper()}{many[1:]} are alike{within}: the {words} is nowhere more than {most:.2f} times the median."
     size, above = human(number_of(worst["most"]), "B"), human(number_of(worst["excess"]), "B")
+    top = peers.spread(ranks.of("peak"))
+    if what == "peak" and top.most is not None:
+        fullest = ranks.name_at(top.most_at)
+        first = f"Most is in use on **{fullest}**: **{human(top.most, 'B')}** at its peak"
+        if fullest == worst["most_rank"]:
+            return f"{first}, {times:.2f} times the median of {where}: {above} more."
+        if ranks.staged:
+            return f"{first}. Farthest from {where} is **{worst['most_rank']}**: {size}, {times:.2f} times their median, {above} more."
     lead = {"peak": f"uses {size} at its peak", "reserved": f"holds {size} at most"}.get(what, f"stands out: {words} {size}")
     return f"**{worst['most_rank']}** {lead}, {times:.2f} times the median of {where}: {above} more."
 
 
 def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPart]) -> list[Notice]:
     out = []
-    failed = [(w, parts[w.worker].failures) for w in found.read if parts[w.worker].failures]
+    failed = [(w, count) for w in found.read if (count := parts[w.worker].failures)]
     if failed:
         names = ", ".join(peers.label(w) for w, _ in failed[:4]) + (" …" if len(failed) > 4 else "")
         count = sum(n for _, n in failed)

@@ -51,7 +51,7 @@ class RankPart(msgspec.Struct, frozen=True):
     at_most: int | None
     growth: float | None
     verdict: str
-    failures: int
+    failures: int | None
     holder: str
     held: int | None
     stage: int | None
@@ -78,7 +78,8 @@ def part(capture: Capture, query: Query) -> RankPart:
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, base=room.base.bytes, left=room.left.bytes, at_most=room.at_most,
         growth=float(grows.slope) if grows is not None and steady else None, verdict=grows.verdict if grows is not None else "no_steps",
-        failures=max(found.failures, len(room.failures)), holder=name[:NAME], held=held, stage=at[0] if at is not None else None,
+        failures=max(found.failures, len(room.failures)) if found.failures is not None else None,
+        holder=name[:NAME], held=held, stage=at[0] if at is not None else None,
         stages=at[1] if at is not None else None,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ OF_THE_HOST: Final = "the size of the host's memory is not recorded"
 NO_CAPACITY: Final = "the memory of the device is not recorded; choose device limits"
 NOT_TRACKED: Final = "reserved memory of the host is not tracked"
 NO_RESERVED: Final = "this source does not tell what the allocator holds"
+NO_HISTORY: Final = "only the history of an allocator snapshot tells them"
 CHANGES: Final = "levels are changes since the beginning of the recording"
 
 
@@ -34,7 +35,8 @@ class Summary:
     peak, peak_ns: in use at most, and when (relative: change since the beginning). reserved, reserved_ns: held by the allocator at most.
     reserved_at_peak: held when most was in use; fragmentation: that less peak. before: in use before the recording began; end: at its end.
     capacity: of the device. left: capacity less reserved (less in use where reserved is unknown), at the worst moment.
-    failures: allocations that failed. why: by field, why it is unknown or what it means.
+    failures: allocations that failed, None where no history of the allocator is recorded, which alone tells them. why: by field, why
+    it is unknown or what it means.
     """
 
     device: str
@@ -50,7 +52,7 @@ class Summary:
     end: int
     capacity: Capacity
     left: int | None
-    failures: int
+    failures: int | None
     why: dict[str, str]
 
 
@@ -89,13 +91,23 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
         why["before"] = HOST_SINCE
     elif curve.before < 0:
         why["before"] = CHANGES if curve.relative else "this source does not tell what was there before"
+    failures = _failures(capture, curve)
+    if failures is None:
+        why["failures"] = NO_HISTORY
     return Summary(
         device=curve.device, source=curve.source, relative=curve.relative, peak=curve.peak, peak_ns=curve.peak_ns,
         reserved=reserved, reserved_ns=reserved_ns, reserved_at_peak=at_peak,
         fragmentation=at_peak - curve.peak if known and at_peak is not None else None,
         before=curve.before if curve.before >= 0 and not untold else None, end=int(curve.allocated[-1]), capacity=size, left=left,
-        failures=sum(e.what == "oom" for e in curve.events), why=why,
+        failures=failures, why=why,
     )  # fmt: skip
+
+
+def _failures(capture: Capture, curve: Curves) -> int | None:
+    """Allocations that failed, as the history of the device's allocator tells; None without one."""
+    device, number = capture.tables[S.MEMORY_EVENTS.name]["device"].to_numpy(), number_of(curve.device)
+    told = len(device) > 0 and not is_host(curve.device) and (number < 0 or bool((device == number).any()))
+    return sum(e.what == "oom" for e in curve.events) if told else None
 
 
 def _reserved_at(curve: Curves) -> int | None:

@@ -57,7 +57,7 @@ def test_a_rank_that_uses_more_is_found_in_traces(tmp_path: Path) -> None:
     assert t["peak"].tolist() == peaks and t.loc[4, "of_median"] == 1.6
     assert (t["reserved"] - t["peak"] == 10 * MB).all() and (t["before"] == 100 * MB).all() and (t["end"] == 100 * MB).all()
     assert (found.facts["imbalance"], found.facts["excess_bytes"], found.facts["peak_bytes"]) == (1.6, 300 * MB, 800 * MB)
-    assert said(found) == "**rank 4** uses 800.0 MB at its peak, 1.60 times the median of 6 ranks: 300.0 MB more."
+    assert said(found) == "Most is in use on **rank 4**: **800.0 MB** at its peak, 1.60 times the median of 6 ranks: 300.0 MB more."
     section = found.section("ranks")
     assert isinstance(section, TableSection)
     row = str(section.data["worker"].index("rank4"))
@@ -84,7 +84,10 @@ def test_stages_are_compared_with_themselves() -> None:
     # THEN the rank stands out in its stage, though it uses less than half of what the first stage does
     t = found.table("ranks").set_index("rank")
     assert t.loc[7, "of_median"] == 1.3 and t.loc[0, "of_median"] == 1.0
-    assert said(found) == "**rank 7** uses 13.00 GB at its peak, 1.30 times the median of the ranks of stage 1: 3.00 GB more."
+    assert said(found) == (
+        "Most is in use on **rank 0**: **30.00 GB** at its peak. "
+        "Farthest from the ranks of stage 1 is **rank 7**: 13.00 GB, 1.30 times their median, 3.00 GB more."
+    )
     stages = found.table("stages").set_index("stage")
     assert stages["median"].tolist() == [30 * GB, 10 * GB] and stages["excess"].tolist() == [0, 3 * GB]
     assert stages.loc["stage 1", "most_rank"] == "rank 7" and stages["most_rank"].isna().tolist() == [True, False]
