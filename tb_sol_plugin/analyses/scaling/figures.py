@@ -338,14 +338,11 @@ def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
         "type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": share * 100, "y1": share * 100,
         "line": {"color": F.light("accent"), "width": 1.4, "dash": "4px,3px"},
     }]  # fmt: skip
-    notes: list[F.Plain] = [{
-        "x": 1, "xref": "paper", "y": share * 100, "text": f"pays from {share * 100:.0f}{NARROW}%", "showarrow": False, "xanchor": "right",
-        "yanchor": "bottom", "font": {"size": 12, "color": F.light("accent")},
-    }]  # fmt: skip
     return FigureSection(
-        id="gain", title="What a further replica brings", subtitle="gain in speedup per replica added, in parts of one replica",
+        id="gain", title="What a further replica brings",
+        subtitle=f"gain in speedup per replica added, in parts of one replica; line: pays from {share * 100:.0f}{NARROW}%",
         figure=F.figure(
-            data, x=F.axis("replicas", type="category", showgrid=False), y=F.axis("%", rangemode="tozero"), shapes=shapes, annotations=notes
+            data, x=F.axis("replicas", type="category", showgrid=False), y=F.axis("%", rangemode="tozero"), shapes=shapes
         ),
         span=6, height=330, table="predictions",
         summary=f"Gain per added replica over the count of replicas. It falls below {share * 100:.0f} % "
