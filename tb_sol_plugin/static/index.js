@@ -4021,7 +4021,9 @@ function frame(area, layout, look) {
 		}
 	}];
 }
-/** Tints a stretch of the x axis, with its words at its top. */
+/** Share of the axis that the words of a stretch need beside it. */
+var WORDS_ROOM = .2;
+/** Tints a stretch of the x axis, with its words beside it, or within it where it takes nearly all of the axis. */
 function cover(stretch, layout, look) {
 	const axis = layout["xaxis"];
 	const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
@@ -4046,15 +4048,16 @@ function cover(stretch, layout, look) {
 	}];
 	if (!stretch.text) return;
 	const right = (x0 + x1) / 2 > low + NEAR_END * (high - low);
+	const inside = (right ? x0 - low : high - x1) < WORDS_ROOM * (high - low);
 	layout["annotations"] = [...layout["annotations"] ?? [], {
 		xref: "x",
 		yref: "paper",
-		x: right ? x0 : x1,
-		y: .5,
+		x: inside ? (x0 + x1) / 2 : right ? x0 : x1,
+		y: inside ? .8 : .5,
 		text: `<b>${escaped(stretch.text)}</b>`,
 		showarrow: false,
-		xanchor: right ? "right" : "left",
-		xshift: right ? -5 : 5,
+		xanchor: inside ? "center" : right ? "right" : "left",
+		xshift: inside ? 0 : right ? -5 : 5,
 		font: {
 			size: 12,
 			color: accent

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 RUNS = [
     "capture_fsdp", "capture_memory", "capture_rl", "capture_train", "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer",
     "hostile <run> & 100%", "proton", "simulated_copies", "simulated_gpu_llm", "simulated_gpu_train",
+    "simulated_memory/after", "simulated_memory/before",
 ]  # fmt: skip
 SHOTS = os.environ.get("TB_SOL_SHOTS", "")
 

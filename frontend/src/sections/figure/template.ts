@@ -163,7 +163,10 @@ function frame(area: Area, layout: Plain, look: Look): Plain[] {
   return [{ type: "rect", xref: `x${area.axes}`, yref: `y${area.axes}`, x0, x1, y0, y1, layer: "below", fillcolor: `${look.token("accent")}1A`, line: { color: look.token("accent"), width: 1.2 } }];
 }
 
-/** Tints a stretch of the x axis, with its words at its top. */
+/** Share of the axis that the words of a stretch need beside it. */
+const WORDS_ROOM = 0.2;
+
+/** Tints a stretch of the x axis, with its words beside it, or within it where it takes nearly all of the axis. */
 function cover(stretch: Stretch, layout: Plain, look: Look): void {
   const axis = layout["xaxis"];
   const range = isPlain(axis) && Array.isArray(axis["range"]) ? (axis["range"] as number[]) : [];
@@ -174,8 +177,10 @@ function cover(stretch: Stretch, layout: Plain, look: Look): void {
   layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), { type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "above", fillcolor: `${accent}2E`, line: { color: accent, width: 1.2 } }];
   if (!stretch.text) return;
   const right = (x0 + x1) / 2 > low + NEAR_END * (high - low);
+  const inside = (right ? x0 - low : high - x1) < WORDS_ROOM * (high - low); // no room beside it
   layout["annotations"] = [...((layout["annotations"] as Plain[] | undefined) ?? []), {
-    xref: "x", yref: "paper", x: right ? x0 : x1, y: 0.5, text: `<b>${escaped(stretch.text)}</b>`, showarrow: false, xanchor: right ? "right" : "left", xshift: right ? -5 : 5,
+    xref: "x", yref: "paper", x: inside ? (x0 + x1) / 2 : right ? x0 : x1, y: inside ? 0.8 : 0.5, text: `<b>${escaped(stretch.text)}</b>`, showarrow: false,
+    xanchor: inside ? "center" : right ? "right" : "left", xshift: inside ? 0 : right ? -5 : 5,
     font: { size: 12, color: accent }, bgcolor: `${look.token("surface")}CC`, borderpad: 1,
   }];
 }
