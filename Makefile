@@ -13,7 +13,7 @@ install:  ## install the package and its test needs, editable
 	$(PYTHON) -m pip install -e ".[test]"
 
 test:  ## all tests; browser tests skip where there is no Chromium
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto
 
 quick:  ## unit tests only
 	$(PYTHON) -m pytest -q tests/unit
