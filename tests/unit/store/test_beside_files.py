@@ -132,3 +132,22 @@ def test_event_files_are_read_anew_when_they_grow_and_only_then(tmp_path: Path, 
     other = write_events(tmp_path / "more", [(4, "g", 4.0)])
     path.write_bytes(path.read_bytes() + other.read_bytes())
     assert json.loads(beside.texts([("", str(tmp_path))], ("scalar:g",))[0].text) == {"scalars": {"g": 4.0}} and len(reads) == 2
+
+
+def test_files_beside_runs_are_no_recordings_that_were_not_taken(tmp_path: Path) -> None:
+    # GIVEN files of points in a logdir and in a run WHEN scanned THEN they are neither recordings nor refused ones, and the names are those
+    # that analyses ask for
+    from tb_sol_plugin.analyses import registry
+    from tb_sol_plugin.store import names
+    from tb_sol_plugin.store.options import StoreOptions
+    from tb_sol_plugin.store.places import single
+    from tb_sol_plugin.store.scan import Heads, scan
+
+    (tmp_path / "run").mkdir()
+    for folder in (tmp_path, tmp_path / "run"):
+        for name in names.BESIDE:
+            (folder / name).write_text("{}")
+    listing = scan(single(str(tmp_path)), StoreOptions(), Heads({}))
+    assert (listing.runs, listing.rejected, listing.unrelated) == ({}, (), 0)
+    asked = {f for item in registry().values() if item.runs is not None for f in item.runs.files if not f.startswith("scalar:")}
+    assert asked == set(names.BESIDE)
