@@ -198,10 +198,10 @@ def _of_memory(what: str) -> dict[str, Lack]:
         "copies": "no copies", "moves": "no copies", "host_events": "nothing of the host", "events": "no events of a profiler",
         "operators": "no operators", "shapes": "no operators", "backward": "no operators", "work": "no operators",
         "modules": "no modules", "annotations": "no user annotations", "steps": "no steps", "iterations": "no iterations",
-        "program": "not what ran and how long",
+        "program": "nothing of what ran",
     }  # fmt: skip
     hint = f"open a trace beside it, recorded with {_CUDA}"
-    out = {need: (f"{what} holds memory over time, {lacks}", hint, "") for need, lacks in holds.items()}
+    out = {need: (f"{lacks}: {what} holds memory over time", hint, "") for need, lacks in holds.items()}
     said = f"{what} holds no events of single operators' memory"
     return out | {"memory": (said, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
 

@@ -253,13 +253,13 @@ def _story(case: Case) -> FactsSection:
     marks = {n: Mark("unknown", "not recorded") for n, v in values.items() if v is None and n != "setting"}
     if last.setting == "":
         marks["setting"] = Mark("unknown", "no setting of the allocator helps")
-    words = [t for t in (f"**{last.verdict}**", last.advice, f"`{last.setting}`" if last.setting else "") if t]
+    words = [t for t in (f"**{last.verdict}**", last.advice, f"What helps: `{last.setting}`." if last.setting else "") if t]
     return FactsSection(
         id="story", title="Why memory ran out", subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
         text=" ".join(words), values=values, units=dict.fromkeys(sizes, "B"),
         labels={n: label for n, (label, _) in sizes.items()} | {"where": "Who asked", "setting": "Setting that helps"},
         docs={n: FACTS[n] for n in values}, notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
-        marks=marks,
+        marks=marks, hidden=["setting"] if last.setting else [],
     )  # fmt: skip
 
 
