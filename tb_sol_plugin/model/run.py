@@ -109,7 +109,8 @@ class Run:
         return [self._opener(r) for r in self.recordings]
 
     def analyze(self, name: str, *, other: Run | str = "", **query: object) -> Report | UnavailableReport:
-        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first recording.
+        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first
+        recording, a trace before what is read together with it.
 
         other: for an analysis over two recordings, the run to set beside this one: itself, its name, or its path.
         """
@@ -122,7 +123,8 @@ class Run:
             return self.across(name, raw)
         raw |= {"other": str(other)} if other else {}  # which no other analysis takes
         if get(name).over is None:
-            return run_analysis(name, self.open(self.recordings[0]), raw)
+            first = next((r for r in self.recordings if r.kind == "kineto"), self.recordings[0])
+            return run_analysis(name, self.open(first), raw)
         return self.compare(name, raw)
 
     def compare(

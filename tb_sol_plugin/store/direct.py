@@ -163,15 +163,20 @@ def _run(
     runs: Mapping[str, Sequence[Recording]] | None = None,
     root: str = "",
 ) -> Run:
-    reader = parts_reader(recordings, options, book)
+    reader = parts_reader(recordings, options, book, beside)
     every = runs or {name: recordings}
     pairs = pair_reader(every, options, book, beside)
     everywhere = runs_reader(every, options, book, beside, root)
     return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader, pairs, everywhere)
 
 
-def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook) -> PartsReader:
-    """Makes the parts of all workers of a run in this process, one capture open at a time; those that stand on disk are not made anew."""
+def parts_reader(
+    recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook, beside_it: Sequence[Recording] = ()
+) -> PartsReader:
+    """Makes the parts of all workers of a run in this process, one capture open at a time; those that stand on disk are not made anew.
+
+    beside_it: recordings among which what belongs to a trace is found where they are more than those of its run.
+    """
     kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
 
     def read(
@@ -179,7 +184,8 @@ def parts_reader(recordings: Sequence[Recording], options: StoreOptions, book: D
     ) -> list[WorkerPart[P]]:
         chosen = spans_like(recordings, shown)
         there = [r for _, r in chosen if r is not None]
-        wanted = dict(zip(there, wanted_of(there, maker, devices=book, recordings=recordings if beside else ()), strict=True))
+        near = [*recordings, *beside_it] if beside else ()
+        wanted = dict(zip(there, wanted_of(there, maker, devices=book, recordings=near), strict=True))
         out: list[WorkerPart[P]] = []
         for done, (worker, recording) in enumerate(chosen):
             told(done, len(chosen))

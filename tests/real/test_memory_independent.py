@@ -319,3 +319,17 @@ def test_failures_are_unknown_without_the_history_of_an_allocator() -> None:
     assert [whole(told[f"sim0_rank{rank}"]) for rank in range(4)] == [1, None, None, None]
     for name, failed in (("sim0_rank0", 1), ("sim0_rank3", None)):
         assert asked(worker("before", name)[1], "memory").facts["failed_allocations"] == failed
+
+
+def test_a_trace_opened_alone_tells_what_stands_beside_it() -> None:
+    # GIVEN the trace of a worker by its own path, and the folder that holds it WHEN asked THEN records beside it are told of both the same
+    (file,) = (SAMPLES / "simulated_memory" / "before").glob("sim0_rank0.*.pt.trace.json.gz")
+    alone, of_all = (sol.open(str(p)).analyze("memory_expected") for p in (file, file.parent))
+    assert isinstance(alone, Report) and isinstance(of_all, Report)
+    rows = of_all.table("parts")
+    own = rows[rows["worker"] == "sim0_rank0"]
+    assert int(own["actual_bytes"].notna().sum()) >= 6
+    assert alone.table("parts")["actual_bytes"].tolist()[:5] == own["actual_bytes"].tolist()[:5]
+    # AND an analysis of one recording takes the trace of a folder first, which knows most
+    by_folder = sol.open(str(file.parent)).analyze("memory")
+    assert isinstance(by_folder, Report) and by_folder.facts == asked(opened(file), "memory").facts
