@@ -169,7 +169,7 @@ def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
     notes = {
         "findings": f"{sum(f.candidate for f in found)} likely, not proven" if any(f.candidate for f in found) else "",
         "largest_bytes": found[0].title if found else "",
-        "left_bytes": _left_note(case),
+        "left_bytes": _left_note(case) or ("" if room.left.bytes is not None else room.left.why),
         "gap_bytes": f"{human(gap.share, 'ratio')} of reserved, at the peak" if gap is not None and gap.share is not None else "",
         "slope_bytes": leak.words,
     }
