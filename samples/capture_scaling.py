@@ -19,7 +19,7 @@ from torch import distributed, nn
 import tb_sol_plugin as sol
 from tb_sol_plugin.capture import profile_step_commit, profile_step_start, set_batch_sizes, watch_gradients
 
-BATCHES, STEPS, LENGTH, VOCABULARY = (4, 8, 16), 24, 64, 256
+BATCHES, STEPS, LENGTH, VOCABULARY = (4, 8, 16), 40, 64, 256
 
 
 def train(rank: int, ranks: int, meeting: str, logdir: str) -> None:
@@ -31,7 +31,9 @@ def train(rank: int, ranks: int, meeting: str, logdir: str) -> None:
         distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    set_batch_sizes(init_batch_size=BATCHES[0], max_batch_size=16 * BATCHES[-1], local_bsz_bounds=(1, 4 * BATCHES[-1]))
+    set_batch_sizes(
+        init_batch_size=BATCHES[0], max_batch_size=16 * BATCHES[-1], local_bsz_bounds=(1, 4 * BATCHES[-1]), gradient_accumulation=True
+    )
     watch = watch_gradients(model, optimizer)
     torch.manual_seed(1 + rank)
     step = torch.arange(LENGTH + 1)
