@@ -8,7 +8,7 @@ from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import base_name, head
 from tb_sol_plugin.model.capture import Capture
 
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
 
 
