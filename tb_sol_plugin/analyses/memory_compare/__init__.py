@@ -2,7 +2,8 @@
 
 Two runs or two ranks. The other one is a run beside the one that is shown, with the same worker, unless it is chosen. Differences are
 those of the other one less the one shown. Who held memory at the peaks is matched by name; what stands in one of them only is said.
-Both columns add up to the peaks, so the differences add up to theirs.
+Both columns add up to the peaks, so the differences add up to theirs. Operators, allocations of the same operator, module and size, and
+steps stand beside each other too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 import pandas as pd
 
 from tb_sol_plugin.analyses import over_pair
+from tb_sol_plugin.analyses.memory_compare import beside
 from tb_sol_plugin.analyses.memory_compare.figure import bars, lines
 from tb_sol_plugin.analyses.memory_compare.part import ComparePart, part
 from tb_sol_plugin.analyses.memory_compare.rows import BOTH, Differences, differences, grouping
@@ -41,6 +43,11 @@ _NUMBERS: Final = {
     "growth": ("Growth per step", "slope of a line through the least that was in use in each step"),
     "left": ("Left", "memory of the device less what lies beside the allocator, where that is known, less the most that it held"),
     "capacity": ("Memory of the device", "memory of the device"),
+    "base": ("Beside the allocator", "used on the device beside the allocator, the most that is known"),
+    "worst": ("Held, not in use, at most", "held by the allocator less in use, when that was most"),
+    "free": ("Free blocks", "in free blocks of the allocator at the moment of a snapshot"),
+    "split": ("Free beside blocks in use", "of these in segments of which another part is in use"),
+    "largest": ("Largest free block", "largest free block of the allocator at the moment of a snapshot"),
 }  # fmt: skip
 _UNKNOWN: Final = "not known of both recordings"
 NUMBERS: Final = (
@@ -93,8 +100,12 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
     needs=("memory_use",),
     query=MemoryCompareQuery,
     fields=("step", "device_limits"),
+    version=2,
     beside=True,
-    tables={"numbers": NUMBERS, "held": HELD, "settings": SETTINGS},
+    tables={
+        "numbers": NUMBERS, "held": HELD, "operators": beside.OPERATORS, "allocations": beside.ALLOCATIONS, "per_step": beside.PER_STEP,
+        "settings": SETTINGS,
+    },
     facts=FACTS,
     icon="memory",
     under="memory",
@@ -108,6 +119,8 @@ def run(here: Side[ComparePart], there: Side[ComparePart], query: MemoryCompareQ
     if found is not None:
         differs = bool((found.frame["abs_delta"] > 0).any())
         sections += [*([bars(found.frame, names, by)] if differs else []), _held(found, here, there, by)]
+    steps = beside.per_step(here, there, a.per_step, b.per_step)
+    sections += [*([steps] if steps is not None else []), beside.operators(here, there, a, b), beside.allocations(here, there, a, b)]
     sections += [_numbers(here, there), _settings(here, there)]
     return Report(
         analysis="memory_compare", title="Compare", headline=_headline(here, there, found), notices=_notices(here, there, by, why),

@@ -8,9 +8,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from tb_sol_plugin.analyses.memory_compare.listing import Listing, Steps, kinds_of, operators_of, steps_of
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memory.choose import SOURCES, chosen, memories
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
+from tb_sol_plugin.metrics.memory.fragmentation import heap
 from tb_sol_plugin.metrics.memory.headroom import headroom
 from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
 from tb_sol_plugin.metrics.memory.holders import answers, holders
@@ -56,7 +58,9 @@ class ComparePart(msgspec.Struct, frozen=True):
 
     growth: bytes per step where a line through the steps was made. held: by grouping, rows that add up to peak. notes: of each grouping.
     whole: since the first step's begin, else the recording's; of_step: the step with the peak since its begin, None where no step holds it.
-    setting: how the recording was made.
+    setting: how the recording was made. base: used on the device beside the allocator. worst: most that was held and not in use at once.
+    Of a snapshot: free: held in free blocks, split: of these in segments in use, largest: the largest free block. operators, kinds: of the
+    window that is shown; per_step: of all steps.
     """
 
     device: str
@@ -77,6 +81,14 @@ class ComparePart(msgspec.Struct, frozen=True):
     whole: Line
     of_step: Line | None
     setting: dict[str, str]
+    base: int | None = None
+    worst: int | None = None
+    free: int | None = None
+    split: int | None = None
+    largest: int | None = None
+    operators: Listing | None = None
+    kinds: Listing | None = None
+    per_step: Steps | None = None
 
 
 def part(capture: Capture, query: Query) -> ComparePart:
@@ -90,6 +102,7 @@ def part(capture: Capture, query: Query) -> ComparePart:
     if found is None:
         raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
     room, grows = headroom(capture, every, limits=query.device_limits), longest(capture, memory.curves)
+    blocks = None if memory.host else heap(capture, memory.number)
     steady = grows is not None and grows.verdict not in ("few", "no_steps") and math.isfinite(grows.slope)
     held: dict[str, tuple[Row, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
@@ -103,7 +116,20 @@ def part(capture: Capture, query: Query) -> ComparePart:
         growth=float(grows.slope) if grows is not None and steady else None,
         failures=max(found.failures, len(room.failures)) if found.failures is not None else None,
         held=held, notes=notes, whole=_whole(capture, curve), of_step=_of_step(capture, every, curve), setting=setting(capture),
+        base=room.base.bytes, worst=_worst(curve), free=blocks.free if blocks is not None else None,
+        split=blocks.split if blocks is not None else None, largest=blocks.largest if blocks is not None else None,
+        operators=operators_of(capture, memory.teller(every, ("events",)), window),
+        kinds=kinds_of(capture, memory.teller(every, ("events", "snapshot")), window), per_step=steps_of(capture, every),
     )  # fmt: skip
+
+
+def _worst(curve: Curves) -> int | None:
+    """Most that was held and not in use at one moment; None without levels of both."""
+    if curve.allocated is None or curve.reserved is None or curve.relative:
+        return None
+    known = (curve.reserved >= 0) & (curve.allocated >= 0)
+    gap = int((curve.reserved - curve.allocated)[known].max()) if known.any() else -1
+    return gap if gap >= 0 else None
 
 
 def _rows(capture: Capture, curve: Curves, by: By) -> tuple[tuple[Row, ...], tuple[str, ...]]:

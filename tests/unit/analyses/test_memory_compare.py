@@ -189,13 +189,13 @@ def test_what_was_made_otherwise_is_said() -> None:
 def test_numbers_that_one_side_lacks_are_unknown() -> None:
     found = asked(A, msgspec.structs.replace(B, reserved=None, growth=None, left=None))
     assert found.facts["reserved_delta_bytes"] is None and found.facts["growth_delta_bytes"] is None
-    assert found.table("numbers").set_index("measure")["delta"].isna().tolist() == [False, True, False, False, False, True, False]
+    assert found.table("numbers").set_index("measure")["delta"].isna().tolist() == [False, True, False, False, False, True, False] + 5 * [True]
 
 
 def test_groupings_that_do_not_meet() -> None:
     # GIVEN a source that knows categories and one that knows lines THEN numbers and curves stand, and a line says what is missing
     found = asked(A, part_of(row("train.py", GB), held={"frame": (row("train.py", GB),)}, notes={"frame": ()}))
-    assert [s.id for s in found.sections] == ["facts", "curves", "numbers", "settings"]
+    assert [s.id for s in found.sections] == ["facts", "curves", "operators", "allocations", "numbers", "settings"]
     assert any("No grouping is known of both" in n.text for n in found.notices)
 
 
