@@ -22,8 +22,8 @@ UNTOLD: Final = "which free ends one is not recorded"
 NUMBERS: Final = {
     "self_size_increase_bytes": ("self_size_increase", "Self increase", "B", "bytes of events whose innermost operator it is, frees count "
                                  "negative", (1, 1, 1)),
-    "allocated_bytes": ("allocated_bytes", "Allocated", "B", "bytes of the allocations inside its calls, freed or not", (1, 2, 2)),
-    "allocation_count": ("allocations", "Allocations", "count", "allocations inside its calls", (1, 2, 2)),
+    "allocated_bytes": ("allocated_bytes", "Allocated", "B", "bytes of the allocations inside its calls, freed or not", (2, 2, 2)),
+    "allocation_count": ("allocations", "Allocations", "count", "allocations inside its calls", (2, 2, 2)),
     "calls": ("calls", "Calls", "count", "its calls", (2, 3, 3)),
     "size_increase_bytes": ("size_increase", "Increase", "B", "what its calls added to memory in use, with what runs inside", (2, 3, 3)),
     "self_allocated_bytes": ("self_allocated_bytes", "Self allocated", "B", "bytes of allocations directly in it", (3, 3, 3)),
@@ -31,9 +31,9 @@ NUMBERS: Final = {
 }  # fmt: skip
 """Of operators: by name of the columns the number of the part, label, unit, meaning, and ranks of the difference, A and B."""
 KINDS: Final = {
-    "bytes": ("bytes", "Allocated", "B", "sum of the bytes of such allocations", (1, 1, 1)),
-    "count": ("count", "Allocations", "count", "such allocations", (1, 2, 2)),
-    "kept": ("kept", "Kept", "count", "such allocations that were not freed while recording", (2, 1, 1)),
+    "bytes": ("bytes", "Bytes", "B", "sum of the bytes of such allocations", (1, 1, 1)),
+    "count": ("count", "Count", "count", "such allocations", (2, 3, 3)),
+    "kept": ("kept", "Kept", "count", "such allocations that were not freed while recording", (3, 2, 2)),
 }
 _MADE_OF: Final = {  # inclusive numbers, and the ones that add up to all
     "size_increase_bytes": "self_size_increase", "allocated_bytes": "self_allocated_bytes", "allocation_count": "self_allocations",
@@ -113,7 +113,9 @@ def matched(a: Listing, b: Listing, by: tuple[int, ...]) -> list[Pair]:
             out.append(Pair(name, there if only == "a" else none, none if only == "a" else there, only, size))
         elif any(abs(there[i]) > cut[i] for i in by):
             out.append(Pair(name, x, y, only, max(size - cut[by[0]], 0)))
-    return sorted(out, key=lambda p: -p.least)
+    last = by[-1]
+    further = {p.name: abs((p.b or p.a or ())[last] - (p.a or p.b or ())[last]) for p in out}
+    return sorted(out, key=lambda p: (-p.least, -further[p.name]))
 
 
 def _rest(pairs: list[Pair], listing: Listing, side: str) -> tuple[int, ...]:
@@ -223,7 +225,8 @@ def operators(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart,
     return _table(
         "operators", title, OPERATORS, NUMBERS, OPERATOR, (a.operators, b.operators), by, here, there, first="name",
         subtitle="what they added to memory in use, and what they allocated",
-        footer=f"Self increase is allocations less frees directly in an operator, and adds up. Other numbers are {INSIDE}."
+        footer="Self increase is allocations less frees directly in an operator, and adds up. Numbers without “self” hold what runs "
+        "inside, so that rows overlap; their first row counts each event once."
         + _lengths(here, there, a, b),
     )  # fmt: skip
 

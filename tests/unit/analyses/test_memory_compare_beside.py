@@ -39,6 +39,13 @@ def test_rows_of_one_side_are_0_in_the_other() -> None:
     ]  # fmt: skip
 
 
+def test_ties_are_in_order_of_the_other_number() -> None:
+    # GIVEN operators that add nothing on either side WHEN one allocates 9 more THEN it stands first of them
+    a, b = (Listing(tuple(Item((n,), v) for n, v in rows.items()), (0, 0), None, "events")
+            for rows in ({"x": (0, 5), "y": (0, 1), "z": (3, 0)}, {"x": (0, 5), "y": (0, 10), "z": (4, 0)}))  # fmt: skip
+    assert [(p.name[0], p.least) for p in matched(a, b, (0, 1))] == [("z", 1), ("y", 0), ("x", 0)]
+
+
 def test_what_a_cut_list_does_not_name_is_unknown_not_0() -> None:
     # GIVEN B cut where rows are of 20 at most WHEN A names one of 90 and one of 15 THEN of the first B is unknown, and they differ by 70 at
     # least; the other is one of the smaller ones
