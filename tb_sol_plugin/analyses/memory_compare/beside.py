@@ -209,7 +209,8 @@ def _lacks(sides: tuple[Listing | None, Listing | None], here: Side[ComparePart]
     """Why two lists cannot be set beside each other; "" where they can."""
     lacking = [s.name for s, found in zip((here, there), sides, strict=True) if found is None]
     if lacking:
-        return f"The recording of {' and that of '.join(lacking)} tells no {what}. Record a trace with profile(profile_memory=True)."
+        lead = "Neither recording tells" if len(lacking) > 1 else f"The recording of {lacking[0]} does not tell"
+        return f"{lead} {what}. Record a trace with profile(profile_memory=True)."
     a, b = sides
     if a is not None and b is not None and a.source != b.source:
         return f"A trace tells {what} by operator, a snapshot by line of the program: the two do not compare."
@@ -240,7 +241,8 @@ def allocations(here: Side[ComparePart], there: Side[ComparePart], a: ComparePar
     return _table(
         "allocations", title, ALLOCATIONS, KINDS, KIND, (a.kinds, b.kinds), (KIND.index("bytes"),), here, there,
         first="operator" if a.kinds.source == "events" else "frame", subtitle=f"of the same {who} together",
-        footer="Those that begin in what is shown. Kept are those that were not freed while recording." + _lengths(here, there, a, b),
+        footer="Those that begin in what is shown. Kept are those that were not freed while recording."
+        + (" The history of a snapshot holds its last entries only." if a.kinds.source == "snapshot" else "") + _lengths(here, there, a, b),
     )  # fmt: skip
 
 
@@ -268,9 +270,12 @@ def per_step(here: Side[ComparePart], there: Side[ComparePart], a: Steps | None,
             row |= {f"{name}_delta": v - u if u is not None and v is not None else None, f"{name}_a": u, f"{name}_b": v}
         rows.append(row)
     frame = pd.DataFrame(rows, columns=[c.name for c in PER_STEP], dtype=object)
+    told = {c.name for c in PER_STEP if bool(frame[c.name].notna().any())}
+    columns = [_named(c, here, there) for c in PER_STEP]
+    columns = [c if c.name in told else msgspec.structs.replace(c, rank=3) for c in columns]
     left = max(a.count, b.count) - len(rows)
     more = "" if a.count == b.count else f"; {human(a.count, 'count')} and {human(b.count, 'count')} of them"
     return make_table(
-        "per_step", "Steps", frame, [_named(c, here, there) for c in PER_STEP], key="place", sort=Sort("place", descending=False),
+        "per_step", "Steps", frame, columns, key="place", sort=Sort("place", descending=False),
         subtitle=f"first beside first, second beside second{more}", truncated=left,
     )  # fmt: skip

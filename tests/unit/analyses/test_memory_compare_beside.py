@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -168,6 +169,48 @@ def test_one_step_alone() -> None:
     assert isinstance(compared, Report)
     assert total(compared, "operators")["self_allocated_bytes_a"] == total(page, "operators")["self_allocated_bytes"]
     assert total(compared, "allocations")["bytes_a"] == total(page, "operators")["self_allocated_bytes"]
+
+
+def test_lists_that_are_cut_add_up_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN lists of the 5 largest WHEN two ranks are compared THEN the rest is one row, the last, and columns add up to the same sums
+    run = sol.open(str(SAMPLE), run="before", cache=False)
+    full = run.analyze("memory_compare", other_run="before", other_worker="3")
+    monkeypatch.setattr("tb_sol_plugin.analyses.memory_compare.listing.MOST", 5)
+    found = run.analyze("memory_compare", other_run="before", other_worker="3")
+    assert isinstance(found, Report) and isinstance(full, Report)
+    for section, columns in (
+        ("operators", ("self_size_increase_bytes", "self_allocated_bytes", "self_allocation_count")), ("allocations", ("bytes", "count", "kept")),
+    ):  # fmt: skip
+        table, whole = found.table(section).set_index("key"), full.table(section).set_index("key")
+        assert table.index[-1] == "rest" and 5 < len(table) < len(whole)
+        assert total(found, section) == total(full, section)
+        for column in [f"{c}_{side}" for c in columns for side in "ab"]:
+            assert table[column].sum() == whole[column].sum() == total(found, section)[column], column
+            # AND what is told of a row is what the whole list tells, the rest is unknown
+            named = table[column].drop("rest").dropna()
+            assert len(named) and named.to_dict() == whole.loc[named.index, column].to_dict()
+        assert (table.drop("rest")["abs_delta"] <= whole.loc[table.index[:-1], "abs_delta"]).all()
+    # AND numbers that overlap have no sum over the rest
+    assert found.table("operators").set_index("key").loc["rest", ["allocated_bytes_a", "size_increase_bytes_b"]].isna().all()
+
+
+def test_snapshots_tell_lines_and_no_operators(tmp_path: Path) -> None:
+    # GIVEN snapshots alone THEN allocations are told by line of the program, 8 of `stats.py` were kept in `before`, and operators say why not
+    for run in ("before", "after"):
+        (tmp_path / run).mkdir()
+        shutil.copy(SAMPLE / run / "sim0_rank0.pickle.gz", tmp_path / run)
+    found = sol.open(str(tmp_path), run="before", cache=False).analyze("memory_compare", other_run="after")
+    assert isinstance(found, Report)
+    operators = found.section("operators")
+    assert isinstance(operators, TableSection) and operators.empty.startswith("Neither recording tells operators.")
+    table = found.table("allocations").set_index("frame")
+    row = table.loc["stats.py(33): forward"]
+    assert (row["count_a"], row["kept_a"], row["bytes_a"], row["count_b"]) == (8, 8, 8 * row["size_bytes"], 0)
+    # AND beside a trace they are not compared
+    mixed = sol.open(str(tmp_path), run="before", cache=False).analyze("memory_compare", other=str(SAMPLE / "after"), other_worker="3")
+    assert isinstance(mixed, Report)
+    singles = mixed.section("allocations")
+    assert isinstance(singles, TableSection) and "do not compare" in singles.empty and not singles.data["bytes_a"]
 
 
 def test_parts_of_before_are_made_anew() -> None:
