@@ -33,7 +33,7 @@ NUMBERS: Final = {
 KINDS: Final = {
     "bytes": ("bytes", "Bytes", "B", "sum of the bytes of such allocations", (1, 1, 1)),
     "count": ("count", "Count", "count", "such allocations", (2, 3, 3)),
-    "kept": ("kept", "Kept", "count", "such allocations that were not freed while recording", (3, 2, 2)),
+    "kept": ("kept", "Kept", "count", "such allocations that were not freed while recording", (2, 3, 3)),
 }
 _MADE_OF: Final = {  # inclusive numbers, and the ones that add up to all
     "size_increase_bytes": "self_size_increase", "allocated_bytes": "self_allocated_bytes", "allocation_count": "self_allocations",
@@ -59,7 +59,7 @@ def _columns(numbers: Numbers, missing: str) -> list[Column]:
     return out
 
 
-_ONLY: Final = Column("only", "In", doc="both, or the one recording that has it", show="text")
+_ONLY: Final = Column("only", "Recorded in", doc="both, or the one recording that has it", show="text")
 _SIZE: Final = Column("abs_delta", "Size of it", "B", "size of the first difference; where that is not known, at least so much", rank=3)
 _KEY: Final = Column("key", "Id", doc="stable key of the row", rank=3)
 OPERATORS: Final = (
