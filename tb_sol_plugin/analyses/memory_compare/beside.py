@@ -32,8 +32,8 @@ NUMBERS: Final = {
 """Of operators: by name of the columns the number of the part, label, unit, meaning, and ranks of the difference, A and B."""
 KINDS: Final = {
     "bytes": ("bytes", "Bytes", "B", "sum of the bytes of such allocations", (1, 1, 1)),
-    "count": ("count", "Count", "count", "such allocations", (2, 3, 3)),
     "kept": ("kept", "Kept", "count", "such allocations that were not freed while recording", (2, 3, 3)),
+    "count": ("count", "Count", "count", "such allocations", (2, 3, 3)),
 }
 _MADE_OF: Final = {  # inclusive numbers, and the ones that add up to all
     "size_increase_bytes": "self_size_increase", "allocated_bytes": "self_allocated_bytes", "allocation_count": "self_allocations",
