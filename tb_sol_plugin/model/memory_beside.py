@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.memory_kinds import SNAPSHOT as SNAPSHOT
+from tb_sol_plugin.model.memory_kinds import TIMELINE as TIMELINE
+from tb_sol_plugin.model.memory_kinds import WORDS as WORDS
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
 Ints = npt.NDArray[np.int64]
 
-SNAPSHOT: Final = "memory_snapshot"
-TIMELINE: Final = "memory_timeline"
 TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}
-WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
 CPU: Final = 0
 SAME_NS: Final = 1_000
 """Times of one event in a trace and in its timeline differ by less: both are cut to microseconds in some versions."""

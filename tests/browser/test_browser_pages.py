@@ -13,7 +13,8 @@ from tests.browser.conftest import HOSTILE, Server, hash_of
 
 pytestmark = pytest.mark.browser
 RUNS = [
-    "capture_fsdp", "capture_memory", "capture_rl", "capture_train", "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer",
+    "capture_fsdp", "capture_memory", "capture_rl", "capture_scaling/1_replica", "capture_scaling/2_replicas", "capture_train",
+    "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer",
     "hostile <run> & 100%", "proton", "simulated_copies", "simulated_gpu_llm", "simulated_gpu_train",
     "simulated_memory/after", "simulated_memory/before",
 ]  # fmt: skip
