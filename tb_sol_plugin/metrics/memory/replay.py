@@ -182,8 +182,3 @@ def alive(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]
         return out, -1
     held = int(r.allocated[at]) if at >= 0 else r.before
     return out, held - int(out["bytes"].sum())
-
-
-def at_time(r: Replay, time_ns: int) -> int:
-    """Position of the last event up to a time, -1 before the first."""
-    return int(np.searchsorted(r.time_ns, time_ns, side="right")) - 1

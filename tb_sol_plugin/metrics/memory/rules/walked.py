@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.held_by_parts import records_with_parts
+from tb_sol_plugin.metrics.memory.place import place
 from tb_sol_plugin.metrics.memory.rules.case import Case
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -20,7 +20,6 @@ WIDTHS: Final = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1
                  "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "bool": 1}  # fmt: skip
 """Bytes of one number, by the names that recorders give types."""
 OPTIMIZER: Final = ("exp_avg", "exp_avg_sq", "other_optimizer", "master_weights")
-_PLACE: Final = re.compile(r"(\d+) of (\d+)")
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,10 @@ def bytes_in(parts: pd.DataFrame, *categories: str) -> int:
 
 def layout(capture: Capture) -> Layout:
     """From the header of the capture and, for the data parallel size, from the size of the job."""
-    found = {}
-    for name in ("pp", "tp", "dp", "cp"):
-        match = _PLACE.fullmatch(told_of(capture, f"groups.{name}"))
-        size = _whole(told_of(capture, f"plan.{name}"))
-        found[name] = (int(match[1]), int(match[2])) if match else (None, size)
+    at = place(capture)
+    found: dict[str, tuple[int | None, int | None]] = {
+        name: at.get(name) or (None, _whole(told_of(capture, f"plan.{name}"))) for name in ("pp", "tp", "dp", "cp")
+    }
     world = capture.facts.world_size
     dp = found["dp"][1]
     told = dp is not None
