@@ -144,6 +144,7 @@ def over_runs(
     order: int,
     query: type[Q],
     files: tuple[str, ...] = (),
+    choose: Callable[[Sequence[str], str, Q], Sequence[str]] | None = None,
     alone: Callable[[Q], Report] | None = None,
     fields: tuple[str, ...] = (),
     version: int = 1,
@@ -156,7 +157,7 @@ def over_runs(
     [Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report]],
     Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report],
 ]:
-    """Register a function over the workers of all runs, as `over_workers` does one of a run. See `Runs` for part, files.
+    """Register a function over the workers of all runs, as `over_workers` does one of a run. See `Runs` for part, files, choose.
 
     alone: what it answers without a recording, where it can.
     """
@@ -166,7 +167,7 @@ def over_runs(
     ) -> Callable[[Sequence[WorkerPart[P]], Sequence[BesideFile], Q], Report]:
         module = importlib.import_module(function.__module__)
         name = module.__name__.rpartition(".")[2]
-        runs = Runs(part, fields, version, beside, report=function, files=files)  # type: ignore[arg-type]
+        runs = Runs(part, fields, version, beside, report=function, files=files, choose=choose)  # type: ignore[arg-type]
 
         def of_one(capture: Capture, asked: Query) -> Report:
             return runs.report([worker_of(name, runs, capture, asked)], (), asked)
@@ -378,4 +379,5 @@ from tb_sol_plugin.analyses._several import part_maker as part_maker  # noqa: E4
 from tb_sol_plugin.analyses._several import run_over as run_over  # noqa: E402
 from tb_sol_plugin.analyses._several import run_pair as run_pair  # noqa: E402
 from tb_sol_plugin.analyses._several import run_runs as run_runs  # noqa: E402
+from tb_sol_plugin.analyses._several import runs_of as runs_of  # noqa: E402
 from tb_sol_plugin.analyses._several import worker_of  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,6 +105,14 @@ def run_over(
         analysis=name, title=item.title, because=lack.because, record_it_with=lack.record_it_with, argument=lack.argument,
         selection=dict(shown),
     )  # fmt: skip
+
+
+def runs_of(name: str, raw: Mapping[str, str], shown: str) -> Callable[[Sequence[str]], Sequence[str]]:
+    """Which of all runs an analysis over runs reads, for the run that is shown and a query."""
+    item = get(name)
+    assert item.runs is not None
+    choose, query = item.runs.choose, parse(item.query, dict(raw))
+    return (lambda names: names) if choose is None else lambda names: choose(names, shown, query)
 
 
 def run_runs(

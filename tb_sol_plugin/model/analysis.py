@@ -58,10 +58,12 @@ class Runs(Parts):
 
     report: of all workers of all runs, in natural order, those without a part included, and of the files beside them.
     files: names of small text files that it reads where a person laid them beside the recordings.
+    choose: of the names of all runs those that are read, for the run that is shown ("" none) and the query; None: all.
     """
 
     report: Callable[[Sequence[WorkerPart[msgspec.Struct]], Sequence[BesideFile], Query], Report]
     files: tuple[str, ...]
+    choose: Callable[[Sequence[str], str, Query], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,9 @@ class RunsReader(Protocol):
     """Of every worker of all runs there the part of its latest recording, and the small files of some names beside them."""
 
     def __call__(
-        self, maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None], files: Sequence[str]
-    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]: ...
+        self, maker: Maker, decode: Callable[[bytes], P], choose: Callable[[Sequence[str]], Sequence[str]], *, beside: bool,
+        told: Callable[[int, int], None], files: Sequence[str],
+    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]: ...  # fmt: skip
 
 
 class Run:
@@ -177,7 +178,7 @@ class Run:
         self, name: str, raw: dict[str, str], shown: Recording | None = None, told: Callable[[int, int], None] = lambda done, total: None
     ) -> Report | UnavailableReport:
         """An analysis over all runs of the place that this one is of; of a run that knows no others, over itself."""
-        from tb_sol_plugin.analyses import get, part_maker, run_runs
+        from tb_sol_plugin.analyses import get, part_maker, run_runs, runs_of
 
         runs = get(name).runs
         assert runs is not None
@@ -185,7 +186,9 @@ class Run:
         if self._everywhere is None:
             parts = self._parts(shown or self._latest, part_maker(name, raw), runs.decode, beside=runs.beside, told=told)
         else:
-            parts, files = self._everywhere(part_maker(name, raw), runs.decode, beside=runs.beside, told=told, files=runs.files)
+            parts, files = self._everywhere(
+                part_maker(name, raw), runs.decode, runs_of(name, raw, self.name), beside=runs.beside, told=told, files=runs.files
+            )
         return run_runs(name, parts, files, raw, {"run": self.name})
 
     @property

@@ -208,9 +208,11 @@ def runs_reader(
     kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
 
     def read(
-        maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None], files: Sequence[str]
-    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]:
-        chosen = of_runs(runs)
+        maker: Maker, decode: Callable[[bytes], P], choose: Callable[[Sequence[str]], Sequence[str]], *, beside: bool,
+        told: Callable[[int, int], None], files: Sequence[str],
+    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]:  # fmt: skip
+        names = set(choose([*runs]))
+        chosen = of_runs({n: r for n, r in runs.items() if n in names})
         out: list[WorkerPart[P]] = []
         for done, recording in enumerate(chosen):
             told(done, len(chosen))

@@ -245,13 +245,23 @@ class Store:
         return len(spans_like(self.recordings(shown.run), shown))
 
     def run_parts(
-        self, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+        self,
+        maker: Maker,
+        decode: Callable[[bytes], P],
+        choose: Callable[[Sequence[str]], Sequence[str]],
+        *,
+        wait: float = 0.0,
+        beside: bool = False,
     ) -> list[WorkerPart[P]]:
-        """Of every worker of every run the part of its latest recording, in natural order; in all else as `worker_parts`."""
+        """Of every worker of the runs that are chosen among all the part of its latest recording, in natural order.
+
+        In all else as `worker_parts`.
+        """
         from tb_sol_plugin.store.worker_parts import of_runs
 
         _, listing = self.listing(5.0)
-        return self._parts_of(of_runs(listing.runs), maker, decode, wait, beside)
+        chosen = set(choose([*listing.runs]))
+        return self._parts_of(of_runs({n: r for n, r in listing.runs.items() if n in chosen}), maker, decode, wait, beside)
 
     def files_beside(self, names: Sequence[str]) -> list[BesideFile]:
         """Small text files of these names in the logdirs and in the folders of runs, see `BesideFiles`."""

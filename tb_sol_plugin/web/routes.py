@@ -23,6 +23,7 @@ from tb_sol_plugin.analyses import (
     run_over,
     run_pair,
     run_runs,
+    runs_of,
 )
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
@@ -167,7 +168,8 @@ def _over_runs(item: Analysis, raw: dict[str, str], asked: Asked) -> Response:
     """The report over all runs, and what there is of it while some workers are being read, as over those of one run."""
     c, runs = context(), item.runs
     assert runs is not None
-    workers = c.store.run_parts(part_maker(item.name, raw), runs.decode, wait=_wait(), beside=runs.beside)
+    chosen = runs_of(item.name, raw, request.args.get("run", ""))
+    workers = c.store.run_parts(part_maker(item.name, raw), runs.decode, chosen, wait=_wait(), beside=runs.beside)
     files = c.store.files_beside(runs.files)
     waiting = sum(w.state == "waiting" for w in workers)
 

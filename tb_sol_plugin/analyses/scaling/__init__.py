@@ -16,7 +16,7 @@ import numpy as np
 from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling import figures, tables
 from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
-from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.scaling.beyond import beyond, unknown
 from tb_sol_plugin.metrics.scaling.gather import CONFIDENCE_S, RECORD, Gathered, gather
 from tb_sol_plugin.metrics.scaling.given import FILES
@@ -53,6 +53,18 @@ def alone(query: ScalingQuery) -> Report:
     return _report(_gathered((), (), query), query)
 
 
+def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[str]:
+    """Runs of one job: those that are named, else those that lie in one folder with the run that is shown."""
+    wanted_names = [n.strip() for n in query.runs.split(",") if n.strip()]
+    if wanted_names:
+        unknown = [n for n in wanted_names if n not in names]
+        if unknown:
+            raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*names][:8])}", field="runs")
+        return wanted_names
+    folder = (shown or next(iter(names), "")).rpartition("/")[0]
+    return [n for n in names if n.rpartition("/")[0] == folder]
+
+
 @over_runs(
     part=part,
     title=TITLE,
@@ -61,6 +73,7 @@ def alone(query: ScalingQuery) -> Report:
     order=30,
     query=ScalingQuery,
     files=FILES,
+    choose=choose,
     alone=alone,
     beside=True,
     tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS},
@@ -145,6 +158,9 @@ def _notices(found: Gathered) -> list[Notice]:
         out += _of_answer(found)
         out += _of_points(found)
         out += _of_confidence(found)
+    folder = {p.run.rpartition("/")[0] for p in found.points if p.run}
+    if len(folder) == 1 and next(iter(folder)):
+        out.append(Notice(f"Runs in `{next(iter(folder))}` count as one job. Others are named under Runs.", "info"))
     if found.silent:
         names = list(found.silent)
         shown = ", ".join(f"`{n}` ({found.silent[n]})" for n in names[:4])

@@ -13,7 +13,7 @@ from tb_sol_plugin.model.selection import Query
 class ScalingQuery(Query, kw_only=True, frozen=True):
     """Under which terms the fitted model is asked. What is left open is as recorded, or follows from the points.
 
-    runs: names of the runs to take, separated by commas ("" = all)
+    runs: names of the runs to take, separated by commas ("" = those in one folder with the run that is shown, and of one model and device)
     per_node: replicas that fill a node
     max_replicas: largest count of replicas to look at
     init_batch: total batch size that the job was made for, at which a sample is worth most

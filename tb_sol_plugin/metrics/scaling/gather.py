@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ from tb_sol_plugin.metrics.scaling.part import ScalingPart
 from tb_sol_plugin.metrics.scaling.points import Point, combined, of_run
 from tb_sol_plugin.metrics.scaling.terms import Settled, Wanted, settle
 from tb_sol_plugin.model.workers import BesideFile, WorkerPart
+from tb_sol_plugin.units import human
 
 RECORD: Final = (
     "record a few steps of one or more configurations with the profiler and tell the batch with "
@@ -84,9 +86,11 @@ def gather(
         raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
     points: list[Point] = []
     parts: list[ScalingPart] = []
-    silent: dict[str, str] = {}
+    silent: dict[str, str] = {} if wanted else _others(own_of)
     notes: list[str] = []
     for name, own in own_of.items():
+        if name in silent:
+            continue
         found, why, told = _RUNS.of(name, own)
         points += found
         parts += told
@@ -106,6 +110,34 @@ def gather(
     made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
     biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
     return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
+
+
+def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
+    """Runs of another model, or on other devices, than most workers here are of, and in what they differ.
+
+    What is not known differs from nothing. A run's devices and its model, told by its parameters, are those of its first worker that
+    could be read.
+    """
+    of: dict[str, tuple[tuple[str, ...], int]] = {}
+    for name, own in runs.items():
+        read = [w for w in own if w.state == "read"]
+        if read and read[0].facts is not None:
+            of[name] = read[0].facts.devices, max(w.part.parameters for w in read[:1])
+    out: dict[str, str] = {}
+    for at, words in ((0, "it ran on {}, the others on {}"), (1, "its model has {} parameters, that of the others {}")):
+        left = {n: k for n, k in of.items() if n not in out}
+        counts: Counter[object] = Counter()
+        for name, key in left.items():
+            if at == 0 or key[1]:
+                counts[key[at]] += len(runs[name])
+        if len(counts) < 2:
+            continue
+        most = counts.most_common(1)[0][0]
+        for name, key in left.items():
+            if (at == 0 or key[1]) and key[at] != most:
+                said = [", ".join(k) or "a CPU" if at == 0 else human(k, "count") for k in (key[at], most)]  # type: ignore[arg-type, call-overload]
+                out[name] = words.format(*said)
+    return out
 
 
 Run = tuple[list[Point], list[str], list[ScalingPart]]

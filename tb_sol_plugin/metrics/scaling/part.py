@@ -57,7 +57,7 @@ class ScalingPart(msgspec.Struct, frozen=True):
     counted: what the program recorded; sqr, var: gradient statistics, None unknown.
     biased: these are from differences of successive steps. accumulation: allowed; None unknown.
     initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown).
-    reserved, memory: most bytes that one device's allocator held, and the device's; -1 unknown.
+    parameters: of the model, 0 unknown. reserved, memory: most bytes that a device's allocator held, and the device's; -1 unknown.
     """
 
     steps: tuple[Step, ...]
@@ -81,6 +81,7 @@ class ScalingPart(msgspec.Struct, frozen=True):
     accumulation: bool | None = None
     reserved: int = -1
     memory: int = -1
+    parameters: int = 0
 
 
 def part_of(capture: Capture) -> ScalingPart:
@@ -103,6 +104,7 @@ def part_of(capture: Capture) -> ScalingPart:
     return ScalingPart(
         tuple(Step(*row) for row in rows), len(table) - len(kept), host, guessed, batch.samples, batch.source, batch.guessed,
         tensor, pipeline, _size(meta, "", "num_nodes"), _size(meta, "", "num_replicas"), reserved=reserved, memory=memory,
+        parameters=int(told) if (told := meta.get("model.parameters", "")).isascii() and told.isdigit() and len(told) < 16 else 0,
         **_recorded(capture),
     )  # fmt: skip
 

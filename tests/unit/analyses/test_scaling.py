@@ -256,3 +256,36 @@ def test_gradient_statistics_of_tensorboard_are_taken(tmp_path: Path) -> None:
     (tmp_path / "sol_scaling.json").write_text('{"grad_params": {"norm": 4.0, "var": 8.0}}')
     origin = run.analyze("scaling").table("terms").set_index("name").loc["Gradient statistics"]
     assert origin["value"] == "norm² 4, variance 8" and origin["origin"] == "given"
+
+
+def test_runs_in_one_folder_are_one_job(tmp_path: Path) -> None:
+    # GIVEN two jobs in folders of their own and a run beside them WHEN asked from each THEN the points are those of its own folder
+    for name, n, r, accum in (("a/1", 1, 1, 0.3), ("a/2", 1, 2, 0.3), ("b/1", 1, 1, 0.9), ("alone", 1, 4, 0.5)):
+        write_run(tmp_path / name, nodes=n, replicas=r, batch=32, accum_s=accum, optim_s=accum + 0.02 * (r - 1), steps=2)
+
+    def runs(run: str, **query: object) -> set[str]:
+        report = sol.open(str(tmp_path), run=run, cache=False).analyze("scaling", **query)
+        assert isinstance(report, Report)
+        return set(report.table("points")["run"])
+
+    assert runs("a/1") == {"a/1", "a/2"} and runs("b/1") == {"b/1"} and runs("alone") == {"alone"}
+    assert runs("alone", runs="a/2,alone") == {"a/2", "alone"}
+
+
+def test_a_run_on_another_device_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    # GIVEN two runs on an H100 and one on an MI300X WHEN asked THEN the last is in no point, unless it is named
+    from tests.support import scaling_runs
+    from tests.support.trace_builder import TraceBuilder
+
+    for name, r in (("one", 1), ("two", 2)):
+        write_run(tmp_path / name, nodes=1, replicas=r, batch=32, accum_s=0.3, optim_s=0.3 + 0.02 * (r - 1), steps=2)
+    other = scaling_runs.step_trace(accum_ns=10**8, optim_ns=10**8, replicas=1, batch=32, steps=2)
+    other.header["deviceProperties"] = TraceBuilder(device="AMD Instinct MI300X").header["deviceProperties"]
+    other.write(tmp_path / "amd" / "rank0.1700000000000000000.pt.trace.json.gz")
+    run = sol.open(str(tmp_path), run="one", cache=False)
+    report = run.analyze("scaling")
+    assert isinstance(report, Report)
+    assert set(report.table("points")["run"]) == {"one", "two"}
+    assert any("`amd` (it ran on AMD Instinct MI300X" in n.text for n in report.notices)
+    named = run.analyze("scaling", runs="one,amd")
+    assert isinstance(named, Report) and set(named.table("points")["run"]) == {"one", "amd"}
