@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from tb_sol_plugin.analyses.memory_compare.listing import Listing, Steps, kinds_of, operators_of, steps_of
-from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memory.choose import SOURCES, chosen, memories
+from tb_sol_plugin.metrics.memory.choose import SOURCES
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
 from tb_sol_plugin.metrics.memory.fragmentation import heap
-from tb_sol_plugin.metrics.memory.headroom import headroom
 from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
 from tb_sol_plugin.metrics.memory.holders import answers, holders
-from tb_sol_plugin.metrics.memory.leak import longest
-from tb_sol_plugin.metrics.memory.summary import summary
-from tb_sol_plugin.metrics.memory.window import window_of
+from tb_sol_plugin.metrics.memory.looked import look
 from tb_sol_plugin.metrics.setting import setting
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.selection import Query
@@ -93,17 +88,10 @@ class ComparePart(msgspec.Struct, frozen=True):
 
 def part(capture: Capture, query: Query) -> ComparePart:
     """The part of one recording. Unavailable where no device's allocator was recorded."""
-    if not memories(capture):
-        raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
-    memory, every = chosen(capture)
-    window = window_of(capture, every, "", query)
-    curve = within(every, window)
-    found = summary(capture, curve, limits=query.device_limits)
-    if found is None:
-        raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
-    room, grows = headroom(capture, every, limits=query.device_limits), longest(capture, memory.curves)
+    looked = look(capture, query)
+    memory, every, window, curve = looked.memory, looked.every, looked.window, looked.curve
+    found, room = looked.found, looked.room
     blocks = None if memory.host else heap(capture, memory.number)
-    steady = grows is not None and grows.verdict not in ("few", "no_steps") and math.isfinite(grows.slope)
     held: dict[str, tuple[Row, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for by in GROUPINGS:
@@ -113,8 +101,8 @@ def part(capture: Capture, query: Query) -> ComparePart:
         device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, left=room.left.bytes if room.left.bytes is not None else found.left,
-        growth=float(grows.slope) if grows is not None and steady else None,
-        failures=max(found.failures, len(room.failures)) if found.failures is not None else None,
+        growth=looked.growth,
+        failures=looked.failures,
         held=held, notes=notes, whole=_whole(capture, curve), of_step=_of_step(capture, every, curve), setting=setting(capture),
         base=room.base.bytes, worst=_worst(curve), free=blocks.free if blocks is not None else None,
         split=blocks.split if blocks is not None else None, largest=blocks.largest if blocks is not None else None,

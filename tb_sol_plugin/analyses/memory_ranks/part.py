@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
 
-from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memory.choose import SOURCES, chosen, memories
-from tb_sol_plugin.metrics.memory.curves import Curves, within
-from tb_sol_plugin.metrics.memory.headroom import headroom
+from tb_sol_plugin.metrics.memory.choose import SOURCES
+from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.held import By
 from tb_sol_plugin.metrics.memory.holders import answers, holders
-from tb_sol_plugin.metrics.memory.leak import longest
+from tb_sol_plugin.metrics.memory.looked import look
 from tb_sol_plugin.metrics.memory.place import place
-from tb_sol_plugin.metrics.memory.summary import summary
-from tb_sol_plugin.metrics.memory.window import window_of
 from tb_sol_plugin.metrics.memory.words import label
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.selection import Query
@@ -60,16 +55,8 @@ class RankPart(msgspec.Struct, frozen=True):
 
 def part(capture: Capture, query: Query) -> RankPart:
     """The part of one worker. Unavailable where no device's allocator was recorded."""
-    if not memories(capture):
-        raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
-    memory, whole = chosen(capture)
-    window = window_of(capture, whole, "", query)
-    curve = within(whole, window)
-    found = summary(capture, curve, limits=query.device_limits)
-    if found is None:
-        raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
-    room, grows = headroom(capture, whole, limits=query.device_limits), longest(capture, memory.curves)
-    steady = grows is not None and grows.verdict not in ("few", "no_steps") and math.isfinite(grows.slope)
+    looked = look(capture, query)
+    memory, whole, curve, found, room = looked.memory, looked.every, looked.curve, looked.found, looked.room
     name, held = _holder(capture, memory.curves, whole.source)
     at = place(capture).get("pp")
     return RankPart(
@@ -77,8 +64,8 @@ def part(capture: Capture, query: Query) -> RankPart:
         window_ns=int(curve.time_ns[-1] - curve.time_ns[0]), peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, base=room.base.bytes, left=room.left.bytes, at_most=room.at_most,
-        growth=float(grows.slope) if grows is not None and steady else None, verdict=grows.verdict if grows is not None else "no_steps",
-        failures=max(found.failures, len(room.failures)) if found.failures is not None else None,
+        growth=looked.growth, verdict=looked.grows.verdict if looked.grows is not None else "no_steps",
+        failures=looked.failures,
         holder=name[:NAME], held=held, stage=at[0] if at is not None else None,
         stages=at[1] if at is not None else None,
     )  # fmt: skip
