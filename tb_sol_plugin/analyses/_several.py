@@ -43,10 +43,15 @@ class PartMaker:
 
     @cached_property
     def key(self) -> str:
-        """Changes with the analysis, the version and the layout of its parts, and what they depend on of the query."""
-        parts = self.parts
+        """Changes with what makes a part and what it needs, its version and layout, and what it depends on of the query.
+
+        Analyses whose parts the same function makes share them.
+        """
+        parts, item = self.parts, _FOUND[self.analysis]
+        maker = f"{parts.part.__module__}.{parts.part.__qualname__}"
+        counted = item.counted is not None and f"{item.counted.__module__}.{item.counted.__qualname__}"
         layout = json.dumps(msgspec.json.schema(parts.kind), sort_keys=True)
-        text = json.dumps([self.analysis, parts.version, layout, self.raw])
+        text = json.dumps([maker, item.needs, counted, parts.version, layout, self.raw])
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def __call__(self, capture: Capture) -> Made:

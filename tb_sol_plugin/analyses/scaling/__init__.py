@@ -22,10 +22,9 @@ from tb_sol_plugin.metrics.scaling.gather import CONFIDENCE_S, RECORD, Gathered,
 from tb_sol_plugin.metrics.scaling.given import FILES
 from tb_sol_plugin.metrics.scaling.hints import hints
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
-from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
+from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
 from tb_sol_plugin.metrics.scaling.points import contrary
 from tb_sol_plugin.metrics.scaling.terms import measure_next
-from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
 from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
@@ -39,11 +38,6 @@ LABELS = {
     "cost_per_million": "Cost per M samples", "median_error": "Error of the fit", "points": "Points", "objective": "Objective",
     "reference_objective": "Plain search", "points_left_out": "Left out",
 }  # fmt: skip
-
-
-def part(capture: Capture, query: ScalingQuery) -> ScalingPart:
-    """What one worker brings."""
-    return part_of(capture)
 
 
 def alone(query: ScalingQuery) -> Report:

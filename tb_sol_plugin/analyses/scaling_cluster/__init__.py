@@ -22,10 +22,9 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.scaling.gather import RECORD, gather
 from tb_sol_plugin.metrics.scaling.given import FILES
 from tb_sol_plugin.metrics.scaling.outlook import Outlook
-from tb_sol_plugin.metrics.scaling.part import ScalingPart, part_of
+from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
 from tb_sol_plugin.metrics.scaling.terms import Wanted
 from tb_sol_plugin.model import figure as F
-from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FigureSection, Mark, Notice, Report, Scalar, Sort, make_table
 from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
@@ -44,11 +43,6 @@ class Found:
 
     name: str
     outlook: Outlook
-
-
-def part(capture: Capture, query: ScalingClusterQuery) -> ScalingPart:
-    """What one worker brings."""
-    return part_of(capture)
 
 
 @over_runs(

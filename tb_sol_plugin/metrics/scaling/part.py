@@ -12,6 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.scaling.batch import batch_of
 from tb_sol_plugin.metrics.scaling.steps import steps
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.selection import Query
 
 MOST_STEPS: Final = 2_000
 """Steps that a part carries at most, the last ones."""
@@ -84,8 +85,13 @@ class ScalingPart(msgspec.Struct, frozen=True):
     parameters: int = 0
 
 
+def part(capture: Capture, query: Query) -> ScalingPart:
+    """The part of one worker, whatever is asked."""
+    return part_of(capture)
+
+
 def part_of(capture: Capture) -> ScalingPart:
-    """The part of one worker."""
+    """The same."""
     meta = capture.facts.metadata
     tensor, pipeline = _size(meta, "tp", "tensor_parallel_size"), _size(meta, "pp", "pipeline_parallel_size")
     world = capture.facts.world_size or 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.analyses import part_maker
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
@@ -76,3 +77,9 @@ def test_no_job_says_what_to_record(tmp_path: Path) -> None:
     write_run(tmp_path / "run", nodes=1, replicas=1, batch=32, accum_s=0.4, optim_s=0.4, steps=2)
     found = sol.open(str(tmp_path), cache=False).analyze("scaling_cluster")
     assert isinstance(found, UnavailableReport) and "one count of replicas" in found.because and found.record_it_with
+
+
+def test_both_pages_share_what_they_read_of_a_worker() -> None:
+    # GIVEN two pages whose parts the same function makes THEN a worker is opened once for both; other pages have parts of their own
+    assert part_maker("scaling", {}).key == part_maker("scaling_cluster", {}).key
+    assert len({part_maker(name, {}).key for name in ("scaling", "memcpy_ranks", "memory_ranks", "memory_compare")}) == 4
