@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import pickle
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import timed
 from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.ingest import memory_snapshot
 from tb_sol_plugin.metrics.memory import curves as C
@@ -84,16 +83,6 @@ def snapshot(count: int) -> bytes:
         for n in range(count)
     ]
     return pickle.dumps({"segments": [], "device_traces": [entries]}, 4)
-
-
-def timed(stage: Callable[[], object], repeats: int) -> float:
-    """Median seconds."""
-    out = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        stage()
-        out.append(time.perf_counter() - begin)
-    return statistics.median(out)
 
 
 def main() -> None:

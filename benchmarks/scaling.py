@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import time
 from collections.abc import Callable
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,6 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import msgspec
 import numpy as np
 
+from benchmarks.timing import timed
 from tb_sol_plugin.analyses import run_runs
 from tb_sol_plugin.cost.scaling import bootstrap, fit, leave_one_out
 from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
@@ -61,16 +60,6 @@ def parts(runs: int, workers: int) -> tuple[list[WorkerPart[ScalingPart]], int]:
                 f"rank{w}", "", f"{i}/{w}", "read", w, facts, key=f"{i}.{w}", run=f"run{i}", body=lambda b=body: b, decode=decode,
             ))  # fmt: skip
     return out, size
-
-
-def timed(stage: Callable[[], object], repeats: int) -> float:
-    """Median seconds."""
-    out = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        stage()
-        out.append(time.perf_counter() - begin)
-    return statistics.median(out)
 
 
 def main() -> None:
