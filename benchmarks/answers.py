@@ -20,12 +20,13 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-TAKEN = (".json", ".json.gz", ".pt.trace.json", ".pickle", ".pkl", ".jsonl", ".sol", ".gz", ".html", ".raw", ".hatchet", ".msgpack", ".chrome_trace")
+NOT_RECORDINGS = (".py", ".md", ".png", ".csv")
 
 
 def _places(paths: list[Path]) -> list[Path]:
     """Every logdir among the paths as it is, and every file below them by its own."""
-    files = [f for p in paths for f in ([p] if p.is_file() else sorted(p.rglob("*"))) if f.is_file() and f.suffix not in (".py", ".md", ".png", ".csv")]
+    below = [f for p in paths for f in ([p] if p.is_file() else sorted(p.rglob("*")))]
+    files = [f for f in below if f.is_file() and f.suffix not in NOT_RECORDINGS]
     return [p for p in paths if p.is_dir()] + [d for p in paths if p.is_dir() for d in sorted(p.iterdir()) if d.is_dir()] + files
 
 
@@ -68,7 +69,8 @@ def _write_one(place: Path, root: Path, out: Path) -> str:
         run = sol.open(str(place), cache=False)
         captures = run.captures
     except SolError as error:
-        (out / f"{hashlib.sha1(name.encode()).hexdigest()[:12]}.jsonl").write_text(json.dumps([name, "open", {}, {"error": error.line()}]) + "\n")
+        lines.append(json.dumps([name, "open", {}, {"error": error.line()}]))
+        (out / f"{hashlib.sha1(name.encode()).hexdigest()[:12]}.jsonl").write_text("\n".join(lines) + "\n")
         return f"{name}: {type(error).__name__}"
     for analysis in registry():
         item = get(analysis)
@@ -160,7 +162,9 @@ def main() -> int:
     second.add_argument("after", type=Path)
     second.add_argument("--limit", type=int, default=40)
     options = parser.parse_args()
-    return write(options.out, options.paths, options.jobs) if options.command == "write" else diff(options.before, options.after, options.limit)
+    if options.command == "write":
+        return write(options.out, options.paths, options.jobs)
+    return diff(options.before, options.after, options.limit)
 
 
 if __name__ == "__main__":

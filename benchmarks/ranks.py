@@ -26,7 +26,7 @@ import psutil
 from flask.testing import FlaskClient
 
 from tb_sol_plugin.errors import StillLoading
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import single

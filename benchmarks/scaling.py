@@ -24,8 +24,8 @@ from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.cost.scaling.plain import plain_objective
 from tb_sol_plugin.metrics.scaling import gather
 from tb_sol_plugin.metrics.scaling.part import MOST_STEPS, ScalingPart, Step
+from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart
 from tb_sol_plugin.model.report import Report, encode
-from tb_sol_plugin.model.workers import WorkerFacts, WorkerPart
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 PLACES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (2, 16), (4, 16), (4, 32), (8, 32))

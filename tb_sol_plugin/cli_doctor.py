@@ -21,7 +21,7 @@ from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.run import Recording
+    from tb_sol_plugin.model.recordings import Recording
 
 PACKAGES = (
     "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
@@ -96,7 +96,7 @@ def _parts(out: Console) -> int:
     wrong = 0
     try:
         from tb_sol_plugin.analyses import registry
-        from tb_sol_plugin.model.devices.limits import known_keys
+        from tb_sol_plugin.devices.catalog import known_keys
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
         wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
@@ -128,7 +128,7 @@ def _cache(out: Console) -> None:
 
 
 def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
-    from tb_sol_plugin.model.memory_beside import NOT_JOINED
+    from tb_sol_plugin.model.memory_join import NOT_JOINED
     from tb_sol_plugin.store.direct import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
     from tb_sol_plugin.store.load import open_here
     from tb_sol_plugin.store.scan import Listing
@@ -229,7 +229,7 @@ def device_files(out: Console, logdir: str, device: str = "") -> int:
 
 def limits_of(capture: Capture) -> str:
     """The device limits of a recording and how they were found."""
-    from tb_sol_plugin.model.devices.limits import device_for, why_no_limits
+    from tb_sol_plugin.devices.limits import device_for, why_no_limits
 
     try:
         if capture.missing("program"):

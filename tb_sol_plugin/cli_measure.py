@@ -13,11 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tb_sol_plugin.cli_text import plain
+from tb_sol_plugin.devices.figures import figures
+from tb_sol_plugin.devices.files import book_of, parse
+from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.measure import Measured, key_of, measure, row_of
-from tb_sol_plugin.model.devices.figures import figures
-from tb_sol_plugin.model.devices.file import parse
-from tb_sol_plugin.model.devices.layers import book_of
 from tb_sol_plugin.store.devices import ENVIRONMENT, user_file
 from tb_sol_plugin.units import human
 

@@ -19,7 +19,7 @@ from typing import Final
 from tb_sol_plugin.metrics.memcpy import counted, records
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 UNITS: Final = {"mib": float(1 << 20), "mb": 1e6}
 """Bytes of what is written `MB`."""

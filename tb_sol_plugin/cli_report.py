@@ -23,8 +23,8 @@ from tb_sol_plugin.metrics.console import console_report
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import time_scale
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, TableSection, UnavailableReport
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human, number
 
 FIRST: Final = "overview"

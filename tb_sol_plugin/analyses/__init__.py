@@ -28,12 +28,12 @@ from typing import Final, TypedDict, TypeVar
 import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
-from tb_sol_plugin.model.analysis import Analysis as Analysis
-from tb_sol_plugin.model.analysis import Over, Pair, Runs
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Field, PairQuery, Query, parse
+from tb_sol_plugin.model.recordings import BesideFile, Lack, Side, WorkerPart
+from tb_sol_plugin.model.registry import Analysis as Analysis
+from tb_sol_plugin.model.registry import Over, Pair, Runs
 from tb_sol_plugin.model.report import Column, Report, UnavailableReport
-from tb_sol_plugin.model.selection import Field, PairQuery, Query, parse
-from tb_sol_plugin.model.workers import BesideFile, Lack, Side, WorkerPart
 
 Q = TypeVar("Q", bound=Query)
 A = TypeVar("A", bound=PairQuery)

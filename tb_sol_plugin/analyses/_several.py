@@ -13,11 +13,11 @@ import msgspec
 
 from tb_sol_plugin.analyses import _FOUND, ALONE, ONE_WORKER, availability, get
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.model.analysis import Parts
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query, fields, parse
+from tb_sol_plugin.model.recordings import BesideFile, Lack, Made, Side, WorkerPart, facts_of
+from tb_sol_plugin.model.registry import Parts
 from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
-from tb_sol_plugin.model.selection import Query, fields, parse
-from tb_sol_plugin.model.workers import BesideFile, Lack, Made, Side, WorkerPart, facts_of
 from tb_sol_plugin.units import human
 
 # -- over the workers of a run ---------------------------------------------------------------------------------------

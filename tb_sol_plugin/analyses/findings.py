@@ -12,7 +12,6 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers import LEAST, NEEDS_TIMES, Lever, combined_ns, finding, levers
 from tb_sol_plugin.metrics.memory.rules.problem import memory_section
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
@@ -21,8 +20,9 @@ from tb_sol_plugin.metrics.source import is_profile
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Notice, Report, Sort, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 COLUMNS = (
@@ -158,7 +158,7 @@ def _places(capture: Capture, fall: Waterfall, found: list[Lever]) -> pd.DataFra
     parts = []
     for f in found:
         if len(f.rows):
-            rows = pd.DataFrame({"layer": texts.pick(ops["layer"], f.rows), "phase": phase[f.rows], "ns": f.claimed})
+            rows = pd.DataFrame({"layer": arrays.pick(ops["layer"], f.rows), "phase": phase[f.rows], "ns": f.claimed})
             sums = rows.groupby(["layer", "phase"], sort=False)["ns"].agg(["size", "sum"]).reset_index()
             parts.append(sums.assign(rule=f.rule, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
     if not parts:

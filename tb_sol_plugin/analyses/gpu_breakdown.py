@@ -15,10 +15,11 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics import breakdown as B
 from tb_sol_plugin.metrics import idle
-from tb_sol_plugin.metrics.scope import Mask, Scope, scope
+from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -31,8 +32,8 @@ from tb_sol_plugin.model.report import (
     make_table,
     plain_list,
 )
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
 

@@ -15,10 +15,10 @@ from tb_sol_plugin.metrics.source_notes import LOST
 from tb_sol_plugin.metrics.work.ledger import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
-from tb_sol_plugin.model.memory_beside import NOT_JOINED, joined_files
-from tb_sol_plugin.model.memory_beside import WORDS as MEMORY_WORDS
+from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files
+from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 CATEGORY_COLUMNS = (

@@ -15,8 +15,8 @@ from tb_sol_plugin.metrics.breakdown import spans_of
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records, words
 from tb_sol_plugin.metrics.memcpy.blocking import REASONS, blocking
@@ -23,7 +24,6 @@ from tb_sol_plugin.metrics.memcpy.choose import CopyChoice, chosen, said
 from tb_sol_plugin.metrics.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
 from tb_sol_plugin.units import human
 

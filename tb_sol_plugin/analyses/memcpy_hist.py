@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import link, records, words
 from tb_sol_plugin.metrics.memcpy.sizes import sizes
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human, scale_of
 
 

@@ -26,8 +26,8 @@ from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")

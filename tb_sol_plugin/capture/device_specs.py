@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 from tb_sol_plugin.capture.operation_registry import DataType
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.model.capture import DeviceProps
-    from tb_sol_plugin.model.devices.book import DeviceBook
-    from tb_sol_plugin.model.devices.spec import DeviceSpec as Row
+    from tb_sol_plugin.devices.spec import DeviceBook, DeviceProps
+    from tb_sol_plugin.devices.spec import DeviceSpec as Row
 
 PEAK_OF: Final = {
     DataType.FP64: "fp64", DataType.FP32: "fp32", DataType.TF32: "tf32", DataType.FP16: "fp16", DataType.BF16: "bf16",
@@ -95,11 +94,11 @@ def device_spec(choice: str = "auto", *, assume_sparsity: bool = False, logdir: 
 def preload() -> None:
     """Load the code of the table of devices, where it is installed, so that `find_device` is quick."""
     with contextlib.suppress(ImportError):
-        import tb_sol_plugin.model.capture
-        import tb_sol_plugin.model.devices.expression
-        import tb_sol_plugin.model.devices.layers
-        import tb_sol_plugin.model.devices.limits
-        import tb_sol_plugin.model.devices.match  # noqa: F401
+        import tb_sol_plugin.devices.expression
+        import tb_sol_plugin.devices.files
+        import tb_sol_plugin.devices.limits
+        import tb_sol_plugin.devices.match
+        import tb_sol_plugin.model.capture  # noqa: F401
 
 
 def find_device(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> Found:
@@ -121,9 +120,9 @@ def find_device(choice: str = "auto", *, assume_sparsity: bool = False, logdir: 
 def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
     import msgspec
 
+    from tb_sol_plugin.devices.expression import apply, parse, sparse
+    from tb_sol_plugin.devices.limits import choices, overridden
     from tb_sol_plugin.errors import BadQuery
-    from tb_sol_plugin.model.devices.expression import apply, parse, sparse
-    from tb_sol_plugin.model.devices.limits import choices, overridden
 
     path, expression = _split(choice)
     where = "cpu" if choice.lower() == "cpu" else where
@@ -177,9 +176,8 @@ def _split(choice: str) -> tuple[str, str]:
 
 def _book(chosen: str, logdir: str) -> DeviceBook:
     """Rows of the user's own file, of the one beside the recordings, and of the chosen one."""
-    from tb_sol_plugin.model.devices.book import Place, Problem
-    from tb_sol_plugin.model.devices.file import LARGEST, DeviceFile, parse
-    from tb_sol_plugin.model.devices.layers import book_of
+    from tb_sol_plugin.devices.files import LARGEST, DeviceFile, book_of, parse
+    from tb_sol_plugin.devices.spec import Place, Problem
 
     found: list[tuple[Place, str]] = [("user", p) for p in _own_files()] + [("logdir", p) for p in _beside(logdir)]
     if chosen:
@@ -243,13 +241,13 @@ def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Row | None, str]:
 def _detected(book: DeviceBook, where: str) -> tuple[Row | None, str]:
     props, vendor = (None, "") if where == "cpu" else _gpu()
     if props is None:
-        from tb_sol_plugin.model.devices.limits import cpu_limits
+        from tb_sol_plugin.devices.limits import cpu_limits
 
         if where not in ("", "cpu"):
             return None, f"the device of type {where} does not tell its name: choose its limits"
         host = socket.gethostname()
         return cpu_limits(book, host), f"a CPU has no fixed peak; measure {host} once with tb-sol doctor --measure, or name a device"
-    from tb_sol_plugin.model.devices.match import match
+    from tb_sol_plugin.devices.match import match
 
     return match(props, vendor=vendor, book=book), f"{props.name or 'the device'} is not in the table of devices: choose its limits"
 
@@ -258,7 +256,7 @@ def _gpu() -> tuple[DeviceProps | None, str]:
     """(properties, vendor) of the current GPU as a profiler trace would record them; None without one."""
     import torch
 
-    from tb_sol_plugin.model.capture import DeviceProps
+    from tb_sol_plugin.devices.spec import DeviceProps
 
     if not torch.cuda.is_available():
         return None, ""

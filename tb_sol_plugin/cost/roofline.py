@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.tables.arrays import Floats
 
 NONE: Final = 0
 COMPUTE: Final = 1

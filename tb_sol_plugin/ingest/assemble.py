@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest import copies, link, rules
@@ -13,8 +12,8 @@ from tb_sol_plugin.ingest.columns import Array, Buffer, identity
 from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Ints
 
-Ints = npt.NDArray[np.int64]
 GRAPH = re.compile(r"(cuda|hip|cu)GraphLaunch")
 RANK_OF_KIND = np.zeros(len(S.HOST_KINDS), np.int8)
 RANK_OF_KIND[[S.ANNOTATION, S.MODULE, S.FRAME, S.OPERATOR, S.CALL, S.OTHER]] = [0, 1, 1, 2, 3, 4]

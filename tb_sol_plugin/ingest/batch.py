@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from tb_sol_plugin.ingest import _scan as K
 from tb_sol_plugin.ingest import values
-from tb_sol_plugin.ingest.columns import Array, Codes, Interner, Ints, ThreadInterner
+from tb_sol_plugin.ingest.columns import Array, Codes, Interner, ThreadInterner
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.tables.arrays import Ints
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 

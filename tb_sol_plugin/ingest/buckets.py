@@ -12,9 +12,10 @@ import numpy.typing as npt
 from tb_sol_plugin.ingest import _scan as K
 from tb_sol_plugin.ingest import rules
 from tb_sol_plugin.ingest.batch import Batch
-from tb_sol_plugin.ingest.columns import Codes, Ints, RawInterner, plain_text
+from tb_sol_plugin.ingest.columns import Codes, RawInterner, plain_text
 from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables.arrays import Ints
 
 EXTRA = (
     "Call stack",

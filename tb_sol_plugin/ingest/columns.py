@@ -13,7 +13,6 @@ import pandas as pd
 
 from tb_sol_plugin.ingest.health import Health
 
-Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Array = npt.NDArray[Any]
 LIMIT = 2**62

@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.ingest import rules
-from tb_sol_plugin.ingest.columns import Array, Interner, Ints
+from tb_sol_plugin.ingest.columns import Array, Interner
 from tb_sol_plugin.ingest.decode import Columns
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import DeviceProps
 from tb_sol_plugin.model.oversize import larger_than_memory
-
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 AGREE: Final = 0.02
 """How far a recorded bandwidth may lie from bytes over time before it counts as a contradiction."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tb_sol_plugin.model import redact
-from tb_sol_plugin.model.capture import DeviceProps
+from tb_sol_plugin import redact
+from tb_sol_plugin.devices.spec import DeviceProps
 
 FLAGS: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 VERSIONS: Final = (

@@ -18,9 +18,8 @@ from tb_sol_plugin.ingest.columns import Array
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 WRAPPER = "autograd::engine::evaluate_function"
 
 

@@ -24,6 +24,7 @@ from tb_sol_plugin.ingest.restricted_pickle import Plain
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.tables.arrays import Ints
 
 SOURCE: Final = "memory_snapshot"
 STATES: Final = {
@@ -41,7 +42,6 @@ MOST_BYTES: Final = 1 << 52
 DUMP: Final = 'dump it anew: torch.cuda.memory._dump_snapshot("memory.pickle")'
 _FLAGS: Final[dict[str, bool | None]] = dict.fromkeys(("record_shapes", "profile_memory", "with_modules"), False)
 
-Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Entry = dict[object, Plain]
 

@@ -23,6 +23,7 @@ from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.tables.arrays import Ints
 
 SOURCE: Final = "memory_timeline"
 CATEGORIES: Final = ("parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown")
@@ -50,7 +51,6 @@ T = TypeVar("T")
 Four: TypeAlias = tuple[int, int, int, int]
 Nine: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 Decoder: TypeAlias = "msgspec.json.Decoder[list[Four]] | msgspec.json.Decoder[list[Nine]]"
-Ints = npt.NDArray[np.int64]
 _ROWS_OF_4 = msgspec.json.Decoder(list[Four])
 _ROWS_OF_9 = msgspec.json.Decoder(list[Nine])
 _NUMBERS = msgspec.json.Decoder(list[int])

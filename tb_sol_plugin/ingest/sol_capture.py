@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin import format as F
+from tb_sol_plugin import redact
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.sol import header as H
@@ -20,7 +21,6 @@ from tb_sol_plugin.ingest.sol.collect import Collected
 from tb_sol_plugin.ingest.sol.lines import lines
 from tb_sol_plugin.ingest.sol.packed import Unpacker
 from tb_sol_plugin.ingest.source import Source
-from tb_sol_plugin.model import redact
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin import redact
 from tb_sol_plugin.errors import NotATrace
 from tb_sol_plugin.ingest import assemble, copies, link
 from tb_sol_plugin.ingest import header as H
@@ -20,11 +19,9 @@ from tb_sol_plugin.ingest.pipeline import Pipeline
 from tb_sol_plugin.ingest.progress import Progress, Report
 from tb_sol_plugin.ingest.source import Source
 from tb_sol_plugin.ingest.split import Splitter
-from tb_sol_plugin.model import redact
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
-Ints = npt.NDArray[np.int64]
 OPEN = "open the file that the profiler wrote (*.pt.trace.json)"
 EPOCH_US = 10**14
 """Without a base time, a ts from here on (in µs) is time since 1970; below it the origin is unknown."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from tb_sol_plugin.ingest import _scan as K
 from tb_sol_plugin.ingest.columns import Array, Interner, decimal_ns, whole_number
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.tables.arrays import Bytes, Ints
 
-Bytes = npt.NDArray[np.uint8]
 FARTHEST = 2**61
 """ns from the clock's zero (73 years) past which a time is no time: sums and differences of two stay within int64."""
 
@@ -34,7 +34,6 @@ def padded(text: bytes) -> Text:
     return Text(buffer, buffer.view(np.uint64), len(text))
 
 
-Ints = npt.NDArray[np.int64]
 
 
 class ByteInterner:

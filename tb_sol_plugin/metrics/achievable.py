@@ -6,13 +6,11 @@ Matrix work of a type whose achievable rate is known (`DeviceSpec.achievable`) i
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit
-from tb_sol_plugin.model.devices.limits import DeviceSpec
-
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.tables.arrays import Floats
 
 
 def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:

@@ -16,10 +16,8 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
 Number = TypeVar("Number", np.int64, np.float64)
 """Integers stay integers, floats stay floats."""
 

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.scope import Mask, Scope
+from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Mask
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 

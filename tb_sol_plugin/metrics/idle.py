@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.breakdown import spans_of
-from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Mask
 
 CAUSES: Final = ("host_wait", "kernel_wait", "other", "unknown")
 """host_wait: the work that ends the gap was launched after the gap began, so the device ran dry and waited for the host.

@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit, ratio
-from tb_sol_plugin.metrics import memo, texts, trend
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, LedgerCosts, ledger_costs
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables import arrays, series
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 WORK: Final = ("flop", "recompute_flop", "flop_vector", "bytes", "sol_ns", "matrix_ns", "matrix_again_ns", "ops", "unknown")
 """Columns of work: what an iteration that was not sampled takes from a sampled one.
@@ -91,7 +88,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
         }
     )
     work, recorded, eager = _work(capture, frame, table, spec)
-    source = last_alike(sampled, np.where(texts.where(table["signature"], bool), texts.codes(table["signature"]), -1))
+    source = last_alike(sampled, np.where(arrays.where(table["signature"], bool), arrays.codes(table["signature"]), -1))
     known = source >= 0
     for name in WORK:
         values = work[name][np.maximum(source, 0)]
@@ -142,7 +139,7 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
     count = ledger["count"].to_numpy(dtype=np.float64)
     known = ledger_costs(capture)
     flop, vector, data = known.flop, known.flop_vector, known.bytes
-    apart = texts.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
+    apart = arrays.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
     again = ledger["recompute"].to_numpy()
     matrix, sol = _times(known, apart, spec)
 
@@ -312,8 +309,8 @@ class Course:
     """
 
     level_ns: float
-    slope: trend.Slope | None
-    change: trend.Change | None
+    slope: series.Slope | None
+    change: series.Change | None
     growing: bool
     steady: bool
     rows: Ints
@@ -338,13 +335,13 @@ def course(frame: pd.DataFrame) -> Course:
     scaled = y * level / pd.Series(y).groupby(frame["signature"].cat.codes.to_numpy()[rows]).transform("median").to_numpy() if len(y) else y
     scaled = np.where(np.isfinite(scaled), scaled, y)
     x = np.arange(len(frame), dtype=np.float64)[rows]
-    found, steps = trend.slope(x, scaled), trend.changes(scaled)
+    found, steps = series.slope(x, scaled), series.changes(scaled)
     span = float(x[-1] - x[0]) if len(x) > 1 else 0.0
-    worth = found is not None and found.sure and abs(found.value) * span > trend.WORTH * level
-    line = found is not None and worth and (not steps or trend.drifts(x, scaled, found, steps))
+    worth = found is not None and found.sure and abs(found.value) * span > series.WORTH * level
+    line = found is not None and worth and (not steps or series.drifts(x, scaled, found, steps))
     change = next((s for s in steps if s.after > s.before), steps[0] if steps else None) if not line else None
     room = max(abs(found.low), abs(found.high)) * span if found is not None else np.inf
-    steady = change is None and not line and room <= 2 * trend.WORTH * level
+    steady = change is None and not line and room <= 2 * series.WORTH * level
     return Course(level, found, change, line, steady, rows.astype(np.int64))
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.kernel_class import classify
 from tb_sol_plugin.metrics.kernel_name import short_name
-from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Mask
 
 GroupBy: TypeAlias = Literal["name", "name_op", "properties"]
 KEYS: Final[dict[str, tuple[str, ...]]] = {

@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.module_tree import ModuleTree, module_tree
 from tb_sol_plugin.metrics.phase_labels import phase_nodes
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.source import on_cpu, unsampled_alike
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 Nodes = npt.NDArray[np.int64]
 
 
@@ -148,7 +149,7 @@ def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
     own, row = ledger["module"].to_numpy(), ledger["module_host"].to_numpy()
     use = (own >= 0) & (row >= 0)
     out[own[use]] = tree.node[row[use]]
-    lost = texts.where(labels["what"], "module".__eq__) & (out < 0)
+    lost = arrays.where(labels["what"], "module".__eq__) & (out < 0)
     ranges = np.flatnonzero(lost[times["label"].to_numpy()] & np.isin(times["iteration"].to_numpy(), capture.steps["number"].to_numpy()))
     label, first = np.unique(times["label"].to_numpy()[ranges], return_index=True)
     calls = np.flatnonzero(tree.node >= 0)
@@ -157,7 +158,7 @@ def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
     start = np.sort(start)
     for name, at in zip(label.tolist(), times["start_ns"].to_numpy()[ranges[first]].tolist(), strict=True):
         low, high = (int(np.searchsorted(start, at, side=side)) for side in ("left", "right"))  # type: ignore[call-overload]
-        wanted = str(texts.pick(labels["class_name"], [name])[0])
+        wanted = str(arrays.pick(labels["class_name"], [name])[0])
         nodes = {int(n) for n in tree.node[calls[low:high]].tolist() if tree.class_name[n] == wanted}
         if len(nodes) == 1:
             out[name] = nodes.pop()
@@ -178,7 +179,7 @@ def qualified_names(capture: Capture) -> list[str]:
 
     def make() -> list[str]:
         out = [""] * len(module_tree(capture).name)
-        names = texts.pick(capture.tables["labels"]["name"], np.arange(len(capture.tables["labels"])))
+        names = arrays.pick(capture.tables["labels"]["name"], np.arange(len(capture.tables["labels"])))
         for label, node in enumerate(module_nodes(capture).tolist()):
             if node >= 0 and not out[node]:
                 out[node] = str(names[label])

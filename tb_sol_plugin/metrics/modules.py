@@ -22,6 +22,7 @@ from tb_sol_plugin.metrics.work.direction import recomputed
 from tb_sol_plugin.metrics.work.sums import VALUES
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 OWN: Final = "own_"
 """Prefix of the columns that hold a node's own work, without that of the modules inside."""
@@ -69,7 +70,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     innermost = np.where(module[use] >= 0, tree.node[np.maximum(module[use], 0)], -1) if len(h.start) else module[use]
     ones = np.ones(len(use), np.int64)
 
-    def around(rows_: at.Rows, times: at.Ints, values: at.Ints) -> at.Ints:
+    def around(rows_: Rows, times: Ints, values: Ints) -> Ints:
         out = np.zeros(size, values.dtype)
         found = at.inclusive(capture, rows_, times, values, tree.node)
         out[: len(found)] = found
@@ -84,9 +85,9 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     owner = at.nearest(capture, S.MODULE, forward)
     owner_node = np.where(owner >= 0, tree.node[np.maximum(owner, 0)], -1) if len(h.start) else owner
 
-    def linked(chosen: at.Mask) -> at.Ints:
+    def linked(chosen: Mask) -> Ints:
         values = np.where(chosen, duration[use], 0)
-        twice: at.Ints = _counted_twice(tree, owner_node, innermost, values)
+        twice: Ints = _counted_twice(tree, owner_node, innermost, values)
         return around(forward, when, values) - twice
 
     contained = around(launch.call[use], launch.time[use], duration[use])
@@ -117,11 +118,11 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     return kept
 
 
-def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.NDArray[np.int64], contained: at.Ints) -> at.Ints:
+def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.NDArray[np.int64], contained: Ints) -> Ints:
     """Per node the values of nodes below it in the tree whose launch no call of the node contains: recomputed on another thread."""
     prefix = np.zeros(len(contained) + 1, np.int64)
     np.cumsum(at.sum_by(innermost, values, len(contained)), out=prefix[1:])
-    out: at.Ints = np.maximum(prefix[tree.end] - prefix[:-1] - contained, 0)
+    out: Ints = np.maximum(prefix[tree.end] - prefix[:-1] - contained, 0)
     return out
 
 

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from tb_sol_plugin.devices.limits import devices_in_use
 from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work.joined import iterations_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import devices_in_use
 
 MOST_NAMED: Final = 4
 

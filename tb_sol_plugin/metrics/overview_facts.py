@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.devices.figures import ORIGINS
+from tb_sol_plugin.devices.limits import devices_in_use
+from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.figures import ORIGINS
-from tb_sol_plugin.model.devices.limits import DeviceSpec, devices_in_use
-from tb_sol_plugin.model.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS
 from tb_sol_plugin.model.report import Mark, Scalar
 
 HOW_FOUND = {

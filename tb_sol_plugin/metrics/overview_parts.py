@@ -9,9 +9,9 @@ import numpy as np
 
 from tb_sol_plugin.metrics.breakdown import COMPUTATION, classes, device_word
 from tb_sol_plugin.metrics.kernels import kernel_classes
-from tb_sol_plugin.metrics.texts import codes
 from tb_sol_plugin.metrics.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import codes
 from tb_sol_plugin.units import human
 
 PLAIN: Final = 0.95

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.devices.limits import why_no_limits
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.levers import Lever
 from tb_sol_plugin.metrics.overview_parts import KINDS, LEAST, PLAIN, kernel_time, shown_ratio
@@ -12,7 +14,6 @@ from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.source import source_of
 from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec, why_no_limits
 from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
 
 MOSTLY: Final = 0.6

@@ -9,15 +9,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import Column, Notice, TableSection, make_table
-from tb_sol_plugin.model.workers import WorkerPart
+from tb_sol_plugin.tables.arrays import Floats, Mask
 from tb_sol_plugin.units import human
 
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 P = TypeVar("P", bound=msgspec.Struct)
 
 FEWEST: Final = 5

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.names import phase_parts
 from tb_sol_plugin.metrics.phases import STEP, below, phase_tree
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 Nodes = npt.NDArray[np.int64]
 
@@ -24,7 +25,7 @@ def label_paths(capture: Capture) -> list[tuple[str, ...]]:
     def make() -> list[tuple[str, ...]]:
         labels = capture.tables["labels"]
         out: list[tuple[str, ...]] = []
-        what, name = (texts.pick(labels[c], np.arange(len(labels))) for c in ("what", "name"))
+        what, name = (arrays.pick(labels[c], np.arange(len(labels))) for c in ("what", "name"))
         for row, up in enumerate(labels["parent"].tolist()):
             around = out[up] if 0 <= up < row else ()
             out.append(below(around, phase_parts(str(name[row]))) if what[row] == "phase" else ())

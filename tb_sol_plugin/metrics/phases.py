@@ -24,6 +24,7 @@ from tb_sol_plugin.metrics.work.ledger import rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
 STEP: Final = "ProfilerStep"
 
@@ -204,14 +205,14 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     return kept
 
 
-def _operators(capture: Capture, part: Scope) -> tuple[at.Rows, at.Ints]:
+def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
     """(user range around each operator of the selection, 1 each)."""
     ops = np.flatnonzero((at.host(capture).kind == S.OPERATOR) & part.host)
     around, _ = at.annotation_around(capture, ops)
     return around, np.ones(len(ops), np.int64)
 
 
-def _counted(capture: Capture, part: Scope) -> tuple[at.Rows, at.Ints]:
+def _counted(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
     """The same of a SOL capture: per row of its ledger the range around it, and its calls."""
     ledger = capture.tables["ledger"]
     rows = rows_looked_at(capture)
@@ -226,7 +227,7 @@ def _subtree(tree: PhaseTree, values: npt.NDArray[at.Number]) -> npt.NDArray[at.
     return out
 
 
-def _virtual(tree: PhaseTree, count: at.Ints, own: at.Ints) -> at.Ints:
+def _virtual(tree: PhaseTree, count: Ints, own: Ints) -> Ints:
     """Host time per node; a level without ranges of its own takes the sum of its children."""
     out = own.copy()
     below = np.zeros(len(out), out.dtype)
@@ -238,7 +239,7 @@ def _virtual(tree: PhaseTree, count: at.Ints, own: at.Ints) -> at.Ints:
     return out
 
 
-def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> dict[str, at.Ints]:
+def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> dict[str, Ints]:
     """Device columns per node: rows are sorted by node once, so that a subtree is a slice."""
     size = len(tree.name)
     device = capture.device

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 Nodes = npt.NDArray[np.int64]
 
 SEPARATOR: Final = "/"
@@ -42,7 +43,7 @@ def scope_tree(capture: Capture) -> ScopeTree:
 def _tree(capture: Capture) -> ScopeTree:
     table = capture.tables[S.LABELS.name]
     parent = table["parent"].to_numpy().astype(np.int64)
-    name = [str(n) for n in texts.pick(table["name"], np.arange(len(table))).tolist()]
+    name = [str(n) for n in arrays.pick(table["name"], np.arange(len(table))).tolist()]
     path: list[str] = []
     seen: dict[str, int] = {}
     for row, above in enumerate(parent.tolist()):

@@ -6,13 +6,12 @@ from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.metrics.peers import Crew
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.tables.arrays import Floats
 
 P = TypeVar("P", bound=msgspec.Struct)
-Floats = npt.NDArray[np.float64]
 
 BARS: Final = 100
 """Up to so many ranks have bars, more have points."""

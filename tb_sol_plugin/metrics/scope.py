@@ -11,9 +11,8 @@ import numpy.typing as npt
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
-
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables.arrays import Mask
 
 
 @dataclass(frozen=True)

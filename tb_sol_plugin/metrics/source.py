@@ -15,9 +15,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.needs import OF_MEMORY
+from tb_sol_plugin.model.requirements import OF_MEMORY
+from tb_sol_plugin.tables import arrays
 
 Rows = npt.NDArray[np.int64]
 
@@ -125,8 +126,8 @@ def unsampled_alike(capture: Capture, rows: tuple[int, ...]) -> list[Rows] | Non
     if not len(table) or not rows:
         return None
     number = table["number"].to_numpy()
-    signature = texts.codes(table["signature"])
-    plain = ~table["sampled"].to_numpy() & (number > 0) & texts.where(table["signature"], bool)
+    signature = arrays.codes(table["signature"])
+    plain = ~table["sampled"].to_numpy() & (number > 0) & arrays.where(table["signature"], bool)
     out = []
     for step in capture.steps["number"].to_numpy()[list(rows)].tolist():
         here = np.flatnonzero(number == step)

@@ -6,11 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import source, texts
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.profile_notes import profile_notices
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 MOST_NAMED: Final = 6
@@ -67,7 +68,7 @@ def _left_out(capture: Capture) -> str:
 def _lost(capture: Capture) -> list[str]:
     out = [f"{text[0].upper()}{text[1:]}." for text in capture.facts.warnings if text][:MOST_WARNINGS]
     issues = capture.tables["issues"]
-    reasons = texts.pick(issues["reason"], np.arange(len(issues))).tolist()
+    reasons = arrays.pick(issues["reason"], np.arange(len(issues))).tolist()
     found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]
     found = [(reason, n) for reason, n in found if not reason.startswith(WORKLESS)]
     if found:

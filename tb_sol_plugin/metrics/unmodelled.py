@@ -9,12 +9,12 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost.inputs import readable_shapes
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.work.calls import Work, launches_of
 from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
 from tb_sol_plugin.metrics.work.ledger import ledger_inputs
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 COLUMNS: Final = ("name", "input_shapes", "types", "calls", "measured_ns", "share", "why")
 MOST: Final = 1000
@@ -36,8 +36,8 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     if not len(bare):
         return pd.DataFrame({c: [] for c in COLUMNS})
     table, arguments = arguments_of(capture, done, ops.iloc[bare])
-    name = texts.codes(ops["name"])[bare]
-    parts = [np.where(arguments >= 0, texts.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
+    name = arrays.codes(ops["name"])[bare]
+    parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
     frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
     frame["calls"] = launches_of(ops)[bare]
     by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
@@ -64,7 +64,7 @@ def _why(capture: Capture, done: Work, name: str, row: int) -> str:
         return _without_arguments(name)
     if not done.from_ledger:
         return cost.explain(name, signature_inputs(capture, row))
-    said = str(texts.pick(capture.tables["ledger"]["reason"], [row])[0])
+    said = str(arrays.pick(capture.tables["ledger"]["reason"], [row])[0])
     return said or cost.explain(name, ledger_inputs(capture, row)) or NO_ARGUMENTS
 
 

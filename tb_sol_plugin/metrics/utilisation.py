@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.model.devices.limits import DeviceSpec
+from tb_sol_plugin.devices.spec import DeviceSpec
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import extent
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 
 LAUNCH_NS: Final = 1_000_000
@@ -91,7 +92,7 @@ def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     h = at.host(capture)
     name = capture.host["name"]
     call = h.kind == S.CALL
-    waiting = call & texts.where(name, lambda n: WAITING.match(n) is not None)
-    launching = texts.where(name, lambda n: LAUNCHING.search(n) is not None)
+    waiting = call & arrays.where(name, lambda n: WAITING.match(n) is not None)
+    launching = arrays.where(name, lambda n: LAUNCHING.search(n) is not None)
     busy = call & (~launching | (h.duration > LAUNCH_NS))
     return iv.union(h.start[waiting], h.stop[waiting]), iv.union(h.start[busy], h.stop[busy])

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import BOUNDS
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.achievable import achievable_limits
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes
@@ -31,11 +32,9 @@ from tb_sol_plugin.metrics.waterfall_ledger import split_ledger
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 NO_KIND: Final = len(KINDS)
 """Kind of device time that no cost model covers."""
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.step_split import DATALOADER
 from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
-
-Ints = npt.NDArray[np.int64]
+from tb_sol_plugin.tables.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def loading_spans(capture: Capture) -> iv.Spans:
     def make() -> iv.Spans:
         name = capture.host["name"]
         h = at.host(capture)
-        rows = texts.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
+        rows = arrays.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
         return iv.union(h.start[rows], h.stop[rows])
 
     return memo(capture, ("waterfall.loading",), make)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit, ratio
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.phase_work import nodes_of
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
@@ -24,11 +25,9 @@ from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.metrics.work.calls import launches_of
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Floats, Mask
 
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Dtype: TypeAlias = Literal["recorded", "bf16", "fp16", "fp8", "tf32", "fp32"]
 
 LEAST_NS: Final = 1.0

@@ -10,10 +10,9 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.devices.spec import DeviceSpec
-from tb_sol_plugin.model.needs import NEEDS, lack_of
+from tb_sol_plugin.model.requirements import NEEDS, lack_of
 
 __all__ = ["NEEDS", "Capture", "DeviceProps", "Facts"]
 
@@ -21,18 +20,6 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
-class DeviceProps(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of `deviceProperties`. Zero or "" where the recorder left it out."""
-
-    id: int
-    name: str = ""
-    memory_bytes: int = 0
-    compute_capability: str = ""
-    units: int = 0
-    warp_size: int = 0
-    max_threads_per_unit: int = 0
-    registers_per_block: int = 0
-    shared_memory_per_block: int = 0
 
 
 class Facts(msgspec.Struct, frozen=True):

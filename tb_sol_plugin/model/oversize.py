@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.model.capture import DeviceProps
+from tb_sol_plugin.devices.spec import DeviceProps
 
 
 def larger_than_memory(copies: pd.DataFrame, devices: Sequence[DeviceProps]) -> npt.NDArray[np.bool_]:

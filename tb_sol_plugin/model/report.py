@@ -2,7 +2,7 @@
 
 Text fields may use `**bold**` and `` `code` ``; nothing else is markup, everything is escaped where it is shown.
 Numbers stand in base units (ns, bytes, FLOP); unknown is `None`, never 0 and never NaN.
-Colours stand as the light hex values of `model/palette.py`; surfaces with a dark theme map them one to one.
+Colours stand as the light hex values of `model/figure.py`; surfaces with a dark theme map them one to one.
 """
 
 from __future__ import annotations

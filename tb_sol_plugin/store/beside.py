@@ -14,13 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.places import is_url
 from tb_sol_plugin.store.scalars import Scalars
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.model.workers import BesideFile
+    from tb_sol_plugin.model.recordings import BesideFile
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of one at most."""
@@ -42,7 +42,7 @@ class BesideFiles:
 
     def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[BesideFile]:
         """Those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
-        from tb_sol_plugin.model.workers import BesideFile  # with pandas, which a server starts without
+        from tb_sol_plugin.model.recordings import BesideFile  # with pandas, which a server starts without
 
         out = []
         tags = [name[len(SCALAR) :] for name in names if name.startswith(SCALAR)]

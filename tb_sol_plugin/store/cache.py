@@ -21,7 +21,7 @@ import msgspec
 from tb_sol_plugin import __version__
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import arrow
 
 FORMAT = 1

@@ -18,8 +18,8 @@ from tb_sol_plugin.store import files
 from tb_sol_plugin.store.places import basename, is_url
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.model.devices.book import DeviceBook, Place
-    from tb_sol_plugin.model.devices.file import DeviceFile
+    from tb_sol_plugin.devices.files import DeviceFile
+    from tb_sol_plugin.devices.spec import DeviceBook, Place
 
 NAMES: Final = ("sol_devices.json", "sol_devices.csv")
 """A device file of these names in a logdir applies to all its runs; the first one found is read."""
@@ -72,8 +72,8 @@ class DeviceFiles:
 
     def book(self, *folders: str) -> DeviceBook:
         """The rows that hold for recordings below the first of `folders` (local or URL) that has a device file."""
-        from tb_sol_plugin.model.devices.book import EMPTY
-        from tb_sol_plugin.model.devices.layers import book_of
+        from tb_sol_plugin.devices.files import book_of
+        from tb_sol_plugin.devices.spec import EMPTY
 
         found: list[tuple[Place, str]] = [("user", user_file())]
         beside = next((path for folder in folders for path in self._beside(folder)), "")
@@ -125,7 +125,7 @@ class DeviceFiles:
         return found
 
     def _read(self, path: str, place: Place) -> DeviceFile | None:
-        from tb_sol_plugin.model.devices.file import LARGEST, parse
+        from tb_sol_plugin.devices.files import LARGEST, parse
 
         name = basename(path)
         stamp = self.stamp(path)
@@ -152,8 +152,8 @@ class DeviceFiles:
 
 
 def _unreadable(name: str, message: str, hint: str) -> DeviceFile:
-    from tb_sol_plugin.model.devices.book import Problem
-    from tb_sol_plugin.model.devices.file import DeviceFile
+    from tb_sol_plugin.devices.files import DeviceFile
+    from tb_sol_plugin.devices.spec import Problem
 
     return DeviceFile(name, (), (Problem("error", name, "", message, hint),))
 

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
+from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.devices.book import DeviceBook
+from tb_sol_plugin.model.recordings import BesideFile, Maker, PairReader, PartsReader, Recording, Run, RunsReader, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.model.run import PairReader, PartsReader, Recording, Run, RunsReader
-from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
 from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
@@ -70,7 +69,7 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
     """One file as a recording, whatever its name: what is wrong with it shows when it is read."""
     if not is_url(path):
         path = os.path.abspath(os.path.expanduser(path))
-    size, mtime = parts.stat(path, options.fs_options)
+    size, mtime = parts.stat_parts(path, options.fs_options)
     name = files.shown(basename(path))
     worker, span = names.worker_and_span(name)
     kind = names.kind_of(name) or _kind_inside(path, name, options)

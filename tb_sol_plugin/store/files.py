@@ -202,6 +202,6 @@ def stat(path: str, options: Mapping[str, object]) -> tuple[int, float]:
 
 
 def _first_line(error: BaseException) -> str:
-    from tb_sol_plugin.model.redact import text
+    from tb_sol_plugin.redact import text
 
     return text((str(error).splitlines() or [""])[0])[:200]

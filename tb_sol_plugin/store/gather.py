@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tb_sol_plugin.errors import BadInput, SolError, WorkerKilled
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.join import SOL_CAPTURE
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State
 from tb_sol_plugin.store.memo import Memo

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin.errors import SolError, StillLoading
-from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.store.join_memory import OF_MEMORY, bears, index_of, join_memory, memory_beside
 from tb_sol_plugin.store.names import rank_in
 

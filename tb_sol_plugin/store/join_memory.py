@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin.errors import SolError, StillLoading
-from tb_sol_plugin.model.memory_kinds import SNAPSHOT, TIMELINE, WORDS
-from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.model.memory_join import SNAPSHOT, TIMELINE, WORDS
+from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.store.names import rank_in
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[
 
     One that cannot be read hides nothing and is told, as is one of another time. StillLoading where one is being read.
     """
-    from tb_sol_plugin.model.memory_beside import with_memory  # with pandas, which a scan does without
+    from tb_sol_plugin.model.memory_join import with_memory  # with pandas, which a scan does without
 
     problems: list[str] = []
     chosen: dict[str, Capture] = {}
@@ -130,7 +130,7 @@ def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[
 
 def _nearest_first(capture: Capture, found: list[Recording]) -> list[Recording]:
     """Those written soonest after the capture ended; without times the latest first."""
-    from tb_sol_plugin.model.memory_beside import spans_of
+    from tb_sol_plugin.model.memory_join import spans_of
 
     if not capture.facts.absolute:
         return list(reversed(found))
@@ -143,7 +143,7 @@ def shared_ns(capture: Capture, other: Capture) -> int:
 
     A snapshot that keeps a short history may begin after the trace ended, and be of the same run.
     """
-    from tb_sol_plugin.model.memory_beside import spans_of
+    from tb_sol_plugin.model.memory_join import spans_of
 
     (a, b), (c, d) = spans_of(capture), spans_of(other)
     shared = min(b, d) - max(a, c)

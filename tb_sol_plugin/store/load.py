@@ -18,10 +18,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, joined, state_of
 from tb_sol_plugin.store.join_memory import OF_MEMORY

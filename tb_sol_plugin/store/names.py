@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from tb_sol_plugin import format as F
-from tb_sol_plugin.model.run import natural
+from tb_sol_plugin.model.recordings import natural
 
 TRACE = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """A recording by its name alone: what `torch.profiler.tensorboard_trace_handler` writes."""

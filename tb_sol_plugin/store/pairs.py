@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
+from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.model.run import Recording, natural
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.worker_parts import of_workers
 

@@ -9,7 +9,7 @@ from tb_sol_plugin.store import files
 from tb_sol_plugin.store.files import Entry
 
 
-def stat(path: str, options: Mapping[str, object]) -> tuple[int, float]:
+def stat_parts(path: str, options: Mapping[str, object]) -> tuple[int, float]:
     """Size and time of change of a recording, now. FileNotFoundError if it is gone."""
     found = files_of(path, options)
     return sum(size for _, size, _ in found), max(changed for _, _, changed in found)

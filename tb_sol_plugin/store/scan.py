@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tb_sol_plugin.model.run import Recording, natural
+from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.store import files, names, parts
 from tb_sol_plugin.store.devices import NAMES as DEVICE_FILES
 from tb_sol_plugin.store.files import Budget, Entry, Walked

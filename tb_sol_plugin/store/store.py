@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import msgspec
 
 from tb_sol_plugin.errors import NotFound, StillLoading
-from tb_sol_plugin.model.redact import text
-from tb_sol_plugin.model.run import Recording, Run
+from tb_sol_plugin.model.recordings import Recording, Run
+from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
@@ -24,9 +24,9 @@ from tb_sol_plugin.store.places import Root
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 
 if TYPE_CHECKING:
+    from tb_sol_plugin.devices.spec import DeviceBook
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.devices.book import DeviceBook
-    from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
+    from tb_sol_plugin.model.recordings import BesideFile, Maker, Side, WorkerPart
     from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
     from tb_sol_plugin.store.pairs import Other, Paired
@@ -233,7 +233,7 @@ class Store:
         self, pair: Paired, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
     ) -> tuple[Side[P], Side[P]]:
         """Both sides of a pair with the parts of their recordings; what is not there is made from now on, as in `worker_parts`."""
-        from tb_sol_plugin.model.workers import Side
+        from tb_sol_plugin.model.recordings import Side
 
         found = self._parts_of((pair.shown, pair.other), maker, decode, wait, beside)
         return Side(pair.names[0], pair.shown.run, found[0]), Side(pair.names[1], pair.other.run, found[1], pair.chosen)

@@ -59,9 +59,9 @@ def read_capture(task: Task) -> Read:
     from tb_sol_plugin.store.cache import Cache, key_of
 
     try:
-        before = parts.stat(task.path, task.fs_options)
+        before = parts.stat_parts(task.path, task.fs_options)
         capture = ingest.read(task.path, fs_options=dict(task.fs_options), progress=_reporter(task.progress))
-        after = parts.stat(task.path, task.fs_options)
+        after = parts.stat_parts(task.path, task.fs_options)
     except FileNotFoundError:
         raise BadInput("the file is not there any more", hint="scan the logdir again") from None
     except (SolError, Cancelled):
@@ -135,7 +135,7 @@ def main() -> None:
 def _portable(error: Exception) -> Exception:
     """The error if it can be pickled; else one that says as much without local paths."""
     from tb_sol_plugin.errors import BadInput, SolError
-    from tb_sol_plugin.model.redact import text
+    from tb_sol_plugin.redact import text
 
     if isinstance(error, SolError):
         return error

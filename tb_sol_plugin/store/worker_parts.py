@@ -18,10 +18,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.run import Recording, natural
-from tb_sol_plugin.model.workers import Made, Maker, WorkerPart
+from tb_sol_plugin.model.recordings import Made, Maker, Recording, WorkerPart, natural
 from tb_sol_plugin.store import parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, companions, state_of, told_with_another
@@ -164,7 +163,7 @@ def make_part(wanted: Wanted, options: StoreOptions) -> MadePart:
 def _unchanged(recording: Recording, options: StoreOptions) -> bool:
     """Whether the file is still what the key says: it may have grown while it was read."""
     try:
-        return parts.stat(recording.path, options.fs_options) == (recording.size, recording.mtime)
+        return parts.stat_parts(recording.path, options.fs_options) == (recording.size, recording.mtime)
     except OSError:
         return False
 

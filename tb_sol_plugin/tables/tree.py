@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.tables._kernels import nearest_kernel, nest_kernel, sum_to_ancestors_kernel, tie_kernel
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
 FEW = 100_000
 """Rows below which a walk in numpy costs less than loading the compiled one for the first time (some 0.2 s)."""
 

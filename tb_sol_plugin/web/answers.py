@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import availability, registry
+from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices import limits as devices
-from tb_sol_plugin.model.memory_beside import WORDS
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.memory_join import WORDS
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import companions
 from tb_sol_plugin.store.join_memory import OF_MEMORY

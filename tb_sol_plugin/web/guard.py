@@ -12,7 +12,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from tb_sol_plugin.errors import ReadOnlyView, SolError
-from tb_sol_plugin.model.redact import text
+from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.packed import pack_json, reply
 from tb_sol_plugin.web.wire import Error, ErrorBody
 

@@ -14,8 +14,8 @@ import msgspec
 
 from tb_sol_plugin import __version__
 from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.query import Field
 from tb_sol_plugin.model.report import Report, UnavailableReport
-from tb_sol_plugin.model.selection import Field
 from tb_sol_plugin.web import wire
 
 FILE = Path(__file__).with_name("openapi.json")

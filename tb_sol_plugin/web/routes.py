@@ -27,9 +27,9 @@ from tb_sol_plugin.analyses import (
 )
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import parse
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
-from tb_sol_plugin.model.run import Recording
-from tb_sol_plugin.model.selection import parse
 from tb_sol_plugin.store import files, parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.memo import Memo

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tb_sol_plugin.model.capture import DeviceProps, Facts
-from tb_sol_plugin.model.redact import text
+from tb_sol_plugin.devices.spec import DeviceProps
+from tb_sol_plugin.model.capture import Facts
+from tb_sol_plugin.redact import text
 
 
 class ErrorBody(msgspec.Struct, omit_defaults=True):

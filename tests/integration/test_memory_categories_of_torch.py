@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE
 from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.memory_beside import joined_files
+from tb_sol_plugin.model.memory_join import joined_files
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import pytest
 from tb_sol_plugin.metrics.levers import RULES, Lever, combined_ns, levers
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.captures import capture
 
 pytestmark = pytest.mark.real

@@ -14,8 +14,8 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import waterfall
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
-from tb_sol_plugin.model.selection import Query
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))

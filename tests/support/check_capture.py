@@ -21,8 +21,8 @@ from tb_sol_plugin.metrics.scope import scope as scope_of
 from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs, rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.csv_text import csv_of
 from tests.support.captures import report

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.memcpy.patterns import KEYS, CopyFinding, copy_findin
 from tb_sol_plugin.metrics.memcpy.thresholds import from_text
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 

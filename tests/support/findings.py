@@ -7,7 +7,7 @@ from pathlib import Path
 from tb_sol_plugin.metrics.levers import RULES, Lever, levers
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import waterfall
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 

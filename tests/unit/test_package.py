@@ -52,7 +52,7 @@ def test_wheel_and_sdist_carry_the_page_and_the_data(built: Path) -> None:
         in_sdist = {name.partition("/")[2] for name in archive.getnames()}
     # THEN every file of the built page, the device table, the OpenAPI description and the type marker is in both
     static = {str(p.relative_to(ROOT)) for p in (PACKAGE / "static").rglob("*") if p.is_file()}
-    wanted = static | {"tb_sol_plugin/model/devices/devices.csv", "tb_sol_plugin/web/openapi.json", "tb_sol_plugin/py.typed"}
+    wanted = static | {"tb_sol_plugin/devices/devices.csv", "tb_sol_plugin/web/openapi.json", "tb_sol_plugin/py.typed"}
     assert any(n.endswith("index.js") for n in static), "the page is not built"
     assert wanted <= in_wheel and wanted <= in_sdist
     assert {"README.md", "LICENSE", "pyproject.toml"} <= in_sdist

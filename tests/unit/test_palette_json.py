@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tb_sol_plugin.model.palette import MARKS, TOKENS
+from tb_sol_plugin.model.figure import MARKS, TOKENS
 from tests.conftest import ROOT
 
 

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.iterations import Course, counted, thinned
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 POINTS: Final = 1000
 """Points of a line at most: more than the figure has pixels for."""

@@ -14,11 +14,12 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.kernels import of_profiles
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import kernels as K
 from tb_sol_plugin.metrics.breakdown import linked, spans_of
 from tb_sol_plugin.metrics.kernel_class import unit_name
-from tb_sol_plugin.metrics.scope import Mask, scope
+from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.source import is_profile
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
@@ -26,10 +27,10 @@ from tb_sol_plugin.metrics.work.sums import marks_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
 

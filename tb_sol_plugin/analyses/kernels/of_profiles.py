@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.kernel_class import classify, unit_name
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.profile_notes import profile_notices
@@ -20,8 +18,10 @@ from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Report, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import factorize
 from tb_sol_plugin.units import human
 
 _WHOLE: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
@@ -37,13 +37,13 @@ def kernel_rows(capture: Capture, query: Query, *, by_scope: bool) -> pd.DataFra
     ran = np.flatnonzero(calls.ops["launches"].to_numpy() + np.nan_to_num(calls.ops["measured_ns"].to_numpy(dtype=np.float64)) > 0)
     names = calls.ops["name"]
     node = innermost(capture.tables[S.LEDGER.name])[calls.ops["ledger"].to_numpy()]
-    keys = [texts.codes(names)[ran], *([node[ran]] if by_scope else [])]
+    keys = [arrays.codes(names)[ran], *([node[ran]] if by_scope else [])]
     code, first = factorize(keys)
     size = len(first)
     found = sums({n: v[ran] for n, v in calls.values.items()}, code, size)
     time = np.bincount(code, np.nan_to_num(calls.ops["measured_ns"].to_numpy(dtype=np.float64))[ran], size).astype(np.float64)
     launches = np.bincount(code, calls.ops["launches"].to_numpy()[ran], size).astype(np.float64)
-    at = texts.codes(names)[ran[first]]
+    at = arrays.codes(names)[ran[first]]
     judged = classify(names, capture.facts.vendor).iloc[at].reset_index(drop=True)
     tree = scope_tree(capture)
     where = [OUTSIDE if n < 0 else tree.path[n] for n in node[ran[first]].tolist()]

@@ -13,15 +13,15 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memcpy import breakdown, calls, cards, curves, engines, of_captures, steps
 from tb_sol_plugin.analyses.memcpy.notices import notices
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records
 from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, copy_findings, step_ns
 from tb_sol_plugin.metrics.memcpy.words import NAMES
 from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FindingsSection, Link, Report, Scalar
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 FINDINGS = 3

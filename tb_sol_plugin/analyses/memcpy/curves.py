@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy import link
 from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES, memory_text
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 
@@ -94,10 +94,10 @@ def _points(known: pd.DataFrame) -> pd.DataFrame:
     """Copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
     size, time = known["bytes"].to_numpy(np.float64), known["duration_ns"].to_numpy(np.float64)
     direction = known["direction"].to_numpy(object)
-    cell = texts.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))
+    cell = arrays.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))
     cells = int(cell.max(initial=-1)) + 1
     count, moved, took = (np.bincount(cell, w, minlength=cells) for w in (None, size, time))
-    first = texts.first_of(cell, cells)
+    first = arrays.first_of(cell, cells)
     return pd.DataFrame({
         "direction": direction[first], "count": count, "bytes": moved, "time": took, "size": moved / count, "rate": moved / took * 1e9,
     })  # fmt: skip

@@ -6,13 +6,13 @@ from typing import Final, Literal
 
 import pandas as pd
 
+from tb_sol_plugin.devices.limits import why_no_limits
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.memcpy import link
 from tb_sol_plugin.metrics.memcpy.patterns import rules_off
 from tb_sol_plugin.metrics.memcpy.words import NAMES
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import why_no_limits
-from tb_sol_plugin.model.devices.spec import DeviceSpec
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.units import human
 

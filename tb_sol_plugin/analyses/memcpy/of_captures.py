@@ -15,6 +15,7 @@ from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
 from tb_sol_plugin.metrics.profile_notes import profile_notices
 from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -31,7 +32,6 @@ from tb_sol_plugin.model.report import (
     make_table,
     plain_list,
 )
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 GROUPS: Final = {
@@ -64,7 +64,7 @@ _VALUES: Final = (
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", rank=2, missing=NO_TIME),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
-COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
+COUNTED_COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
 BESIDE: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("counted", "Counted per step", doc="copies per step that the SOL capture counted at the operators"),
@@ -73,7 +73,7 @@ BESIDE: Final = (
     Column("recorded_bytes", "Bytes recorded", "B", "per step, of those that carry a size", missing="none carries a size"),
     Column("reason", "Where they differ", doc="what may explain a difference"),
 )
-TABLES: Final = {"counted": COLUMNS, "beside": BESIDE}
+TABLES: Final = {"counted": COUNTED_COLUMNS, "beside": BESIDE}
 """Columns by section."""
 CARD: Final = {
     "count": ("Copies", "count", "copies"),
@@ -133,7 +133,7 @@ def report(capture: Capture, query: Query, by: str) -> Report:
         title="Memory copies",
         headline=_headline(directions, steps),
         notices=[*profile_notices(capture), *_notices(capture, directions)],
-        sections=[*_cards(directions), *_findings(capture, where, each), _table(capture, where, by, each)],
+        sections=[*_cards(directions), *_findings(capture, where, each), _counted_table(capture, where, by, each)],
     )
 
 
@@ -273,11 +273,11 @@ def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Fi
     )
 
 
-def _table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
+def _counted_table(capture: Capture, where: Scope, by: str, steps: int) -> TableSection:
     frame = counted.table(capture, by, where)
     parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
     frame["id"] = ["|".join(t) for t in zip(*(frame[c].astype(str) for c in parts), strict=True)]
-    total: dict[str, Scalar] = {c.name: None for c in COLUMNS}
+    total: dict[str, Scalar] = {c.name: None for c in COUNTED_COLUMNS}
     known = frame["bytes"].notna()
     whole = int(frame["bytes"][known].sum()) if known.any() else None
     total |= {"direction": "all", "count": int(frame["count"].sum()), "bytes": whole, "without_bytes": int(frame["without_bytes"].sum())}

@@ -16,16 +16,17 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memcpy_findings.tables import BLOCKING, EVIDENCE, PATTERNS, blocking_table, evidence_table, patterns_table
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memcpy import link, records
 from tb_sol_plugin.metrics.memcpy.blocking import blocking
 from tb_sol_plugin.metrics.memcpy.patterns import RULES, CopyFinding, as_finding, combined_ns, copy_findings, rules_off, step_ns
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds, changed, from_text
-from tb_sol_plugin.metrics.scope import Mask, Scope, in_steps, scope
+from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Notice, Report, Scalar
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
 FACTS: Final = {

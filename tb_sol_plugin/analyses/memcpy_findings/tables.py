@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.attribution import sum_by
 from tb_sol_plugin.metrics.memcpy import groups, records, words
 from tb_sol_plugin.metrics.memcpy.blocking import REASONS
@@ -19,6 +18,8 @@ from tb_sol_plugin.metrics.phases import STEP
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Sort, TableSection, make_table
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Objects
 from tb_sol_plugin.units import human
 
 MOST: Final = 1000
@@ -105,8 +106,8 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
     mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
     keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
     keys |= {"kinds": _kinds(mine)} | {name: groups.coded(capture, mine, name) for name in _BY}
-    code = texts.together(*(part for part, _ in keys.values()))
-    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    code = arrays.together(*(part for part, _ in keys.values()))
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     size, host_ns = found["bytes"].to_numpy()[rows], held["host_ns"].to_numpy()[rows]
     lost, idle, host, count, with_size = (
         sum_by(code, v, len(first))
@@ -120,7 +121,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
     most = np.zeros(len(first), np.intp)
     most[code[top]] = top
     outer = outermost_operator(capture, mine.iloc[most])
-    called = texts.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
+    called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
     named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
     out: list[dict[str, object]] = []
     links: dict[str, Link] = {}
@@ -174,7 +175,7 @@ def evidence_table(
     )  # fmt: skip
 
 
-Coded: TypeAlias = tuple[npt.NDArray[np.intp], texts.Objects]
+Coded: TypeAlias = tuple[npt.NDArray[np.intp], Objects]
 _BY: Final[tuple[groups.By, ...]] = ("module", "frame", "operator", "phase")
 _NOWHERE: Final = frozenset((*groups.OUTSIDE.values(), groups.NO_FRAMES))
 
@@ -196,12 +197,12 @@ def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
     outer = outermost_operator(capture, mine)
     own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
     return pd.DataFrame(own | {
-        "outer": texts.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
+        "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
         "kinds": [words.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
     })  # fmt: skip
 
 
-def _distinct(values: texts.Objects) -> Coded:
+def _distinct(values: Objects) -> Coded:
     """(index into the texts per row, the texts, each once)."""
     code, names = pd.factorize(values)
     return code, np.asarray(names, object)
@@ -210,8 +211,8 @@ def _distinct(values: texts.Objects) -> Coded:
 def _kinds(mine: pd.DataFrame) -> Coded:
     """The kinds of memory of both ends, as (index, texts)."""
     ends = [mine[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
-    code = texts.together(*ends)
-    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    code = arrays.together(*ends)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
     return code, np.array([words.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
 

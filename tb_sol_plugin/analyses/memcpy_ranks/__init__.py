@@ -23,6 +23,8 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy import counted
 from tb_sol_plugin.metrics.memcpy.words import NAMES
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -37,8 +39,6 @@ from tb_sol_plugin.model.report import (
     number_of,
     plain_list,
 )
-from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.model.workers import WorkerPart
 from tb_sol_plugin.units import human
 
 

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics.memcpy import counted, groups, records
 from tb_sol_plugin.metrics.memcpy.blocking import blocking
 from tb_sol_plugin.metrics.scope import in_steps, scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 
 class Direction(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ import pandas as pd
 from tb_sol_plugin.analyses.memcpy_ranks.part import Direction, RankPart
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
+from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import human
 
-Floats = npt.NDArray[np.float64]
 NAN: Final = float("nan")
 PEERS: Final = "PtoP"
 

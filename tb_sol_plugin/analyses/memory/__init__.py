@@ -24,8 +24,8 @@ from tb_sol_plugin.metrics.memory.summary import summary
 from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
 from tb_sol_plugin.metrics.memory.words import since
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FieldNow, Link, Notice, Report
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 ABOUT: Final = 6

@@ -11,8 +11,8 @@ from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.steps import of_steps
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Link, Sort, Stretch, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 MOST: Final = 2000

@@ -10,8 +10,8 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.memory_compare.listing import KIND, OPERATOR, Listing, Steps
 from tb_sol_plugin.analyses.memory_compare.part import SMALLER, ComparePart
+from tb_sol_plugin.model.recordings import Side
 from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.model.workers import Side
 from tb_sol_plugin.units import human
 
 OUTSIDE: Final = "(no operator)"

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory import lives as L
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.curves import Curves
@@ -21,6 +20,8 @@ from tb_sol_plugin.metrics.memory.steps import of_steps
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 MOST: Final = 200
 """Rows of a list by each of its numbers."""
@@ -34,7 +35,6 @@ OPERATOR: Final = (
 KIND: Final = ("bytes", "count", "kept", "unknown")
 """Numbers of a kind of allocation: sum of their bytes, how many, how many were not freed while recording, of how many that is not told."""
 
-Ints = npt.NDArray[np.int64]
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -104,9 +104,9 @@ def kinds_of(capture: Capture, curve: Curves, window: tuple[int, int] | None) ->
     told = found["known"].to_numpy()[mine]
     kept = told & (found["end_ns"].to_numpy()[mine] == L.NEVER)
     who = _of_trace(capture, row) if curve.source == "events" else _of_history(capture, row)
-    of = texts.together(*(w.code for w in who), size)
+    of = arrays.together(*(w.code for w in who), size)
     groups = int(of.max()) + 1 if len(of) else 0
-    first = texts.first_of(of, groups)
+    first = arrays.first_of(of, groups)
     numbers = np.zeros((groups, len(KIND)), np.int64)
     for column, values in enumerate((size, np.ones(len(row), np.int64), kept, ~told)):
         np.add.at(numbers[:, column], of, values.astype(np.int64))
@@ -129,7 +129,7 @@ def _of_trace(capture: Capture, row: Ints) -> list[_Texts]:
     if not len(capture.host):
         return [none, none, none]
     name = capture.host["name"]
-    codes = texts.codes(name)
+    codes = arrays.codes(name)
     operator, module = (own[c].to_numpy()[row] for c in ("operator", "module"))
     found = [np.where(rows >= 0, codes[rows.clip(0)], -1) for rows in (operator, module)]
     return [_said(found[0], name, str), _said(found[1], name, module_instance), none]
@@ -139,7 +139,7 @@ def _of_history(capture: Capture, row: Ints) -> list[_Texts]:
     """No operator, no module, and the line, of rows of `memory_events`."""
     none = _Texts(np.zeros(len(row), np.int64), [""])
     frames = capture.tables[S.MEMORY_EVENTS.name]["frames"]
-    return [none, none, _said(texts.codes(frames)[row], frames, own_line)]
+    return [none, none, _said(arrays.codes(frames)[row], frames, own_line)]
 
 
 def _said(code: Ints, column: pd.Series, text: Callable[[str], str]) -> _Texts:

@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.memory.holders import answers, holders
 from tb_sol_plugin.metrics.memory.looked import look
 from tb_sol_plugin.metrics.setting import setting
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 POINTS: Final = 600
 """Points of a curve."""

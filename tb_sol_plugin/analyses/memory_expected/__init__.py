@@ -19,6 +19,7 @@ from tb_sol_plugin.analyses.memory_expected.query import FACTS, TABLES, MemoryEx
 from tb_sol_plugin.analyses.memory_expected.rows import NAMES, Rank, Row, compared, rows_of, verdict
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memory.actual import NOTHING, ROWS
+from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (
     AnySection,
     FactsSection,
@@ -29,7 +30,6 @@ from tb_sol_plugin.model.report import (
     Scalar,
     number_of,
 )
-from tb_sol_plugin.model.workers import WorkerPart
 from tb_sol_plugin.units import human
 
 MIB: Final = 1 << 20

@@ -7,7 +7,7 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory_expected.rows import NAMES, Rank, Row
 from tb_sol_plugin.model import figure as F
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of
 

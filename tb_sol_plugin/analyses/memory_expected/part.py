@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics.memory.actual import actual
 from tb_sol_plugin.metrics.memory.budget import CATEGORIES, budget, totals
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 MOST_RECORDS: Final = 60
 """Records of one worker whose budgets are shown."""

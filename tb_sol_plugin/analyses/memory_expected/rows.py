@@ -9,8 +9,8 @@ from typing import Final
 from tb_sol_plugin.analyses.memory_expected.expectation import Expectation, Expected
 from tb_sol_plugin.analyses.memory_expected.part import ExpectedPart, Held
 from tb_sol_plugin.metrics.memory.actual import ROWS
+from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import Mark, Scalar
-from tb_sol_plugin.model.workers import WorkerPart
 from tb_sol_plugin.units import human
 
 TOLERANCE: Final = 0.05

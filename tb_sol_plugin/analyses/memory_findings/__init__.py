@@ -23,8 +23,8 @@ from tb_sol_plugin.metrics.memory.rules.problem import foremost, said
 from tb_sol_plugin.metrics.memory.rules.recompute import recompute
 from tb_sol_plugin.metrics.memory.window import origin
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 MOST_DEVICES: Final = 16

@@ -9,7 +9,7 @@ from tb_sol_plugin.analyses.memory_plan.query import FACTS
 from tb_sol_plugin.cost.memory.stages import Stage
 from tb_sol_plugin.metrics.memory.words import gib as gib_of
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FactsSection, FigureSection
 from tb_sol_plugin.units import human, number
 

@@ -9,7 +9,7 @@ from tb_sol_plugin.analyses.memory_plan.figure import both
 from tb_sol_plugin.analyses.memory_plan.plan import Plan, Verdict
 from tb_sol_plugin.cost.memory.search import Spread
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import digits, human, number, scale_of
 

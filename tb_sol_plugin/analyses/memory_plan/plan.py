@@ -12,12 +12,12 @@ from tb_sol_plugin.cost.memory.asked import DEFAULT_PRESET, MODEL_FLAGS, MODEL_N
 from tb_sol_plugin.cost.memory.layout import PRESETS, Layout, Model
 from tb_sol_plugin.cost.memory.possible import must_be_possible
 from tb_sol_plugin.cost.memory.stages import Stage, stages
+from tb_sol_plugin.devices.limits import device_for, overridden
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory.budget import budget
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.devices.limits import device_for, overridden
 
 GIB: Final = 1 << 30
 Verdict: TypeAlias = Literal["fits", "tight", "too large"]

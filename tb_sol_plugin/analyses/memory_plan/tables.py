@@ -13,7 +13,7 @@ from tb_sol_plugin.cost.memory.asked import NAMES
 from tb_sol_plugin.cost.memory.explained import explained
 from tb_sol_plugin.cost.memory.search import MOST_WAYS, Spread, layouts
 from tb_sol_plugin.cost.memory.stages import Stage, stages
-from tb_sol_plugin.model.devices.limits import choices, overridden
+from tb_sol_plugin.devices.limits import choices, overridden
 from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

@@ -21,6 +21,8 @@ from tb_sol_plugin.analyses.memory_ranks.part import RankPart, part
 from tb_sol_plugin.analyses.memory_ranks.rows import MEASURES, Ranks, by_stage, rows_of
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.metrics.memory.words import gib
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -35,8 +37,6 @@ from tb_sol_plugin.model.report import (
     number_of,
     plain_list,
 )
-from tb_sol_plugin.model.selection import Query
-from tb_sol_plugin.model.workers import WorkerPart
 from tb_sol_plugin.units import human
 
 

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.memory.looked import look
 from tb_sol_plugin.metrics.memory.place import place
 from tb_sol_plugin.metrics.memory.words import label
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 NAME: Final = 120
 """Characters of the name of a holder."""

@@ -12,8 +12,8 @@ import pandas as pd
 from tb_sol_plugin.analyses.memory_ranks.part import RankPart
 from tb_sol_plugin.metrics import peers
 from tb_sol_plugin.model.report import Scalar
+from tb_sol_plugin.tables.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 NEAR: Final = 64e6
 """Ranks that differ by no more than so many bytes are near each other."""
 

@@ -36,6 +36,7 @@ from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
@@ -46,7 +47,6 @@ from tb_sol_plugin.model.report import (
     TreeSpec,
     make_table,
 )
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 MOST_NAMED = 500

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.modules import MergedRow
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.palette import efficiency_colour, light
+from tb_sol_plugin.model.figure import efficiency_colour, light
 from tb_sol_plugin.model.report import FigureSection, Scalar
 from tb_sol_plugin.units import human
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.label_times import module_calls, module_device_ns
 from tb_sol_plugin.metrics.module_tree import labels_alone
 from tb_sol_plugin.metrics.module_work import OUTSIDE as NO_NODE
@@ -20,7 +19,8 @@ from tb_sol_plugin.metrics.work.direction import recomputed
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Mask
 
 OUTSIDE: Final = "(outside every module)"
 ACCUMULATION: Final = "(gradient accumulation)"
@@ -181,16 +181,16 @@ def _outside_host(work: ModuleWork) -> pd.DataFrame:
     return with_ratios(values.assign(**own)).assign(time_ns=None, modelled_share=None)
 
 
-def _accumulation_apart(capture: Capture, reasons: list[tuple[str, at.Mask]]) -> list[tuple[str, at.Mask]]:
+def _accumulation_apart(capture: Capture, reasons: list[tuple[str, Mask]]) -> list[tuple[str, Mask]]:
     """Gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
     h = at.host(capture)
-    wraps = texts.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
+    wraps = arrays.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
     if not wraps.any():
         return reasons
     launch = at.launches(capture)
     inside = tree.nearest(wraps, h.parent, h.stop, launch.call, launch.time) >= 0
     inside &= ~capture.device["communication"].to_numpy()
-    out: list[tuple[str, at.Mask]] = []
+    out: list[tuple[str, Mask]] = []
     for name, mask in reasons:
         parts = ((ACCUMULATION, mask & inside), (name, mask & ~inside)) if name == OUTSIDE else ((name, mask),)
         out += [(label, part) for label, part in parts if part.any()]

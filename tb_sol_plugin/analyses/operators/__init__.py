@@ -24,8 +24,8 @@ from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, r
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 MEASURES = {

@@ -16,6 +16,7 @@ from tb_sol_plugin.analyses.overview.counted import PHASE_COLUMNS, counted_tiles
 from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
 from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.joined_notes import joined_notices
 from tb_sol_plugin.metrics.levers import COPY_RULES, NEEDS_TIMES, Lever, finding, levers
@@ -31,7 +32,7 @@ from tb_sol_plugin.metrics.unmodelled import unmodelled
 from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work.calls import group
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import caution
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
@@ -44,7 +45,6 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_table,
 )
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 NO_LIMIT = "no cost model, no shapes, or an unknown device"

@@ -9,7 +9,7 @@ from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FigureSection, Link
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import NARROW, human

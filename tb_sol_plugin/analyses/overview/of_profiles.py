@@ -10,6 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.overview.answer import Tiles
 from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.devices.limits import why_no_limits
 from tb_sol_plugin.metrics.overview_sentence import WRONG, a_device
 from tb_sol_plugin.metrics.profile_tree import ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.scope import Scope
@@ -17,7 +18,6 @@ from tb_sol_plugin.metrics.waterfall import Waterfall
 from tb_sol_plugin.metrics.work.sums import ratios
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import why_no_limits
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

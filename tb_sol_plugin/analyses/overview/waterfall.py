@@ -9,7 +9,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.overview_parts import SMALL, Part, Parts
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import Column, FigureSection, TableSection, make_table
 from tb_sol_plugin.units import MINUS, human
 

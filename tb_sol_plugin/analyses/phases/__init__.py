@@ -26,6 +26,7 @@ from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     Column,
     FactsSection,
@@ -38,7 +39,6 @@ from tb_sol_plugin.model.report import (
     TreeSpec,
     make_table,
 )
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 

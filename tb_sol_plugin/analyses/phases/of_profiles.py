@@ -18,8 +18,8 @@ from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import marks_of, ratios
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, Report, Sort, TableSection, TreeSpec, make_table
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 SHOWN: Final = {"name": 1, "ops": 1, "device_sum_ns": 1, "flop": 1, "sol_ns": 1, "efficiency": 1, "host_ns": 2, "measured_ns": 2}

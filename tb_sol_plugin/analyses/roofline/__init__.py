@@ -22,6 +22,7 @@ from tb_sol_plugin.analyses.roofline.selection import Direction, Selection, sele
 from tb_sol_plugin.analyses.roofline.tables import above_table, kinds_table, rows_table, shown_rows, unmodelled_table, with_causes
 from tb_sol_plugin.analyses.roofline.words import headline, notices
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.joined_notes import joined_notices
@@ -33,9 +34,8 @@ from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.group_times import group_times, with_group_times
 from tb_sol_plugin.metrics.work.rows import By, ByLabel, rows
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FigureSection, Report, Scalar, TableSection
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 MOST_POINTS: Final = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from tb_sol_plugin.model.devices.limits import DeviceSpec
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.units import human
 
 WINOGRAD: Final = re.compile(r"winograd", re.IGNORECASE)

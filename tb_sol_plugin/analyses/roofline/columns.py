@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tb_sol_plugin.model.devices.table import MATRIX_COLUMNS
+from tb_sol_plugin.devices.spec import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import Column
 
 _NO_MODEL = "no cost model, or sizes not recorded"

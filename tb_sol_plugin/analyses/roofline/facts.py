@@ -10,6 +10,8 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.roofline.columns import FACTS
 from tb_sol_plugin.analyses.roofline.selection import Selection
+from tb_sol_plugin.devices.limits import devices_in_use
+from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, DeviceSpec
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.joined_notes import check_of
 from tb_sol_plugin.metrics.scope import Scope
@@ -17,8 +19,6 @@ from tb_sol_plugin.metrics.utilisation import utilisation
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.metrics.work.calls import Work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec, devices_in_use
-from tb_sol_plugin.model.devices.table import MATRIX_COLUMNS
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human

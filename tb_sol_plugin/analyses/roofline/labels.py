@@ -10,11 +10,9 @@ from math import cos, radians, sin
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.model import figure as fig
-
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.tables.arrays import Floats
 
 CHAR_PX: Final = 5.9
 LINE_PX: Final = 15.0

@@ -11,10 +11,10 @@ import pandas as pd
 from tb_sol_plugin.analyses.roofline.figure import Program
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Scalar, number_of
+from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import human
 
 MOST_STEPS: Final = 200
-Floats = npt.NDArray[np.float64]
 
 
 def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar]:

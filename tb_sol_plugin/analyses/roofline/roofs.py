@@ -7,8 +7,8 @@ from math import atan2, ceil, cos, degrees, floor, log10
 from typing import NamedTuple
 
 from tb_sol_plugin.analyses.roofline.labels import CHAR_PX, LINE_PX, WIDTH_PX, Canvas, Label, Spot
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.units import NARROW, human, scale_of
 
 

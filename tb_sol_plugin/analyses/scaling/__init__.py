@@ -25,8 +25,8 @@ from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
 from tb_sol_plugin.metrics.scaling.points import contrary
 from tb_sol_plugin.metrics.scaling.terms import measure_next
+from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
-from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
 TITLE = "Scaling"

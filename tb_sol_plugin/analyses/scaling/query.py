@@ -6,8 +6,8 @@ from typing import ClassVar, Final, Literal
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.scaling.terms import Wanted
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column
-from tb_sol_plugin.model.selection import Query
 
 
 class ScalingQuery(Query, kw_only=True, frozen=True):

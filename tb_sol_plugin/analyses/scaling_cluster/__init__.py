@@ -25,8 +25,8 @@ from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
 from tb_sol_plugin.metrics.scaling.terms import Wanted
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FigureSection, Mark, Notice, Report, Scalar, Sort, make_table
-from tb_sol_plugin.model.workers import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
 TITLE: Final = "Cluster"

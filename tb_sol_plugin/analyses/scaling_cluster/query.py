@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column
-from tb_sol_plugin.model.selection import Query
 
 
 class ScalingClusterQuery(Query, kw_only=True, frozen=True):

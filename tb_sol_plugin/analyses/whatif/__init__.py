@@ -13,6 +13,10 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.whatif import figure as chart
+from tb_sol_plugin.devices.catalog import known_keys
+from tb_sol_plugin.devices.catalog import table as device_table
+from tb_sol_plugin.devices.limits import device_for, why_no_limits
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import whatif as W
 from tb_sol_plugin.metrics.scope import Scope, scope
@@ -20,10 +24,8 @@ from tb_sol_plugin.metrics.source import has_ledger
 from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec, device_for, known_keys, why_no_limits
-from tb_sol_plugin.model.devices.table import table as device_table
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table, number_of
-from tb_sol_plugin.model.selection import Query
 from tb_sol_plugin.units import human
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")

@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human
 

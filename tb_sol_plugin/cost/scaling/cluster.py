@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_sol_plugin.cost.scaling.model import Floats
 from tb_sol_plugin.cost.scaling.placement import Demand, Pattern, Seats, patterns, place, sizes
+from tb_sol_plugin.tables.arrays import Floats
 
 PENALTY: Final = 0.1
 """What a restart takes off a job's score."""

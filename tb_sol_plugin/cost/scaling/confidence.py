@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.scaling.fit import QUICK, Fit, Search
 from tb_sol_plugin.cost.scaling.identify import identify
-from tb_sol_plugin.cost.scaling.model import Floats, PerfParams, accum_time, optim_time
+from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.cost.scaling.points import Points
+from tb_sol_plugin.tables.arrays import Floats
 
 RESAMPLES: Final = 200
 SEED: Final = 20211

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cost.scaling.identify import Identified, identify, raised
-from tb_sol_plugin.cost.scaling.model import GAMMA, LEAST, Floats, PerfParams
+from tb_sol_plugin.cost.scaling.model import GAMMA, LEAST, PerfParams
 from tb_sol_plugin.cost.scaling.objective import LogObjective, objective
 from tb_sol_plugin.cost.scaling.points import Dropped, Points, points
+from tb_sol_plugin.tables.arrays import Floats
 
 LIMIT_S: Final = 10.0
 """After this time a fit returns the best it has."""

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+from tb_sol_plugin.tables.arrays import Floats
+
 Number: TypeAlias = float | Floats
 """A float where all that went in were scalars, else an array of the shape they broadcast to."""
 

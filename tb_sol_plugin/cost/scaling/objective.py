@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.cost.scaling.model import LEAST, Floats, PerfParams, accum_time, log_power_sum, optim_time
+from tb_sol_plugin.cost.scaling.model import LEAST, PerfParams, accum_time, log_power_sum, optim_time
 from tb_sol_plugin.cost.scaling.points import Points
+from tb_sol_plugin.tables.arrays import Floats
 
 OVERLAP: Final = 1e-3
 """Weight of (gamma - 1)^2: of two fits alike, the one with less overlap."""

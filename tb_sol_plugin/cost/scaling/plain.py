@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 
 from tb_sol_plugin.cost.scaling.fit import FIRST
 from tb_sol_plugin.cost.scaling.identify import identify, raised
-from tb_sol_plugin.cost.scaling.model import GAMMA, LEAST, Floats, PerfParams
+from tb_sol_plugin.cost.scaling.model import GAMMA, LEAST, PerfParams
 from tb_sol_plugin.cost.scaling.objective import objective
 from tb_sol_plugin.cost.scaling.points import Points
+from tb_sol_plugin.tables.arrays import Floats
 
 
 class _Late(Exception):

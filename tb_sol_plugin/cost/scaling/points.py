@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.cost.scaling.model import Floats
+from tb_sol_plugin.tables.arrays import Floats
 
 COLUMNS: Final = ("num_nodes", "num_replicas", "atomic_bsz", "accum_step_time", "optim_step_time")
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cost.scaling.cluster import IDLE, Cluster, Job, Shape, allocate
-from tb_sol_plugin.cost.scaling.model import Floats
 from tb_sol_plugin.cost.scaling.placement import Demand, Seats, place
+from tb_sol_plugin.tables.arrays import Floats
 
 Policy: TypeAlias = Literal["goodput", "fixed"]
 SEED: Final = 20211

@@ -13,12 +13,11 @@ from typing import Final
 
 import msgspec
 
+from tb_sol_plugin.devices.catalog import table
+from tb_sol_plugin.devices.match import match
+from tb_sol_plugin.devices.spec import DeviceProps, DeviceSpec
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.proton.amounts import whole
-from tb_sol_plugin.model.capture import DeviceProps
-from tb_sol_plugin.model.devices.match import match
-from tb_sol_plugin.model.devices.spec import DeviceSpec
-from tb_sol_plugin.model.devices.table import table
 
 VENDORS: Final = {"CUDA": "nvidia", "HIP": "amd", "XPU": "xpu", "MTIA": "mtia"}
 NEAR: Final = 0.06

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest.columns import Interner
@@ -13,10 +12,8 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.proton.names import Copied, copied
 from tb_sol_plugin.ingest.proton.tree import OWN_WORK, ROOT, Frames
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 WHATS: Final = ("module", "phase", "function")
 _WHAT: Final = {"module": 0, "operator": 2}

@@ -14,9 +14,8 @@ from tb_sol_plugin.ingest.sol.copies import CopyRows
 from tb_sol_plugin.ingest.sol.memory import MemoryRows
 from tb_sol_plugin.ingest.sol.records import CopyRow, Label, LedgerRow, Memory, Profile, Sig, Step, TimeRow, amount, shown, text_of
 from tb_sol_plugin.ingest.values import FARTHEST
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 HIGHEST_ID: Final = 1 << 24
 HIGHEST_AMOUNT: Final = 1e24
 """FLOP or bytes that no call has."""

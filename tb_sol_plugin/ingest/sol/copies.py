@@ -14,9 +14,8 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.sol.records import CopyRow, amount
 from tb_sol_plugin.ingest.values import FARTHEST
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 LabelRows: TypeAlias = "Callable[[Floats, str, int], Ints]"
 """Rows of labels by their ids, their sort and the number of the line."""
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tb_sol_plugin import format as F
+from tb_sol_plugin import redact
+from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceProps, DeviceSpec
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.model import redact
-from tb_sol_plugin.model.capture import DeviceProps
-from tb_sol_plugin.model.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
 
 FLAGS: Final[dict[str, bool | None]] = {
     "record_shapes": True, "with_stack": False, "profile_memory": False, "with_flops": False, "with_modules": True,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest.columns import Interner
@@ -16,9 +15,8 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.sol.records import Memory, Number, PartRow, amount, shown
 from tb_sol_plugin.ingest.values import FARTHEST
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 LabelRows: TypeAlias = "Callable[[Floats, str, int], Ints]"
 """Rows of labels by their ids, their sort and the number of the line."""
 

@@ -15,12 +15,12 @@ import pandas as pd
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin.ingest.columns import Interner
-from tb_sol_plugin.ingest.sol.collect import WHATS, Collected, Floats, Ints
+from tb_sol_plugin.ingest.sol.collect import WHATS, Collected
 from tb_sol_plugin.ingest.sol.profile import profile_table
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Floats, Ints, Rows
 
-Rows = npt.NDArray[np.int32]
 LATEST: Final = 50
 """Iterations on the timeline where none was sampled."""
 UNDEFINED: Final = "(not defined in the file)"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
+from tb_sol_plugin.devices.match import match
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.hatchet.of_events import add_device, add_host
@@ -20,7 +21,6 @@ from tb_sol_plugin.metrics.hatchet.of_ledger import add_copies, add_ledger
 from tb_sol_plugin.metrics.hatchet.places import By, default_by
 from tb_sol_plugin.metrics.hatchet.tree import Tree, chunks, device_type
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.match import match
 
 Choice: TypeAlias = Literal["auto", "module", "phase", "operator"]
 CHOICES: tuple[str, ...] = get_args(Choice)

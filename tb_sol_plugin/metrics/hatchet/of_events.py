@@ -6,20 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.hatchet.places import OUTSIDE, By, places, reasons
 from tb_sol_plugin.metrics.hatchet.tree import HOST_TIME, TIME, WIDTHS, Number, Tree
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints, factorize
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 TYPES: Final = {S.KERNEL: "kernel", S.MEMCPY: "memcpy", S.MEMSET: "memset"}
 
 
@@ -38,17 +35,17 @@ def add_device(tree: Tree, capture: Capture, by: By) -> None:
     why = reasons(capture)
     operator = device["operator"].to_numpy()
     names = capture.host["name"]
-    called = np.where(operator >= 0, texts.codes(names)[np.maximum(operator, 0)] if len(names) else -1, -1)
+    called = np.where(operator >= 0, arrays.codes(names)[np.maximum(operator, 0)] if len(names) else -1, -1)
     reason, reason_words = pd.factorize(why)
     columns = [where.node, called, reason.astype(np.int64), device["kind"].to_numpy().astype(np.int64)]
-    columns += [texts.codes(device[c]) for c in ("direction", "src_kind", "dst_kind", "name")]
+    columns += [arrays.codes(device[c]) for c in ("direction", "src_kind", "dst_kind", "name")]
     kernel = device["kind"].to_numpy() == S.KERNEL
     columns[-1] = np.where(kernel, columns[-1], -1)  # copies go by what they are, kernels by their name
     columns += [device["device"].to_numpy()]
     code, first = factorize(columns)
     sums = _sums(capture, code, len(first))
     frames = _place_frames(tree, where.name, where.parent, where.kind)
-    words = {c: texts.pick(device[c], first) for c in ("direction", "src_kind", "dst_kind", "name")}
+    words = {c: arrays.pick(device[c], first) for c in ("direction", "src_kind", "dst_kind", "name")}
     kinds, ids = device["kind"].to_numpy()[first], device["device"].to_numpy()[first]
     categories = names.cat.categories
     for group, row in enumerate(first.tolist()):
@@ -125,7 +122,7 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
     modelled = ops["modelled"].to_numpy()[at]
     flop, data = (np.where(modelled, ops[c].to_numpy(dtype=np.float64)[at] * share, np.nan) for c in ("flop", "bytes"))
     traffic = _sum(code[rows], data, size)
-    dtype = texts.codes(ops["dtype"])[at]
+    dtype = arrays.codes(ops["dtype"])[at]
     words = [str(w) for w in ops["dtype"].cat.categories]
     out: dict[str, Floats] = {}
     for index, word in enumerate(words):
@@ -150,8 +147,8 @@ def _sum(code: Ints, values: Floats, size: int) -> Floats:
 def add_host(tree: Tree, capture: Capture) -> None:
     """Operators of a recording without device work, by their time on the host."""
     ops = work(capture).ops
-    code, first = factorize([texts.codes(ops["name"]), texts.codes(ops["dtype"])])
-    names, dtypes = texts.pick(ops["name"], first), texts.pick(ops["dtype"], first)
+    code, first = factorize([arrays.codes(ops["name"]), arrays.codes(ops["dtype"])])
+    names, dtypes = arrays.pick(ops["name"], first), arrays.pick(ops["dtype"], first)
     time = np.bincount(code, np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64)), len(first))
     flop, data = (_sum(code, ops[c].to_numpy(dtype=np.float64), len(first)) for c in ("flop", "bytes"))
     count = np.bincount(code, minlength=len(first))

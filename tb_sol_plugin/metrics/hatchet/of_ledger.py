@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import source, texts
+from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.hatchet.of_events import copy_name
 from tb_sol_plugin.metrics.hatchet.tree import HOST_TIME, TIME, WIDTHS, Number, Tree
 from tb_sol_plugin.metrics.work.calls import launches_of, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 ONLY_COPY = frozenset({"aten::copy_", "aten::_to_copy", "aten::_local_scalar_dense", "aten::_pin_memory"})
 """Operators that do nothing but copy; others (`aten::nonzero`) also compute."""
@@ -33,7 +34,7 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
         return
     table = capture.tables[S.LEDGER.name]
     rows = ops["ledger"].to_numpy()
-    names, dtypes = texts.pick(ops["name"], np.arange(len(ops))), texts.pick(ops["dtype"], np.arange(len(ops)))
+    names, dtypes = arrays.pick(ops["name"], np.arange(len(ops))), arrays.pick(ops["dtype"], np.arange(len(ops)))
     label = frames.label_of(table)[rows]
     count = launches_of(ops)
     numbers = {n: ops[n].to_numpy(dtype=np.float64) for n in ("measured_ns", "flop", "bytes")}
@@ -67,9 +68,9 @@ def _copied(capture: Capture, frames: _Labels) -> Counter[tuple[int, str]]:
     """Counted copies with an end on a device, by label and operator, of operators that only copy."""
     table = capture.tables[S.COPIES.name]
     on_device = np.maximum(table["src_device"].to_numpy(), table["dst_device"].to_numpy()) >= 0
-    on_device &= texts.where(table["name"], ONLY_COPY.__contains__)
+    on_device &= arrays.where(table["name"], ONLY_COPY.__contains__)
     out: Counter[tuple[int, str]] = Counter()
-    names = texts.pick(table["name"], np.arange(len(table)))
+    names = arrays.pick(table["name"], np.arange(len(table)))
     for label, name, count, use in zip(frames.label_of(table).tolist(), names, table["count"].tolist(), on_device.tolist(), strict=True):
         if use:
             out[label, str(name)] += count
@@ -81,7 +82,7 @@ def add_copies(tree: Tree, capture: Capture, by: str) -> None:
     table = capture.tables[S.COPIES.name]
     frames = _Labels(tree, capture, by)
     label = frames.label_of(table)
-    words = {c: texts.pick(table[c], np.arange(len(table))) for c in ("direction", "src_kind", "dst_kind")}
+    words = {c: arrays.pick(table[c], np.arange(len(table))) for c in ("direction", "src_kind", "dst_kind")}
     columns = {c: table[c].tolist() for c in ("count", "bytes", "without_bytes", "time_ns", "call_ns", "src_device", "dst_device")}
     counted = not source.is_profile(capture)
     for i in range(len(table)):
@@ -112,8 +113,8 @@ class _Labels:
         self.tree = tree
         self.every = source.is_profile(capture)
         self.by = by if by in ("module", "phase") else "phase"
-        self.what = [str(w) for w in texts.pick(labels["what"], np.arange(len(labels)))]
-        self.name = [str(n) for n in texts.pick(labels["name"], np.arange(len(labels)))]
+        self.what = [str(w) for w in arrays.pick(labels["what"], np.arange(len(labels)))]
+        self.name = [str(n) for n in arrays.pick(labels["name"], np.arange(len(labels)))]
         self.parent = labels["parent"].tolist()
         self.made: dict[int, int] = {-1: 0}
 

@@ -15,7 +15,6 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 
 By: TypeAlias = Literal["module", "phase", "operator"]
-Rows = npt.NDArray[np.int32]
 
 OUTSIDE = {"module": "(outside every module)", "phase": "(outside every phase)", "operator": "(no operator)"}
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
 from tb_sol_plugin.metrics.levers.lever import Lever, acting, over, took
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 WORDS: Final = {
@@ -40,8 +40,8 @@ def above_limit(case: Case) -> list[Lever]:
             continue
         wasted = rest[rows]
         total = min(total, float(wasted.sum()))
-        (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, wasted)
-        (dtype,), _ = texts.largest([case.ops["dtype"]], rows, wasted)
+        (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, wasted)
+        (dtype,), _ = arrays.largest([case.ops["dtype"]], rows, wasted)
         ratio = float(case.limit[rows].sum() / case.time[rows].sum())
         evidence = f"{acting(len(rows), 'call', 'runs')} {took(case.time[rows].sum())} at {human(ratio, 'ratio')} of their limit; "
         evidence += f"{took(most)} above it in {over(name, shapes)}."

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.cost.inputs import BITS
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case, thread_of
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, times, took
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.metrics.levers.lever import Lever, times, took
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
 PRODUCTS: Final = frozenset(("aten::bmm", "aten::baddbmm", "aten::matmul", "aten::mm", "aten::addmm", "aten::baddbmm_"))
 SOFTMAX: Final = frozenset(("aten::_softmax", "aten::softmax", "aten::_safe_softmax", "aten::_masked_softmax"))
@@ -55,7 +55,7 @@ def unfused_attention(case: Case) -> Lever | None:
     chain = np.flatnonzero((product | soft | back) & (case.time > 0))
     code, read = case.by_signature(chain)
     calls = [_read(call) for _, call in read]
-    dtype = texts.pick(case.ops["dtype"], chain)
+    dtype = arrays.pick(case.ops["dtype"], chain)
     thread = thread_of(case, chain)
     parts = [
         _chains(case, chain, code, calls, dtype, thread, product, soft, forward=True),
@@ -70,7 +70,7 @@ def unfused_attention(case: Case) -> Lever | None:
     often = [f"{times(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
     math = _below(case, rows, MATH)
-    find = str(texts.pick(case.ops["name"], rows[(soft | back)[rows]][:1])[0])
+    find = str(arrays.pick(case.ops["name"], rows[(soft | back)[rows]][:1])[0])
     return Lever(
         "unfused_attention",
         "Attention writes its score matrix to memory",
@@ -211,7 +211,7 @@ def _backward(calls: list[_Call], dtype: str) -> Fused | None:
 def _below(case: Case, rows: Ints, name: str) -> bool:
     """Whether most of some calls lie below an operator of that name."""
     h = at.host(case.capture)
-    mask = texts.where(case.capture.host["name"], name.__eq__)
+    mask = arrays.where(case.capture.host["name"], name.__eq__)
     if not mask.any():
         return False
     host = case.ops["host"].to_numpy()[rows]

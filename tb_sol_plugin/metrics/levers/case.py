@@ -17,21 +17,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost import Inputs
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.kernels import kernel_classes
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
 
 
 @dataclass
@@ -86,15 +83,15 @@ class Case:
 
     def named(self, test: Callable[[str], bool]) -> Mask:
         """Calls whose operator's name passes a test."""
-        return texts.where(self.ops["name"], test)
+        return arrays.where(self.ops["name"], test)
 
     def of_kind(self, *kinds: str) -> Mask:
         """Calls of some kinds of work."""
-        return texts.where(self.ops["kind"], frozenset(kinds).__contains__)
+        return arrays.where(self.ops["kind"], frozenset(kinds).__contains__)
 
     def of_type(self, *types: str) -> Mask:
         """Calls that compute in one of some types."""
-        return texts.where(self.ops["dtype"], frozenset(types).__contains__)
+        return arrays.where(self.ops["dtype"], frozenset(types).__contains__)
 
     def each(self, ns: float) -> int:
         """Per step."""
@@ -138,14 +135,14 @@ class Case:
     @cached_property
     def matrix_unit(self) -> npt.NDArray[np.int8]:
         """Per call whether its longest kernel runs on matrix units: 1 yes, 0 no, -1 unknown or without a kernel."""
-        codes = texts.codes(self.capture.device["name"])
+        codes = arrays.codes(self.capture.device["name"])
         found = np.append(kernel_classes(self.capture)["tensor_core"].to_numpy(), -1)
         return np.asarray(np.where(self.main >= 0, found[codes[np.maximum(self.main, 0)]], -1) if len(codes) else self.main, np.int8)
 
     def kernel_name(self, row: int) -> str:
         """Name of the longest kernel of a call, "" without one."""
         place = int(self.main[row])
-        return str(texts.pick(self.capture.device["name"], [place])[0]) if place >= 0 else ""
+        return str(arrays.pick(self.capture.device["name"], [place])[0]) if place >= 0 else ""
 
     # -- arguments of calls -----------------------------------------------------------------------------------
 
@@ -155,8 +152,8 @@ class Case:
         Calls that were launched before the window have no arguments of their own.
         """
         table, place = arguments_of(self.capture, self.fall.work, self.ops.iloc[rows])
-        name = texts.codes(self.ops["name"])[rows]
-        columns = [np.append(texts.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
+        name = arrays.codes(self.ops["name"])[rows]
+        columns = [np.append(arrays.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
         code, first = factorize([name, *columns])
         names, categories = self.ops["name"].cat.categories, [table[c].cat.categories for c in _COLUMNS]
         read = []

@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost import Inputs
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, acting, over, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, over, took
 from tb_sol_plugin.metrics.levers.products import product
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 NARROW: Final = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2")
 
@@ -30,7 +31,7 @@ def weight_casts(case: Case) -> Lever | None:
     if not len(rows):
         return None
     claimed = case.claim(rows, case.left[rows])
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     trains = len(case.capture.tables["backward"]) > 0
     return Lever(
         "weight_casts",

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.cost.elementwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.cost.inputs import BITS, Tensor, broadcast, wider
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case, thread_of
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, times, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, times, took
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 _PLAIN: Final = (*UNARY, *BINARY, "addcmul", "addcdiv", "lerp", "where", "masked_fill", "native_dropout", "native_dropout_backward",
@@ -43,7 +44,7 @@ def fusable_chains(case: Case) -> Lever | None:
     code, read = case.by_signature(rows)
     out, out_bytes, inputs = (np.array(v)[code] for v in zip(*(_sizes(name, call) for name, call in read), strict=True))
     follows &= (out[before] > 0) & (inputs == out[before][:, None]).any(axis=1)
-    name, sizes = texts.codes(case.ops["name"])[rows], texts.codes(case.ops["shapes"])[rows]
+    name, sizes = arrays.codes(case.ops["name"])[rows], arrays.codes(case.ops["shapes"])[rows]
     follows &= (name != name[before]) | (sizes != sizes[before])  # one call after another over alike tensors: more likely a loop
     follows[0] = False
     # `before` is the row above in the order of the stream, so that a run of `follows` is a chain
@@ -73,12 +74,12 @@ def fusable_chains(case: Case) -> Lever | None:
         f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {lengths} elementwise {what} each, which move "
         f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
     )
-    (layer,), _ = texts.largest([case.ops["layer"]], one, case.time[one])
+    (layer,), _ = arrays.largest([case.ops["layer"]], one, case.time[one])
     fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
     return Lever(
         "fusable_chains", "Elementwise kernels pass their results through memory", evidence, case.each(float(claimed.sum())),
         fix, "elementwise", "roofline", "Elementwise work on the roofline",
-        find=str(texts.pick(case.ops["name"], one)[0]), rows=kept, claimed=claimed,
+        find=str(arrays.pick(case.ops["name"], one)[0]), rows=kept, claimed=claimed,
     )  # fmt: skip
 
 
@@ -151,8 +152,8 @@ def _result(name: str, call: Inputs, tensors: list[Tensor]) -> tuple[int, str] |
 
 def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, Ints]:
     """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the calls of one."""
-    names = texts.codes(case.ops["name"])[rows]
-    shapes = texts.codes(case.ops["shapes"])[rows]
+    names = arrays.codes(case.ops["name"])[rows]
+    shapes = arrays.codes(case.ops["shapes"])[rows]
     edge = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
     weight = (names + 1) * 1_000_003 + (shapes + 1)
     turn = np.arange(len(rows)) - np.repeat(edge, np.diff(np.concatenate((edge, [len(rows)]))))
@@ -163,9 +164,9 @@ def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, f
     best = int(time.argmax())
     begin = int(edge[first[best]])
     end = int(np.concatenate((edge, [len(rows)]))[first[best] + 1])
-    chain = [str(n).removeprefix("aten::") for n in texts.pick(case.ops["name"], rows[begin:end]).tolist()]
+    chain = [str(n).removeprefix("aten::") for n in arrays.pick(case.ops["name"], rows[begin:end]).tolist()]
     if len(chain) > 6:
         chain = [*chain[:3], "…", *chain[-2:]]
-    shape = str(texts.pick(case.ops["shapes"], rows[[begin]])[0])
+    shape = str(arrays.pick(case.ops["shapes"], rows[[begin]])[0])
     often = times(int((which.reshape(-1) == best).sum()))
     return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), rows[begin:end]

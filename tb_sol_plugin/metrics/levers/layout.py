@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
 from tb_sol_plugin.metrics.levers.lever import Lever, acting, counted, over, took
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 CONVERTS: Final = re.compile(
@@ -27,15 +27,15 @@ def layout_kernels(case: Case) -> Lever | None:
     device, owner = case.capture.device, case.fall.work.owner
     if case.on_host or len(owner) != len(device):
         return None
-    hit = texts.where(device["name"], lambda n: CONVERTS.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
+    hit = arrays.where(device["name"], lambda n: CONVERTS.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
     rows = np.flatnonzero(hit & (owner >= 0) & (case.fall.own > 0))
     if not len(rows):
         return None
     per = np.bincount(owner[rows], case.fall.own[rows], minlength=len(case.ops)).astype(np.float64)
     calls = np.flatnonzero(per > 0)
     claimed = case.claim(calls, per[calls])
-    (kernel,), _ = texts.largest([device["name"]], rows, case.fall.own[rows])
-    (operator,), _ = texts.largest([case.ops["name"]], calls, claimed)
+    (kernel,), _ = arrays.largest([device["name"]], rows, case.fall.own[rows])
+    (operator,), _ = arrays.largest([case.ops["name"]], calls, claimed)
     library = "MIOpen" if case.vendor == "amd" else "cuDNN"
     whole = float(case.time[calls].sum())
     return Lever(
@@ -68,10 +68,10 @@ def permuting_copies(case: Case) -> Lever | None:
     if not len(rows):
         return None
     claimed = case.claim(rows, case.left[rows])
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     biggest = rows[int(claimed.argmax())]
     images = bool(np.array([_image(call) for _, call in read])[code][permutes][int(claimed.argmax())])
-    (layer,), _ = texts.largest([case.ops["layer"]], rows, claimed)
+    (layer,), _ = arrays.largest([case.ops["layer"]], rows, claimed)
     return Lever(
         "permuting_copies",
         "Copies only change the order of elements in memory",
@@ -84,7 +84,7 @@ def permuting_copies(case: Case) -> Lever | None:
         "other",
         "roofline",
         "Copies on the roofline",
-        find=str(texts.pick(case.ops["name"], [biggest])[0]),
+        find=str(arrays.pick(case.ops["name"], [biggest])[0]),
         candidate=True,
         rows=rows,
         claimed=claimed,
@@ -109,7 +109,7 @@ def channels_first(case: Case) -> Lever | None:
         return None
     spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
     claimed = case.claim(rows, case.left[rows] - case.limit[rows])
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     return Lever(
         "channels_first",
         "Convolution, pooling and norm layers work on NCHW tensors",

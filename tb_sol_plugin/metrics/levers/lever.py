@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.model.report import Finding, Link
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 LEAST: Final = 0.005
 """Smallest saving shown, as a part of the step."""
 

@@ -11,15 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import plain_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import LEAST, Floats, Ints, Lever, acting, took
+from tb_sol_plugin.metrics.levers.lever import LEAST, Lever, acting, took
 from tb_sol_plugin.metrics.memcpy import link, records
 from tb_sol_plugin.metrics.memcpy.patterns import KEYS, CopyFinding, copy_findings
 from tb_sol_plugin.metrics.waterfall import NO_KIND
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 
@@ -33,7 +34,7 @@ def communication(case: Case) -> Lever | None:
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
     whole = iv.length(iv.intersect(iv.union(start, stop), case.fall.windows))
-    (kernel,), most = texts.largest([device["name"]], rows, case.fall.own[rows])
+    (kernel,), most = arrays.largest([device["name"]], rows, case.fall.own[rows])
     name = plain_name(kernel)
     advices = _HIDE if len(case.capture.tables["backward"]) else _HIDE_SERVING
     return Lever(
@@ -85,7 +86,7 @@ def other_copies(case: Case) -> Lever | None:
     if not len(rows):
         return None
     left = case.copy_left[rows]
-    worst = texts.largest([device["direction"]], rows, left)[0][0] or "Unknown"
+    worst = arrays.largest([device["direction"]], rows, left)[0][0] or "Unknown"
     size, duration = device["bytes"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows]
     known = (size >= 0) & (duration > 0)
     rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.levers.case import Case, Mask
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, took
+from tb_sol_plugin.metrics.levers.case import Case
+from tb_sol_plugin.metrics.levers.lever import Lever, took
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays as texts
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.units import human
 
 STEP: Final = re.compile(r"^Optimizer\.step#(\w+)\.step$")

@@ -6,11 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_class import unit_name
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, over, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, over, took
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
 MATRIX_KINDS: Final = ("gemm", "conv", "attention")
 WORTH: Final = 1.5
@@ -47,8 +48,8 @@ def fp32_matrix(case: Case) -> Lever | None:
     claimed = case.claim(rows[gain], (spent - limits[chosen])[gain])
     rows = rows[gain]
     said = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    (kind,), _ = texts.largest([case.ops["kind"]], rows, claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (kind,), _ = arrays.largest([case.ops["kind"]], rows, claimed)
     unit = unit_name(case.vendor)
     title = "Matrix work runs in FP32" if case.vendor in ("cpu", "amd") else f"Matrix work runs in FP32 and leaves the {unit}s unused"
     return Lever(
@@ -102,8 +103,8 @@ def plain_units(case: Case) -> Lever | None:
         return None
     spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
     claimed = case.claim(rows, case.left[rows] - case.limit[rows])
-    (name, shapes), _ = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    (dtype,), _ = texts.largest([case.ops["dtype"]], rows, claimed)
+    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (dtype,), _ = arrays.largest([case.ops["dtype"]], rows, claimed)
     kernel = case.kernel_name(int(rows[int(claimed.argmax())]))
     unit = unit_name(case.vendor)
     return Lever(

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Floats, Ints, Lever, acting, counted, over, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, counted, over, took
 from tb_sol_plugin.metrics.levers.products import ALIGNED, Product, aligned_by_name, product, tile_of, tiles
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 LOW_BITS: Final = ("bf16", "fp16", "tf32", "fp8")
@@ -30,7 +31,7 @@ class _Products:
 def _products(case: Case, *, compute_bound: bool) -> _Products | None:
     use = case.of_kind("gemm") & case.known & (case.left > case.limit) & (case.flop > 0)
     if compute_bound:
-        use &= texts.where(case.ops["bound"], "compute".__eq__)
+        use &= arrays.where(case.ops["bound"], "compute".__eq__)
     rows = np.flatnonzero(use)
     if not len(rows):
         return None
@@ -60,7 +61,7 @@ def misaligned_products(case: Case) -> Lever | None:
     shape = p.found[int(code[worst])]
     kernel = case.kernel_name(int(rows[worst]))
     loads = aligned_by_name(kernel)
-    (name, shapes), _ = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {over(name, shapes)}"
     evidence += f" with {shape.odd}" if shape is not None else ""
     evidence += f": its kernel loads {counted(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
@@ -119,8 +120,8 @@ def _blocks(case: Case, p: _Products) -> tuple[Floats, Floats]:
     """
     device = case.capture.device
     main = case.main[p.rows]
-    names = np.where(main >= 0, texts.codes(device["name"])[np.maximum(main, 0)], -1)
-    grids = np.where(main >= 0, texts.codes(device["grid"])[np.maximum(main, 0)], -1)
+    names = np.where(main >= 0, arrays.codes(device["name"])[np.maximum(main, 0)], -1)
+    grids = np.where(main >= 0, arrays.codes(device["grid"])[np.maximum(main, 0)], -1)
     pairs = np.stack([p.code, names, grids], axis=1)
     kinds, which = np.unique(pairs, axis=0, return_inverse=True)
     blocks, used = np.zeros(len(kinds)), np.ones(len(kinds))
@@ -140,7 +141,7 @@ def _fit(case: Case, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, u
     if not len(rows) or not (wanted > 0).any():
         return None
     claimed = case.claim(rows, np.maximum(wanted, 0.0))
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
     worst = int(claimed.argmax())
     count, part = int(blocks[worst]), float(used[worst])
     unit = "CUs" if case.vendor == "amd" else "SMs"

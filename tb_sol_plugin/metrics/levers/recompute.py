@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.levers.case import Case
 from tb_sol_plugin.metrics.levers.lever import Lever, acting, took
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 
@@ -18,7 +18,7 @@ def recompute(case: Case) -> Lever | None:
     cost = float(case.left[rows].sum())
     matrix = case.of_kind("gemm", "attention", "conv")[rows]
     heavy = float(case.left[rows][matrix].sum())
-    (layer,), most = texts.largest([case.ops["layer"]], rows, case.left[rows])
+    (layer,), most = arrays.largest([case.ops["layer"]], rows, case.left[rows])
     claimed = case.claim(rows, case.left[rows])
     where = f", {took(most)} of it in `{layer}`" if layer else ""
     return Lever(

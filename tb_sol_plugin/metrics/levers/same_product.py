@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_name import short_name
 from tb_sol_plugin.metrics.levers.case import Case
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, acting, over, took
+from tb_sol_plugin.metrics.levers.lever import Lever, acting, over, took
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 LARGE_NS: Final = 20_000
@@ -35,7 +36,7 @@ def slower_kernel(case: Case) -> Lever | None:
     frame = pd.DataFrame(
         {
             "sizes": _sizes(case, rows),
-            "kernel": texts.codes(case.capture.device["name"])[case.main[rows]],
+            "kernel": arrays.codes(case.capture.device["name"])[case.main[rows]],
             "time": case.time[rows],
         }
     )
@@ -51,7 +52,7 @@ def slower_kernel(case: Case) -> Lever | None:
     if not len(slow):
         return None
     claimed = case.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
     worst = int(claimed.argmax())
     row = int(rows[slow][worst])
     fast = str(case.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[slow[worst]]])])
@@ -78,11 +79,11 @@ def behind_the_best(case: Case) -> Lever | None:
     """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
     if case.on_host:
         return None
-    large = case.of_kind("gemm") & case.known & (case.limit >= LARGE_NS) & texts.where(case.ops["bound"], "compute".__eq__)
+    large = case.of_kind("gemm") & case.known & (case.limit >= LARGE_NS) & arrays.where(case.ops["bound"], "compute".__eq__)
     rows = np.flatnonzero(large & (case.left == case.time))
     if len(rows) < 2 * LEAST_CALLS:
         return None
-    frame = pd.DataFrame({"type": texts.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
+    frame = pd.DataFrame({"type": arrays.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
     frame["limit"] = case.limit[rows]
     groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
     groups["reached"] = groups["limit"] / groups["time"]
@@ -96,10 +97,10 @@ def behind_the_best(case: Case) -> Lever | None:
         return None
     claimed = case.claim(rows[slow], np.maximum(wanted, 0.0))
     worst = int(claimed.argmax())
-    (name, shapes), most = texts.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
     dtype = frame["type"].iloc[slow[worst]]
     model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
-    good, good_shapes = (str(texts.pick(case.ops[c], [model])[0]) for c in ("name", "shapes"))
+    good, good_shapes = (str(arrays.pick(case.ops[c], [model])[0]) for c in ("name", "shapes"))
     return Lever(
         "behind_the_best",
         "Some large products reach far less of their limit than others here",
@@ -122,5 +123,5 @@ def behind_the_best(case: Case) -> Lever | None:
 
 def _sizes(case: Case, rows: Ints) -> Ints:
     """A number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
-    dtype = texts.codes(case.ops["dtype"])[rows]
+    dtype = arrays.codes(case.ops["dtype"])[rows]
     return case.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1

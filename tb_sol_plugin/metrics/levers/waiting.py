@@ -14,15 +14,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.levers.case import Case, Mask
-from tb_sol_plugin.metrics.levers.lever import Ints, Lever, counted, times, took
+from tb_sol_plugin.metrics.levers.case import Case
+from tb_sol_plugin.metrics.levers.lever import Lever, counted, times, took
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.waits import HAND_OVER_NS, LAUNCH_NS, WAITING
 from tb_sol_plugin.metrics.work.owner import outermost
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.units import human
 
 LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
@@ -66,10 +67,10 @@ def _loads(case: Case) -> tuple[npt.NDArray[np.intp], str]:
     """Host rows that fetch a batch inside the windows, and where the loading happens in words."""
     h = at.host(case.capture)
     name = case.capture.host["name"]
-    loads = texts.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
+    loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
     rows = np.flatnonzero(loads & (h.kind != S.FRAME))
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.fall.windows) > 0]
-    single = bool(texts.where(name, lambda n: "SingleProcess" in n)[rows].any())
+    single = bool(arrays.where(name, lambda n: "SingleProcess" in n)[rows].any())
     return rows, "in the training process" if single else "too slowly in the workers"
 
 
@@ -88,7 +89,7 @@ def _gaps(case: Case) -> tuple[Ints, Ints, Ints]:
 
 def _calls(case: Case, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
     h = at.host(case.capture)
-    return np.flatnonzero((h.kind == S.CALL) & texts.where(case.capture.host["name"], lambda n: pattern.search(n) is not None))
+    return np.flatnonzero((h.kind == S.CALL) & arrays.where(case.capture.host["name"], lambda n: pattern.search(n) is not None))
 
 
 def warm_up(case: Case) -> Lever | None:
@@ -133,7 +134,7 @@ def _inside_calls(case: Case, rows: npt.NDArray[np.intp], rule: str, title: str,
     if not len(rows):
         return None
     inside = iv.overlap_with(h.start[rows], h.stop[rows], case.idle)
-    (name,), _ = texts.largest([case.capture.host["name"]], rows, inside)
+    (name,), _ = arrays.largest([case.capture.host["name"]], rows, inside)
     ns = case.claim_idle(iv.union(h.start[rows], h.stop[rows]))
     unit = device_word(case.capture)
     evidence = f"The {unit} idles {took(ns)} during {counted(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
@@ -159,8 +160,8 @@ def host_sync(case: Case) -> Lever | None:
     ns = case.claim_idle(iv.union(stop[hit] - lost, stop[hit]))
     operator = at.nearest(case.capture, S.OPERATOR, call[hit])
     name = case.capture.host["name"]
-    (who,), most = texts.largest([name], operator[operator >= 0], lost[operator >= 0].astype(np.float64))
-    (api,), _ = texts.largest([name], call[hit], lost.astype(np.float64))
+    (who,), most = arrays.largest([name], operator[operator >= 0], lost[operator >= 0].astype(np.float64))
+    (api,), _ = arrays.largest([name], call[hit], lost.astype(np.float64))
     inside = 2 * most > ns
     unit = device_word(case.capture)
     where = f"in `{who}`" if inside else f"in `{api}`"
@@ -309,7 +310,7 @@ def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
     steps[own[own >= 0]] = True
     top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
     rows = rows[top]
-    names = [phase_name(n) for n in texts.pick(capture.host["name"], rows).tolist()]
+    names = [phase_name(n) for n in arrays.pick(capture.host["name"], rows).tolist()]
     spans = {"idle": iv.overlap_with(h.start[rows], h.stop[rows], idle), "all": iv.overlap_with(h.start[rows], h.stop[rows], fall.windows)}
     time = pd.DataFrame(spans).groupby(names).sum()
     time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
@@ -320,7 +321,7 @@ def _operator_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
     """The outermost operator during which the device idles longest, and for how long."""
     h = at.host(case.capture)
     rows = outermost(np.flatnonzero(h.kind == S.OPERATOR), h.end)
-    (name,), most = texts.largest([case.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    (name,), most = arrays.largest([case.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     return name, round(most)
 
 
@@ -331,6 +332,6 @@ def _call_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
     if not len(rows):
         return "", 0
     column = case.capture.host["name"]
-    (name,), _ = texts.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
-    same = rows[texts.where(column, lambda n: n == name)[rows]]
+    (name,), _ = arrays.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    same = rows[arrays.where(column, lambda n: n == name)[rows]]
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.memcpy.records import COPY_API, Ints, api_name, copies, family_of, waits_by_name
-from tb_sol_plugin.metrics.scope import Mask
+from tb_sol_plugin.metrics.memcpy.records import COPY_API, api_name, copies, family_of, waits_by_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 WHAT: Final = {"cpy": "copy", "set": "set", "Prefetch": "prefetch", "Advise": "advise"}
 OTHER: Final = "other"

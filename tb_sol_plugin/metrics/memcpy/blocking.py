@@ -24,17 +24,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
-from tb_sol_plugin.metrics.memcpy.records import COPY_API, COPY_KERNEL, Ints
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.memcpy.records import COPY_API, COPY_KERNEL
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.scope import extent
 from tb_sol_plugin.metrics.waits import HAND_OVER_NS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
-Mask = npt.NDArray[np.bool_]
 REASONS: Final = {
     "tiny_read": "Reads a value",
     "sync_api": "Synchronous call",
@@ -150,10 +150,10 @@ def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thre
     direction, src, dst = (found[c].to_numpy(object) for c in ("direction", "src_kind", "dst_kind"))
     size, duration, call_ns = (found[c].to_numpy() for c in ("bytes", "duration_ns", "call_ns"))
     api = found["api"].to_numpy(object)
-    copies = texts.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "cpy")
-    sets = texts.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "set")
+    copies = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "cpy")
+    sets = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "set")
     synchronous = found["is_async"].to_numpy() == 0
-    managed = texts.each(src, lambda kind: kind.startswith("Managed")) | texts.each(dst, lambda kind: kind.startswith("Managed"))
+    managed = arrays.each(src, lambda kind: kind.startswith("Managed")) | arrays.each(dst, lambda kind: kind.startswith("Managed"))
     pageable = (src == "Pageable") | (dst == "Pageable")
     within = np.isin(direction, WITHIN) & ~managed
     unsure = np.isin(direction, UNSURE)
@@ -175,7 +175,7 @@ def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thre
 
 
 def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mask:
-    named = texts.where(capture.host["name"], test)  # type: ignore[arg-type]
+    named = arrays.where(capture.host["name"], test)  # type: ignore[arg-type]
     return under(capture, found, named & (at.host(capture).kind == S.OPERATOR))
 
 
@@ -187,7 +187,7 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     out = np.full(len(found), -1, np.int64)
     h = at.host(capture)
     call = found["call"].to_numpy().astype(np.int64)
-    waits = (h.kind == S.CALL) & texts.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
+    waits = (h.kind == S.CALL) & arrays.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
     able = (call >= 0) & (found["is_async"].to_numpy() == 1) & ~np.isin(found["direction"].to_numpy(object), (*WITHIN, "Memset"))
     able &= ~found["graph"].to_numpy()
     if not waits.any() or not able.any():
@@ -214,7 +214,7 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
 def _stream_of(capture: Capture, rows: Ints) -> Ints:
     """The stream that a wait waits for, -1 where all or where the recorder does not tell."""
     sync, calls = capture.tables["sync"], capture.tables["calls"]
-    one = sync[texts.where(sync["name"], lambda n: n.lower().startswith("stream sync"))] if len(sync) else sync
+    one = sync[arrays.where(sync["name"], lambda n: n.lower().startswith("stream sync"))] if len(sync) else sync
     if not len(one) or not len(calls) or not len(rows):
         return np.full(len(rows), -1, np.int64)
     calls = calls[calls["host"].isin(rows)]

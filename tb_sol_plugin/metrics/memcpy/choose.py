@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy import groups, words
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
-from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Mask
 
 
 class CopyChoice(Query, kw_only=True, frozen=True):
@@ -116,7 +116,7 @@ def of_rows(capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: grou
             query["kinds"] = words.kinds_text(src or "", dst or "")
     elif by != "direction":
         code, names = groups.coded(capture, found, by)
-        first = dict(zip(map(str, names.tolist()), texts.first_of(code.astype(np.int64), len(names)).tolist(), strict=True))
+        first = dict(zip(map(str, names.tolist()), arrays.first_of(code.astype(np.int64), len(names)).tolist(), strict=True))
         for query, text in zip(out, table["group"], strict=True):
             query |= _of_label(capture, found, by, str(text), first[str(text)])
     return out

@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy.records import COPY_KERNEL, DIRECTIONS
 from tb_sol_plugin.metrics.phase_labels import label_paths
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 By: TypeAlias = Literal["direction", "kind", "device", "step", "phase", "module", "operator"]
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 Texts: TypeAlias = npt.NDArray[np.object_]
 
 NO_STEP: Final = "(of no one step)"
@@ -73,13 +72,13 @@ def labels(capture: Capture, rows: pd.DataFrame, by: str) -> Texts:
     if by == "step":
         return np.array([str(n) if n >= 0 else NO_STEP for n in rows["iteration"].tolist()], object)
     if by == "operator":
-        return _or(texts.pick(rows["name"], np.arange(len(rows))), NO_OPERATOR)
+        return _or(arrays.pick(rows["name"], np.arange(len(rows))), NO_OPERATOR)
     if by == "device":
         return _devices(rows)
     if by == "module":
         table = capture.tables["labels"]
-        names = texts.pick(table["name"], np.arange(len(table)))
-        classes = texts.pick(table["class_name"], np.arange(len(table)))
+        names = arrays.pick(table["name"], np.arange(len(table)))
+        classes = arrays.pick(table["class_name"], np.arange(len(table)))
         known = {i: str(n or c) for i, (n, c) in enumerate(zip(names.tolist(), classes.tolist(), strict=True))}
         return _by_label(rows["module"].to_numpy(), known, NO_MODULE)
     if by == "phase":
@@ -114,7 +113,7 @@ def table(capture: Capture, by: str, where: Scope | None = None) -> pd.DataFrame
     """
     rows = counted(capture, where)
     group = labels(capture, rows, by)
-    found = pd.DataFrame({c: texts.pick(rows[c], np.arange(len(rows))) for c in ("direction", "src_kind", "dst_kind")})
+    found = pd.DataFrame({c: arrays.pick(rows[c], np.arange(len(rows))) for c in ("direction", "src_kind", "dst_kind")})
     found["direction"] = _or(found["direction"].to_numpy(object), "Unknown")
     found["group"] = group
     keys = ["direction", "src_kind", "dst_kind"] if by == "kind" else ["direction"] if by == "direction" else ["direction", "group"]

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy import counted
 from tb_sol_plugin.metrics.memcpy.records import COPY_KERNEL
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 LAYOUT_BYTES: Final = 1 << 20
 """Bytes per step from which copies into another layout are worth a word."""
@@ -59,7 +59,7 @@ def findings(capture: Capture, where: Scope | None = None) -> list[CountedFindin
     if not len(rows):
         return []
     at = np.arange(len(rows))
-    direction, src, dst = (texts.pick(rows[c], at) for c in ("direction", "src_kind", "dst_kind"))
+    direction, src, dst = (arrays.pick(rows[c], at) for c in ("direction", "src_kind", "dst_kind"))
     waits, unknown = rows["blocking"].to_numpy() > 0, rows["blocking"].to_numpy() < 0
     timed = np.isfinite(rows["time_ns"].to_numpy(np.float64))
     crosses = (direction == "HtoD") | (direction == "DtoH")

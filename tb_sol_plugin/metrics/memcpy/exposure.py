@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, classes
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, covered
+from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies, covered
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Ints
 
 ALL: Final = "all"
 """Stands for every direction at once: copies of several directions that run side by side count once."""

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, EDGES
-
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.tables.arrays import Floats
 
 NEEDED: Final = 3
 """Filled bins of the histogram that a fit takes."""

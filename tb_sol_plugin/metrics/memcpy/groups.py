@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.attribution import BEFORE, NO_OPERATOR, NO_RECORD
 from tb_sol_plugin.metrics.memcpy.exposure import union_parts
 from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, Ints, copies, frame_name
+from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies, frame_name
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.metrics.phases import phase_tree
-from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 By: TypeAlias = Literal["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
 
@@ -129,8 +129,8 @@ def overall(capture: Capture, rows: Mask) -> dict[str, int]:
 
 def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
     """(one code for the parts taken together, in order of first use; the first place of each)."""
-    code = texts.together(*parts)
-    return code, texts.first_of(code, int(code.max(initial=-1)) + 1)
+    code = arrays.together(*parts)
+    return code, arrays.first_of(code, int(code.max(initial=-1)) + 1)
 
 
 def _joined(code: Ints, kind: npt.NDArray[np.intp], texts: npt.NDArray[np.object_], count: int) -> list[str]:

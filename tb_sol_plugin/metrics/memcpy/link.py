@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.devices.spec import PCIE_BYTES_PER_S, DeviceSpec
 from tb_sol_plugin.metrics.memcpy.fitting import Fit, fits, latency_fit, resolution_ns, sized
-from tb_sol_plugin.metrics.memcpy.records import Ints
-from tb_sol_plugin.model.devices.spec import PCIE_BYTES_PER_S, DeviceSpec
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,12 @@ from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, classes
 from tb_sol_plugin.metrics.phases import device_owners
-from tb_sol_plugin.metrics.scope import Mask
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.oversize import larger_than_memory
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables import tree
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Rows: TypeAlias = npt.NDArray[np.int32]
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 COPY_KERNEL: Final = "copy kernel"
 DIRECTIONS: Final = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset", COPY_KERNEL, "Unknown")

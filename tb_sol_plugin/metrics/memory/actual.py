@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory import budget as B
 from tb_sol_plugin.metrics.memory.choose import is_host, number_of
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
@@ -130,7 +130,7 @@ def _of_records(sizes: pd.DataFrame, name: str) -> Amount:
 def _parameters(capture: Capture, device: int) -> tuple[int | None, str]:
     """(numbers of all parameters on this rank, type that most bytes have) of the record that saw most of them."""
     parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
-    own = (texts.where(parts["category"], lambda c: c == "params")) & (records["device"].to_numpy()[parts["record"].to_numpy()] == device)
+    own = (arrays.where(parts["category"], lambda c: c == "params")) & (records["device"].to_numpy()[parts["record"].to_numpy()] == device)
     frame = parts[own]
     if not len(frame) or not int(frame["tensors"].sum()):
         return None, ""
@@ -145,11 +145,11 @@ def _parameters(capture: Capture, device: int) -> tuple[int | None, str]:
 def _wide(capture: Capture, device: int, category: str) -> int | None:
     """Bytes of a category in FP32 (or wider), the most that one record saw; None where it was not looked for."""
     parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
-    own = parts[texts.where(parts["category"], lambda c: c == category)]
+    own = parts[arrays.where(parts["category"], lambda c: c == category)]
     own = own[records["device"].to_numpy()[own["record"].to_numpy()] == device]
     if not len(own):
         return None
-    size = own["bytes"].where(texts.where(own["dtype"], lambda d: d in _WIDE), 0)
+    size = own["bytes"].where(arrays.where(own["dtype"], lambda d: d in _WIDE), 0)
     return int(size.groupby(own["record"].to_numpy()).sum().max())
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 AROUND: Final = ("base_context", "nccl", "others")
 """In use, but not by torch's allocator. base_context: at the first record of the device; nccl: what the records before the first
@@ -71,13 +69,13 @@ def base_records(capture: Capture, device: int) -> Ints:
 def _of_a_device(records: pd.DataFrame) -> Mask:
     """Which rows are records, rather than the peak of a phase or parts of one on another device."""
     alone = (records[["total", "device_used", "process_used", "allocated", "reserved"]].to_numpy() < 0).all(axis=1)
-    return np.asarray(texts.where(records["since"], lambda s: s != "phase") & ~alone, np.bool_)
+    return np.asarray(arrays.where(records["since"], lambda s: s != "phase") & ~alone, np.bool_)
 
 
 def _made(capture: Capture) -> tuple[Ints, Ints, Mask, Ints, Ints]:
     """(rows, bytes and known by row and category, total, what it is of)."""
     records = capture.tables[S.MEMORY_RECORDS.name]
-    rows = np.flatnonzero(texts.where(records["since"], lambda s: s != "phase"))
+    rows = np.flatnonzero(arrays.where(records["since"], lambda s: s != "phase"))
     size, known = _found(capture, len(records))
     size, known = size[rows], known[rows]
     device, used, own, allocated, reserved = (
@@ -102,7 +100,7 @@ def _found(capture: Capture, records: int) -> tuple[Ints, Mask]:
     parts = capture.tables[S.MEMORY_PARTS.name]
     size, known = np.zeros((records, len(CATEGORIES)), np.int64), np.zeros((records, len(CATEGORIES)), np.bool_)
     place = np.array([CATEGORIES.index(c) if c in PARTS else -1 for c in map(str, parts["category"].cat.categories)] + [-1], np.int64)
-    column = place[texts.codes(parts["category"])]
+    column = place[arrays.codes(parts["category"])]
     record = parts["record"].to_numpy().astype(np.int64)
     use = (column >= 0) & (record >= 0) & (record < records)
     np.add.at(size, (record[use], column[use]), parts["bytes"].to_numpy()[use])

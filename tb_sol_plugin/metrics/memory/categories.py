@@ -23,14 +23,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
-
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 NAMES: Final = ("params", "grads", "optimizer", "activations", "inputs", "temporary", "autograd_detail", "before", "unknown")
 LABELS: Final = {
@@ -72,7 +71,7 @@ def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDAr
     end = np.where(made["last"].to_numpy() >= 0, made["end_ns"].to_numpy(), _NEVER)
     kinds = _kinds(capture)
 
-    def within(mask: Mask) -> at.Rows:
+    def within(mask: Mask) -> Rows:
         return tree.nearest(mask, h.parent, h.stop, around, start)
 
     node = within(kinds["node"])
@@ -107,17 +106,17 @@ def _kinds(capture: Capture) -> dict[str, Mask]:
     """Host rows that are nodes of the backward pass, operators that are none, optimizer steps and waits for data."""
     h = at.host(capture)
     name = capture.host["name"]
-    node = (h.kind == S.OPERATOR) & texts.where(name, lambda n: n.startswith(NODE))
+    node = (h.kind == S.OPERATOR) & arrays.where(name, lambda n: n.startswith(NODE))
     noted = h.kind == S.ANNOTATION
     return {
         "node": node,
         "operator": (h.kind == S.OPERATOR) & ~node,
-        "optimizer": noted & texts.where(name, lambda n: bool(_OPTIMIZER.search(n)) and not _NOT_OPTIMIZER.search(n)),
-        "loader": noted & texts.where(name, lambda n: bool(_LOADER.search(n))),
+        "optimizer": noted & arrays.where(name, lambda n: bool(_OPTIMIZER.search(n)) and not _NOT_OPTIMIZER.search(n)),
+        "loader": noted & arrays.where(name, lambda n: bool(_LOADER.search(n))),
     }
 
 
-def _first_module_after(h: at.Host, steps: at.Ints, after: at.Ints) -> at.Ints:
+def _first_module_after(h: at.Host, steps: Ints, after: Ints) -> Ints:
     """When the first module call after each number of optimizer steps begins; before all times where none does."""
     calls = np.sort(h.start[h.kind == S.MODULE])
     if not len(calls):
@@ -129,10 +128,10 @@ def _first_module_after(h: at.Host, steps: at.Ints, after: at.Ints) -> at.Ints:
 
 
 def _named(capture: Capture, names: tuple[str, ...]) -> Mask:
-    return texts.where(capture.host["name"], lambda n: n in names)
+    return arrays.where(capture.host["name"], lambda n: n in names)
 
 
-def _outermost(mask: Mask, h: at.Host, rows: at.Rows, time: at.Ints) -> at.Rows:
+def _outermost(mask: Mask, h: at.Host, rows: Rows, time: Ints) -> Rows:
     """The outermost host row of `mask` around each (row, time), -1 none."""
     out = tree.nearest(mask, h.parent, h.stop, rows, time)
     up = out
@@ -143,7 +142,7 @@ def _outermost(mask: Mask, h: at.Host, rows: at.Rows, time: at.Ints) -> at.Rows:
     return out
 
 
-def _ends_of_passes(capture: Capture, kinds: dict[str, Mask]) -> at.Ints:
+def _ends_of_passes(capture: Capture, kinds: dict[str, Mask]) -> Ints:
     """Where each backward pass ends, ascending: nodes of autograd with no operator of the main thread outside of them in between.
 
     The main thread is the one with most operators outside of the backward pass; it waits while a pass runs on another one.

@@ -12,12 +12,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.replay import Ints
-from tb_sol_plugin.metrics.memory.thinning import thinned
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.series import thinned
 
 MOST: Final = 4_000
 """Points of a curve."""
@@ -181,7 +182,7 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
     untimed = bool((time < 0).any())
     if untimed:
         time = np.arange(len(events), dtype=np.int64)
-    action = texts.codes(events["action"])
+    action = arrays.codes(events["action"])
     names = [str(c) for c in events["action"].cat.categories]
     size = events["bytes"].to_numpy()
     gain, hold = (np.array([signs.get(n, 0) for n in names] + [0], np.int64)[action] * size.clip(min=0) for signs in (GAINS, HOLDS))
@@ -209,10 +210,10 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
 
 def _failures(events: pd.DataFrame, time: Ints) -> tuple[Event, ...]:
     """Allocations that failed, the last ones where there are many."""
-    rows = np.flatnonzero(texts.where(events["action"], lambda a: a == "oom"))[-MOST_EVENTS:]
+    rows = np.flatnonzero(arrays.where(events["action"], lambda a: a == "oom"))[-MOST_EVENTS:]
     free = events["device_free"].to_numpy()
     size = events["bytes"].to_numpy()
-    said = texts.pick(events["frames"], rows)
+    said = arrays.pick(events["frames"], rows)
     return tuple(Event(int(time[i]), "oom", int(size[i]), int(free[i]), str(f)) for i, f in zip(rows.tolist(), said, strict=True))
 
 
@@ -248,7 +249,7 @@ def _stack(table: pd.DataFrame, device: str) -> Curves | None:
 def _of_records(capture: Capture) -> list[Curves | None]:
     """Levels at the moments of the records; the peaks between them are told by the records themselves, without their moment."""
     table = capture.tables[S.MEMORY_RECORDS.name]
-    use = (table["device"].to_numpy() >= 0) & (table["allocated"].to_numpy() >= 0) & texts.where(table["since"], lambda s: s != "phase")
+    use = (table["device"].to_numpy() >= 0) & (table["allocated"].to_numpy() >= 0) & arrays.where(table["since"], lambda s: s != "phase")
     table = table[use].sort_values("time_ns", kind="stable")
     out = []
     for device in np.unique(table["device"].to_numpy()).tolist():

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-
-Ints = npt.NDArray[np.int64]
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 COMMON: Final = ("0,0", "")
 """The pool that everything shares, and where pools were not recorded."""
@@ -147,7 +147,7 @@ def expandable(capture: Capture) -> bool | None:
             return value
         if isinstance(value, str) and "expandable_segments" in value:
             return "expandable_segments:true" in value.lower().replace(" ", "")
-    if bool(texts.where(capture.tables[S.MEMORY_EVENTS.name]["action"], lambda a: a in ("segment_map", "segment_unmap")).any()):
+    if bool(arrays.where(capture.tables[S.MEMORY_EVENTS.name]["action"], lambda a: a in ("segment_map", "segment_unmap")).any()):
         return True
     return False if own else None
 
@@ -167,18 +167,18 @@ def _heap(capture: Capture, device: int) -> Heap | None:
     if not len(table):
         return None
     size = table["bytes"].to_numpy().clip(min=0)
-    state = [texts.where(table["state"], lambda s, want=want: s == want) for want in (USED, AWAITING, FREE)]  # type: ignore[misc]
+    state = [arrays.where(table["state"], lambda s, want=want: s == want) for want in (USED, AWAITING, FREE)]  # type: ignore[misc]
     used, awaiting, free = state
     segment, first, of = np.unique(table["segment"].to_numpy(), return_index=True, return_inverse=True)
     of = of.reshape(-1)
     whole = table["segment_bytes"].to_numpy()[first].clip(min=0)
     busy = np.bincount(of, used | awaiting, minlength=len(segment)) > 0
     known = np.bincount(of, used | awaiting | free, minlength=len(segment)) == np.bincount(of, minlength=len(segment))
-    private_row = ~texts.where(table["pool"], lambda p: p in COMMON)
+    private_row = ~arrays.where(table["pool"], lambda p: p in COMMON)
     grows = expandable(capture)
     back = np.where(free, size, 0)
     if grows:
-        small = texts.where(table["segment_type"], lambda t: t == "small")
+        small = arrays.where(table["segment_type"], lambda t: t == "small")
         page = np.where(small, SMALL_PAGE, LARGE_PAGE)
         begin = table["address"].to_numpy() - segment[of]
         back = np.where(free, np.maximum((begin + size) // page - -(-begin // page), 0) * page, 0)
@@ -193,14 +193,14 @@ def _heap(capture: Capture, device: int) -> Heap | None:
         "used": np.where(used, size, 0), "awaiting": np.where(awaiting, size, 0), "free": np.where(free, size, 0),
         "split": np.where(free & busy[of], size, 0), "returnable": back, "rounding": lost,
     }  # fmt: skip
-    keys = [texts.codes(table["pool"]), table["stream"].to_numpy(), texts.codes(table["segment_type"])]
-    group = texts.together(*keys)
+    keys = [arrays.codes(table["pool"]), table["stream"].to_numpy(), arrays.codes(table["segment_type"])]
+    group = arrays.together(*keys)
     count = int(group.max()) + 1
-    at = texts.first_of(group, count)
+    at = arrays.first_of(group, count)
     largest = np.zeros(count, np.int64)
     np.maximum.at(largest, group, columns["free"])
     pools = pd.DataFrame({
-        "pool": texts.pick(table["pool"], at), "stream": table["stream"].to_numpy()[at], "kind": texts.pick(table["segment_type"], at),
+        "pool": arrays.pick(table["pool"], at), "stream": table["stream"].to_numpy()[at], "kind": arrays.pick(table["segment_type"], at),
         "segments": np.bincount(group[first], minlength=count), "reserved": _sum(group[first], whole, count),
         **{name: _sum(group, values, count) for name, values in columns.items()}, "largest": largest, "private": private_row[at],
     }).sort_values("reserved", ascending=False, kind="stable", ignore_index=True)  # fmt: skip

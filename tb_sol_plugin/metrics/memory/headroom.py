@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.choose import is_host, memories, number_of
 from tb_sol_plugin.metrics.memory.curves import Curves, Event
 from tb_sol_plugin.metrics.memory.fragmentation import Heap, heap, largest_for, unthinned
@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.memory.per_step import records_of
 from tb_sol_plugin.metrics.memory.summary import capacity
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 RECORD_BASE: Final = 'call record_base_memory("start") before the model is made'
@@ -151,7 +152,7 @@ def _base(capture: Capture, number: int, total: Amount, failures: tuple[Failure,
     if known.any():
         beside = (used - reserved)[known]
         at = int(np.argmax(beside))
-        tag = texts.pick(own["tag"], np.flatnonzero(known))[at]
+        tag = arrays.pick(own["tag"], np.flatnonzero(known))[at]
         process = own["process_used"].to_numpy()[known][at]
         other = int(used[known][at] - process) if process >= 0 else 0
         beside_us = f", {human(other, 'B')} of it by other processes" if other > 0 else ""
@@ -211,8 +212,8 @@ def _failures(capture: Capture, curves: tuple[Curves, ...], number: int, blocks:
     device = events["device"].to_numpy()
     every = np.unique(device)
     own = events[device == (int(every[0]) if number < 0 and len(every) == 1 else number)]
-    failed = np.flatnonzero(texts.where(own["action"], lambda a: a == "oom"))
-    changes = np.flatnonzero(texts.where(own["action"], lambda a: a not in ("oom", "snapshot", "")))
+    failed = np.flatnonzero(arrays.where(own["action"], lambda a: a == "oom"))
+    changes = np.flatnonzero(arrays.where(own["action"], lambda a: a not in ("oom", "snapshot", "")))
     last = failed[len(failed) - len(history.events) :].tolist()
     out = []
     for event, row in zip(history.events, last, strict=False):

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.tables.arrays import Ints
+
 By: TypeAlias = Literal["category", "module", "operator", "frame", "phase"]
 GROUPINGS: Final[tuple[By, ...]] = ("category", "module", "operator", "frame", "phase")
 BEFORE: Final = "allocated before the window"
@@ -19,7 +21,6 @@ FLAGGED_SHARE: Final = 0.05
 """Unknown above this share of what was in use is said."""
 NEGATIVE: Final = "more is found than was in use: something is counted twice, or events are missing"
 
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
-from tb_sol_plugin.metrics.memory.held import Groups, Ints, summed
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.memory.held import Groups, summed
 from tb_sol_plugin.metrics.memory.lines import own_line, stack_text
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 NO_LINE: Final = "(no call stack)"
 
@@ -45,8 +47,8 @@ def lives(capture: Capture, device: int) -> Lives:
 def _lives(capture: Capture, device: int) -> Lives:
     events, blocks = capture.tables[S.MEMORY_EVENTS.name], capture.tables[S.MEMORY_BLOCKS.name]
     events, blocks = events[events["device"] == device], blocks[blocks["device"] == device]
-    gain = texts.where(events["action"], lambda a: a == "alloc")
-    free = texts.where(events["action"], lambda a: a == "free_requested")
+    gain = arrays.where(events["action"], lambda a: a == "alloc")
+    free = arrays.where(events["action"], lambda a: a == "free_requested")
     address = events["address"].to_numpy()
     size = events["bytes"].to_numpy().clip(min=0)
     use = np.flatnonzero(gain | free)
@@ -61,7 +63,7 @@ def _lives(capture: Capture, device: int) -> Lives:
     ended[followed[free[followed]]] = True
     alone = np.flatnonzero(free & ~ended)
     open_at = set(address[starts[stop < 0]].tolist())
-    state = texts.where(blocks["state"], lambda s: s == "active_allocated") if len(blocks) else np.zeros(0, bool)
+    state = arrays.where(blocks["state"], lambda s: s == "active_allocated") if len(blocks) else np.zeros(0, bool)
     at = blocks["address"].to_numpy()
     older = np.flatnonzero(state & ~np.fromiter((a in open_at for a in at.tolist()), bool, len(at)))
     asked = np.where(blocks["requested"].to_numpy() >= 0, blocks["requested"].to_numpy(), blocks["bytes"].to_numpy()).clip(min=0)
@@ -82,7 +84,7 @@ def _codes(column: pd.Series, names: dict[str, int]) -> Ints:
     """Per row the number of its text in `names`, which grows."""
     every = [*(str(text) for text in column.cat.categories), ""]
     of = np.array([names.setdefault(text, len(names)) for text in every], np.int64)
-    return of[texts.codes(column)]
+    return of[arrays.codes(column)]
 
 
 def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:

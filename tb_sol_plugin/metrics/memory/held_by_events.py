@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.held import By, Groups, summed
 from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 OUTSIDE: Final[dict[By, str]] = {
     "operator": at.NO_OPERATOR,
@@ -57,7 +58,7 @@ def grouped(capture: Capture, lives: pd.DataFrame, by: By) -> Groups:
     if by == "phase":
         code, host_row = owner, own["around"].to_numpy()[rows].astype(np.int64)
     else:
-        of_host = texts.codes(capture.host["name"]) if len(capture.host) else np.zeros(0, np.int64)
+        of_host = arrays.codes(capture.host["name"]) if len(capture.host) else np.zeros(0, np.int64)
         code = np.where(owner >= 0, of_host[owner.clip(0)], -1) if len(of_host) else owner
         host_row = owner
     return summed(np.where(code >= 0, code, len(names)), [*names, OUTSIDE[by]], size, host_row)

@@ -6,12 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.held import By, Groups, Ints, summed
+from tb_sol_plugin.metrics.memory.held import By, Groups, summed
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 TIMELINE: Final = {
     "parameter": "params", "optimizer_state": "optimizer", "input": "inputs", "temporary": "temporary", "activation": "activations",
@@ -58,10 +59,10 @@ def of_record(capture: Capture, record: int, by: By) -> Groups:
     size, tensors = parts["bytes"].to_numpy()[own], parts["tensors"].to_numpy()[own]
     if by == "category":
         names = [str(c) for c in parts["category"].cat.categories]
-        code = texts.codes(parts["category"])[own]
+        code = arrays.codes(parts["category"])[own]
     else:
         label = parts["module"].to_numpy()[own].astype(np.int64)
-        names = [module_instance(n) for n in texts.pick(capture.tables["labels"]["name"], np.arange(len(capture.tables["labels"])))]
+        names = [module_instance(n) for n in arrays.pick(capture.tables["labels"]["name"], np.arange(len(capture.tables["labels"])))]
         code = np.where((label >= 0) & (label < len(names)), label, -1)
         seen: dict[str, int] = {}  # two labels of one name are one row
         of = np.array([seen.setdefault(name, len(seen)) for name in names], np.int64)
@@ -81,5 +82,5 @@ def when(capture: Capture, record: int, time_ns: int) -> tuple[str, ...]:
     away = int(records["time_ns"].to_numpy()[record]) - int(time_ns)
     if not away:
         return ()
-    tag = str(texts.pick(records["tag"], [record])[0])
+    tag = str(arrays.pick(records["tag"], [record])[0])
     return (f"parts as the record {tag!r} found them, {abs(away) / 1e6:,.1f} ms {'later' if away > 0 else 'earlier'}",)

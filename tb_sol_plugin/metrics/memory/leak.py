@@ -21,9 +21,8 @@ from tb_sol_plugin.metrics.memory.fragmentation import unthinned
 from tb_sol_plugin.metrics.memory.per_step import per_step
 from tb_sol_plugin.metrics.memory.survivors import nobody, parts_that_grow, survivors
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Floats
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Verdict = Literal["leak", "none", "warm_up", "levels_off", "falls_back", "unsteady", "few", "no_steps"]
 
 FEWEST: Final = 5

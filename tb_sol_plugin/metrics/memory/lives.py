@@ -9,19 +9,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import GAINS, Curves
 from tb_sol_plugin.metrics.memory.lines import own_line
 from tb_sol_plugin.metrics.memory.owners import owners
-from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Objects
 
-Objects = npt.NDArray[np.object_]
 COLUMNS: Final = ("bytes", "start_ns", "end_ns", "known", "row", "free_row")
 NEVER: Final = np.iinfo(np.int64).max
 
@@ -55,7 +55,7 @@ def _frame(found: pd.DataFrame) -> pd.DataFrame:
 def _of_history(capture: Capture, number: int) -> pd.DataFrame:
     """The history of a snapshot through the same pairing: it differs in names only."""
     table = capture.tables[S.MEMORY_EVENTS.name]
-    gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[texts.codes(table["action"])]
+    gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[arrays.codes(table["action"])]
     row = np.flatnonzero((table["device"].to_numpy() == number) & (gains != 0))
     time = table["time_ns"].to_numpy()[row]
     if (time < 0).any():  # without times entries stand one after the other, as in the curve
@@ -83,7 +83,7 @@ def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFr
     """Who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
     row = found["row"].to_numpy()
     if curve.source != "events":
-        said = texts.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
+        said = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
         frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(said, row.tolist(), strict=True)]
         none = [""] * len(row)
         return pd.DataFrame({"operator": none, "parent": none, "module": none, "phase": none, "frame": frames, "step": -1})
@@ -104,7 +104,7 @@ def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
     row = np.asarray(rows, np.int64)
     if not len(capture.host):
         return np.full(len(row), "", object)
-    names = texts.pick(capture.host["name"], row.clip(0))
+    names = arrays.pick(capture.host["name"], row.clip(0))
     return np.where(row >= 0, names, "")
 
 

@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.memory.leak import Leak, longest
 from tb_sol_plugin.metrics.memory.summary import Summary, summary
 from tb_sol_plugin.metrics.memory.window import window_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.owners import owners
-from tb_sol_plugin.metrics.memory.replay import Device, Mask, replay
+from tb_sol_plugin.metrics.memory.replay import Device, replay
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 
 def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> pd.DataFrame:
@@ -34,12 +36,12 @@ def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | Non
     operator = owner["operator"].to_numpy()[row]
     time = capture.tables["memory"]["time_ns"].to_numpy()[row]
     h = at.host(capture)
-    name = texts.codes(capture.host["name"]) if len(h.start) else np.zeros(0, np.int64)
+    name = arrays.codes(capture.host["name"]) if len(h.start) else np.zeros(0, np.int64)
     group = np.where(h.kind == S.OPERATOR, name, -1).astype(np.int32)
     called = group if window is None else np.where((h.start >= window[0]) & (h.start <= window[1]), group, -1)
     names = len(capture.host["name"].cat.categories)
     gain = size > 0
-    out: dict[str, at.Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
+    out: dict[str, Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
     own = np.where(operator >= 0, name[operator.clip(0)], -1) if len(name) else np.full(len(row), -1)
     outside = operator < 0
     alone = {}

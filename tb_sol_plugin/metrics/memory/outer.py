@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import STEP
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 
 def outer_phases(capture: Capture) -> pd.DataFrame:
@@ -23,10 +24,10 @@ def _outer(capture: Capture) -> pd.DataFrame:
     rows = np.flatnonzero(h.kind == S.ANNOTATION)
     if not len(rows):
         return pd.DataFrame({"name": np.zeros(0, object), "start_ns": np.zeros(0, np.int64), "end_ns": np.zeros(0, np.int64)})
-    step = texts.where(capture.host["name"], lambda name: phase_name(name) == STEP)
+    step = arrays.where(capture.host["name"], lambda name: phase_name(name) == STEP)
     above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
     rows = rows[((above < 0) | step[above.clip(0)]) & ~step[rows]]
     if len(rows):
         rows = rows[h.thread[rows] == np.bincount(h.thread[rows].clip(0)).argmax()]
-    names = [phase_name(str(n)) for n in texts.pick(capture.host["name"], rows)]
+    names = [phase_name(str(n)) for n in arrays.pick(capture.host["name"], rows)]
     return pd.DataFrame({"name": np.array(names, object), "start_ns": h.start[rows], "end_ns": h.stop[rows]})

@@ -11,12 +11,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.lines import is_users_frame
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
 _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
 """A python frame that stands in a file; built-in functions have neither file nor line."""
@@ -58,15 +59,15 @@ def _owners(capture: Capture) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _frames(capture: Capture, rows: at.Rows, time: at.Ints, test: Callable[[str], bool]) -> at.Rows:
+def _frames(capture: Capture, rows: Rows, time: Ints, test: Callable[[str], bool]) -> Rows:
     h = at.host(capture)
     if not len(h.start) or not (h.kind == S.FRAME).any():
         return np.full(len(rows), -1, np.int32)
-    placed = (h.kind == S.FRAME) & texts.where(capture.host["name"], test)
+    placed = (h.kind == S.FRAME) & arrays.where(capture.host["name"], test)
     return tree.nearest(placed, h.parent, h.stop, rows, time)
 
 
-def steps_at(capture: Capture, time: at.Ints) -> npt.NDArray[np.int32]:
+def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
     """Row of `steps` that holds each time on the host, -1 outside every step."""
     steps = capture.steps
     if not len(steps):

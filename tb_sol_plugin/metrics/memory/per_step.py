@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-
-Ints = npt.NDArray[np.int64]
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 
 def per_step(capture: Capture, curve: Curves) -> pd.DataFrame:
@@ -43,7 +41,7 @@ def of_records(capture: Capture, curve: Curves) -> pd.DataFrame:
     own = own[(own["iteration"].to_numpy() >= 0) & (own["allocated"].to_numpy() >= 0)]
     if not len(own):
         return _nothing()
-    of_one = texts.where(own["since"], lambda s: s == "iteration")
+    of_one = arrays.where(own["since"], lambda s: s == "iteration")
     own = own.assign(most=np.where(of_one, own["max_allocated"].to_numpy(), -1))
     by = own.groupby("iteration", sort=True)
     return pd.DataFrame({
@@ -67,7 +65,7 @@ def records_of(capture: Capture, number: int) -> pd.DataFrame:
     every = np.unique(device[device >= 0])
     if number < 0 and len(every) == 1:
         number = int(every[0])
-    keep = (device == number) & (number >= 0) & ~texts.where(table["since"], lambda s: s == "phase")
+    keep = (device == number) & (number >= 0) & ~arrays.where(table["since"], lambda s: s == "phase")
     out: pd.DataFrame = table[keep].sort_values("time_ns", kind="stable")
     return out
 

@@ -7,17 +7,14 @@ much of that there was is the first total less the first event's bytes. Nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model.capture import Capture
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Ints
 
 CPU: Final = 0
 TYPES: Final = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "device"}

@@ -12,9 +12,9 @@ from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.choose import beside, is_host
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE, held_throughout, of_record, records_with_parts
-from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints
 
 LASTING: Final = ("params", "buffers", "master_weights", "main_grads", "exp_avg", "exp_avg_sq", "other_optimizer")
 """Parts that a job holds from its first steps to its end."""

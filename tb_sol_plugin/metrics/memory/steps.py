@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.memory.curves import Curves, steps
-from tb_sol_plugin.metrics.memory.replay import Ints
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints
 
 
 def of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:

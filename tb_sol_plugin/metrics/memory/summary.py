@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics.memory.choose import chosen, is_host, memories, number_of
 from tb_sol_plugin.metrics.memory.curves import HOST_SINCE, Curves
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
 
 OF_THE_HOST: Final = "the size of the host's memory is not recorded"
 NO_CAPACITY: Final = "the memory of the device is not recorded; choose device limits"

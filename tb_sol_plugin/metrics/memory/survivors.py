@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.lines import own_line
@@ -24,8 +22,8 @@ from tb_sol_plugin.metrics.memory.per_step import extremes, records_of, step_of
 from tb_sol_plugin.metrics.names import module_instance
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-
-Ints = npt.NDArray[np.int64]
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 OFTEN: Final = 0.8
 """Part of the steps in which somebody leaves memory behind, from which on it is evidence."""
@@ -72,7 +70,7 @@ def _of_events(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]
     if not len(capture.host):
         return []
     own = owners(capture)
-    every = texts.codes(capture.host["name"])
+    every = arrays.codes(capture.host["name"])
     names = [str(n) for n in capture.host["name"].cat.categories]
     out = []
     for by in BY:
@@ -84,7 +82,7 @@ def _of_events(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]
 def _of_history(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]:
     """The same of entries of an allocator's history, which knows lines of the program alone."""
     stacks = capture.tables[S.MEMORY_EVENTS.name]["frames"]
-    code = texts.codes(stacks)[row]
+    code = arrays.codes(stacks)[row]
     names = [""] * len(stacks.cat.categories)
     for one in np.unique(code[code >= 0]).tolist():
         names[one] = own_line(str(stacks.cat.categories[one]))
@@ -112,7 +110,7 @@ def parts_that_grow(capture: Capture, curve: Curves) -> pd.DataFrame:
     if len(walked) < FEWEST_WALKS:
         return nobody()
     labels = capture.tables[S.LABELS.name]["name"]
-    module = texts.pick(labels, own["module"].to_numpy()) if len(labels) else np.full(len(own), "", object)
+    module = arrays.pick(labels, own["module"].to_numpy()) if len(labels) else np.full(len(own), "", object)
     names = np.array([f"{c}: {m}" if m else c for c, m in zip(own["category"].astype(str), module.tolist(), strict=True)], object)
     order = {int(r): i for i, r in enumerate(r for r in numbers.tolist() if r in set(walked.tolist()))}
     place = np.array([order[int(r)] for r in own["record"]], np.int64)

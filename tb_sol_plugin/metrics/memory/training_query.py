@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
 
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 MODEL: Final = (
     "preset", "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "experts", "experts_per_token", "gated", "rms_norm",

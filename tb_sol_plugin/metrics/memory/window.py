@@ -12,7 +12,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory.curves import Curves, steps
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 UNITS: Final = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME: Final = r"(-?\d{1,18}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)?"

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 TOLD: Final = ("atomic_bsz", "micro_batch_size", "per_device_batch_size", "plan.micro_batch")
 """Names under which a recording's metadata may tell it, the surest first."""
@@ -59,15 +59,15 @@ def _guess(capture: Capture) -> Batch:
     host = table["host"].to_numpy()
     names = capture.host["name"]
     for wanted, argument in ((EMBEDDINGS, 1), (CONVOLUTIONS, 0)):
-        hit = texts.where(names, wanted.__contains__)
+        hit = arrays.where(names, wanted.__contains__)
         rows = np.flatnonzero(hit[host]) if len(host) and len(hit) else np.zeros(0, np.int64)
         if not len(rows):
             continue
         start = capture.host["start_ns"].to_numpy()[host[rows]]
         for row in rows[np.argsort(start, kind="stable")][:64].tolist():
-            samples = _first_size(str(texts.pick(table["shapes"], [row])[0]), argument)
+            samples = _first_size(str(arrays.pick(table["shapes"], [row])[0]), argument)
             if samples:
-                name = str(texts.pick(names, [host[row]])[0])
+                name = str(arrays.pick(names, [host[row]])[0])
                 return Batch(samples, f"first size of the input of `{name}`", guessed=True)
     return Batch()
 

@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.metrics.scaling.part import ScalingPart
 from tb_sol_plugin.metrics.scaling.points import Point, combined, of_run
 from tb_sol_plugin.metrics.scaling.terms import Settled, Wanted, settle
-from tb_sol_plugin.model.workers import BesideFile, WorkerPart
+from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
 RECORD: Final = (

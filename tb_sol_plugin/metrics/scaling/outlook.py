@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.scaling import Fit, GoodputFunction, GradParams, SpeedupFunction
 from tb_sol_plugin.cost.scaling.model import accum_time, network_time, optim_time
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from tb_sol_plugin.tables.arrays import Floats, Ints
 
 GRID: Final = 24
 """Total batch sizes of the grid."""

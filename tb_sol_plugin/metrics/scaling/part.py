@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.scaling.batch import batch_of
 from tb_sol_plugin.metrics.scaling.steps import steps
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 MOST_STEPS: Final = 2_000
 """Steps that a part carries at most, the last ones."""

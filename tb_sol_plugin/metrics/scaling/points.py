@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.metrics.scaling.part import Counted, ScalingPart, Step
-from tb_sol_plugin.model.workers import WorkerPart
+from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.tables.arrays import Floats
 
 Source: TypeAlias = Literal["given", "recorded", "trace", "capture"]
 SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace", "capture")
@@ -28,7 +28,6 @@ LONGEST: Final = 1e7
 """Seconds of a step."""
 CONTRARY: Final = 1.1
 """A micro-step without synchronisation that lasts so many times one with it contradicts it; below, the two are told apart by noise."""
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,15 @@ import re
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, classes, spans_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as I
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 REDUCES: Final = re.compile(r"all_?reduce|reduce_?scatter", re.IGNORECASE)
 """Names of collectives that reduce gradients; others (all-gather of sharded parameters) are no part of it."""
@@ -86,15 +83,15 @@ def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
 
 def _reducing(capture: Capture) -> Mask:
     """Device rows whose kernel, or whose recorded collective, is a reduction over ranks."""
-    out = texts.where(capture.device["name"], lambda name: REDUCES.search(name) is not None)
+    out = arrays.where(capture.device["name"], lambda name: REDUCES.search(name) is not None)
     told = capture.tables["collectives"]
-    named = texts.where(told["name"], lambda name: REDUCES.search(name) is not None)
+    named = arrays.where(told["name"], lambda name: REDUCES.search(name) is not None)
     out[told["device"].to_numpy()[named]] = True
     return out
 
 
 def _host_names(capture: Capture, pattern: re.Pattern[str]) -> Mask:
-    return texts.where(capture.host["name"], lambda name: pattern.search(name) is not None)
+    return arrays.where(capture.host["name"], lambda name: pattern.search(name) is not None)
 
 
 def _host_reductions(capture: Capture) -> I.Spans:

@@ -18,8 +18,8 @@ import pandas as pd
 from tb_sol_plugin.cost import Cost
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics import attribution, memo, source
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.metrics.names import module_class_name
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.direction import in_backward, recomputed
@@ -33,13 +33,8 @@ from tb_sol_plugin.metrics.work.profile import profile_calls
 from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.tables import tree
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 

@@ -14,13 +14,10 @@ from tb_sol_plugin.cost import Cost, Inputs
 from tb_sol_plugin.cost.attention_engines import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.groups import factorize
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import tree
-
-Rows = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Mask, Rows, factorize
 
 SIGNATURE = ("shapes", "types", "strides", "concrete")
 COMPILED = "triton_"

@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import attribution, memo, texts
+from tb_sol_plugin.metrics import attribution, memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
-
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Mask
 
 ENGINE: Final = "autograd::engine::evaluate_function"
 NODE: Final = re.compile(r"(autograd::engine::evaluate_function.*|.*Backward\d*)", re.DOTALL)
@@ -43,7 +42,7 @@ def _roots(capture: Capture) -> Mask:
 
 def _find_roots(capture: Capture) -> Mask:
     host, table = capture.host, capture.tables["operators"]
-    roots = texts.where(host["name"], lambda name: name.startswith(ENGINE))
+    roots = arrays.where(host["name"], lambda name: name.startswith(ENGINE))
     roots[table["host"].to_numpy()[table["forward_thread"].to_numpy() > 0]] = True
     return roots
 
@@ -57,7 +56,7 @@ def _again(capture: Capture) -> Mask:
         return out
     rows = table["host"].to_numpy()
     below = _below(capture, nodes)[rows]
-    is_node = texts.where(host["name"], lambda name: NODE.fullmatch(name) is not None)
+    is_node = arrays.where(host["name"], lambda name: NODE.fullmatch(name) is not None)
     candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0) & ~is_node[rows]
     if not candidate.any():
         return out
@@ -73,10 +72,10 @@ def _again(capture: Capture) -> Mask:
     mixed = np.zeros(len(host), bool)
     mixed[around(nodes, rows[bare])] = True
     nested = np.zeros(len(host), bool)
-    engine = np.flatnonzero(texts.where(host["name"], lambda name: name.startswith(ENGINE)))
+    engine = np.flatnonzero(arrays.where(host["name"], lambda name: name.startswith(ENGINE)))
     above = around(nodes, engine)
     nested[above[above >= 0]] = True
-    named = texts.where(host["name"], lambda name: CHECKPOINT.fullmatch(name) is not None)
+    named = arrays.where(host["name"], lambda name: CHECKPOINT.fullmatch(name) is not None)
     use = (mixed & _seen_forward(capture, rows[candidate], node, candidate, below)) | nested | named
     out[rows[candidate][use[node]]] = True
     return out
@@ -84,7 +83,7 @@ def _again(capture: Capture) -> Mask:
 
 def _has_tensor(capture: Capture) -> Mask:
     """Per row of `operators` whether it has an argument with sizes; allocations and views of nothing say nothing about the pass."""
-    return texts.where(capture.tables["operators"]["shapes"], lambda text: any(mark.isdigit() for mark in text))
+    return arrays.where(capture.tables["operators"]["shapes"], lambda text: any(mark.isdigit() for mark in text))
 
 
 def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArray[np.int32], candidate: Mask, below: Mask) -> Mask:
@@ -93,8 +92,8 @@ def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArr
     rows, node: host rows of the candidates and of their nodes. candidate, below: per row of `operators`.
     """
     host, table = capture.host, capture.tables["operators"]
-    shape = texts.codes(table["shapes"])
-    key = texts.codes(host["name"])[table["host"].to_numpy()] * (int(shape.max(initial=0)) + 2) + shape
+    shape = arrays.codes(table["shapes"])
+    key = arrays.codes(host["name"])[table["host"].to_numpy()] * (int(shape.max(initial=0)) + 2) + shape
     known = np.isin(key[candidate], np.unique(key[~below]))
     out = np.zeros(len(host), bool)
     out[node] = True

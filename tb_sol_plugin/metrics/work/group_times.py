@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.label_times import module_device_ns, module_names, phase_self_ns
 from tb_sol_plugin.metrics.names import phase_name
 from tb_sol_plugin.metrics.phases import phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.source import on_cpu, step_time
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 LAUNCH_BOUND_NS: Final = 20_000
 """Events on a stream say little about ranges with less than 20 µs per call: what they measure is how fast the host launches."""
@@ -30,7 +30,7 @@ def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[
     if by == "phase":
         tree = phase_tree(capture)
         rows = np.flatnonzero(tree.node >= 0)
-        names = texts.pick(capture.host["name"], rows)
+        names = arrays.pick(capture.host["name"], rows)
         word = {int(node): phase_name(str(name)) for node, name in zip(tree.node[rows].tolist(), names.tolist(), strict=True)}
         return _known(word, phase_self_ns(capture, part))
     if by == "step":

@@ -13,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.groups import factorize
-from tb_sol_plugin.metrics.texts import codes
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, codes, factorize
 
-Ints = npt.NDArray[np.int64]
 CLOSE: Final = 1.25
 """Largest ratio of times between such a kernel and the median of its likes, where these differ in their work."""
 ALIKE: Final = 2.0

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.breakdown import COMPUTATION, classes
 from tb_sol_plugin.metrics.phase_labels import label_paths, phase_nodes
 from tb_sol_plugin.metrics.phases import device_owners, phase_tree
@@ -30,10 +30,8 @@ from tb_sol_plugin.metrics.work.kinds import DIRECTIONS
 from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs
 from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model.capture import Capture
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 COUNTED: Final = "(work counted by the SOL capture)"
 """Name of a call that stands for the unnamed work of a phase."""
@@ -147,7 +145,7 @@ def iterations_of(capture: Capture) -> dict[int, int]:
     def make() -> dict[int, int]:
         table, ledger = capture.tables["iterations"], capture.tables["ledger"]
         number = table["number"].to_numpy()
-        signature, named = texts.codes(table["signature"]), texts.where(table["signature"], bool)
+        signature, named = arrays.codes(table["signature"]), arrays.where(table["signature"], bool)
         sampled = np.isin(number, np.unique(ledger["iteration"].to_numpy()))
         later = sampled & (number > (number.min() if len(number) else 0))
         sampled = later if later.any() else sampled
@@ -207,7 +205,7 @@ def _counted_by_home(capture: Capture, iteration: int) -> dict[int, float]:
 def _work_rows(capture: Capture, iteration: int) -> Ints:
     """Rows of the ledger of an iteration, recomputed work and communication left out."""
     ledger = capture.tables["ledger"]
-    apart = ledger["recompute"].to_numpy(dtype=bool) | texts.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
+    apart = ledger["recompute"].to_numpy(dtype=bool) | arrays.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
     return np.flatnonzero((ledger["iteration"].to_numpy() == iteration) & ~apart)
 
 
@@ -254,7 +252,7 @@ def _time(capture: Capture, ops: pd.DataFrame, calls: Ints, events: Ints, *, by_
 
 def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, events: Ints) -> dict[str, object]:
     dtype, direction, several = _nature(capture, step.iteration, home)
-    names = texts.pick(capture.device["name"], events).tolist() if len(events) else []
+    names = arrays.pick(capture.device["name"], events).tolist() if len(events) else []
     if dtype == "fp32" and any(TF32.search(str(name)) for name in names):
         dtype = "tf32"
     types = f"; types {several}, at the rate of {dtype}" if several else ""

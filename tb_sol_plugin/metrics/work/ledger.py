@@ -17,14 +17,13 @@ import pandas as pd
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
-from tb_sol_plugin.metrics import memo, source, texts
-from tb_sol_plugin.metrics.groups import factorize
+from tb_sol_plugin.metrics import memo, source
 from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Mask, factorize
 
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 SIGNATURE: Final = ("name", "shapes", "types", "strides", "concrete")
 COLLECTIVE: Final = re.compile(r"_?c10d(_functional)?::")
@@ -54,7 +53,7 @@ class LedgerCosts(NamedTuple):
 def ledger_inputs(capture: Capture, row: int) -> Inputs:
     """The arguments of a row of the ledger."""
     table = capture.tables["ledger"]
-    return Inputs(*(str(texts.pick(table[c], [row])[0]) for c in SIGNATURE[1:]))
+    return Inputs(*(str(arrays.pick(table[c], [row])[0]) for c in SIGNATURE[1:]))
 
 
 def ledger_costs(capture: Capture) -> LedgerCosts:
@@ -66,14 +65,14 @@ def _costs(capture: Capture) -> LedgerCosts:
     table = capture.tables["ledger"]
     flop, vector, data = (table[c].to_numpy(dtype=np.float64).copy() for c in ("flop", "flop_vector", "bytes"))
     dense = np.full(len(table), np.nan)
-    dtype, kind_word, reason = (texts.pick(table[c], np.arange(len(table))) for c in ("dtype", "kind", "reason"))
+    dtype, kind_word, reason = (arrays.pick(table[c], np.arange(len(table))) for c in ("dtype", "kind", "reason"))
     kind = np.array([KINDS.index(k) if k in KINDS else -1 for k in kind_word.tolist()], np.int8)
     estimated = table["estimated"].to_numpy(dtype=bool).copy()
     ask = np.flatnonzero(
         np.isnan(flop) | np.isnan(vector) | np.isnan(data) | (kind < 0) | (dtype == "") | (kind == KINDS.index("attention"))
     )
     if len(ask):
-        code, first = factorize([texts.codes(table[c])[ask] for c in SIGNATURE])
+        code, first = factorize([arrays.codes(table[c])[ask] for c in SIGNATURE])
         found = [_model(capture, int(row)) for row in ask[first].tolist()]
         for name, own in (("flop", flop), ("flop_vector", vector), ("bytes", data), ("flop_dense", dense)):
             said = np.array([np.nan if c is None or getattr(c, name) is None else float(getattr(c, name)) for c in found])[code]
@@ -89,7 +88,7 @@ def _costs(capture: Capture) -> LedgerCosts:
     kind[kind < 0] = KINDS.index("other")
     bare = np.flatnonzero(dtype == "")
     if len(bare):
-        types = texts.pick(table["types"], bare)
+        types = arrays.pick(table["types"], bare)
         known = {text: first_dtype(text) for text in set(types.tolist())}
         dtype[bare] = np.array([known[t] for t in types.tolist()], object)
     _tf32(capture, dtype, kind, flop)
@@ -97,7 +96,7 @@ def _costs(capture: Capture) -> LedgerCosts:
 
 
 def _model(capture: Capture, row: int) -> Cost | None:
-    return cost.estimate(str(texts.pick(capture.tables["ledger"]["name"], [row])[0]), ledger_inputs(capture, row))
+    return cost.estimate(str(arrays.pick(capture.tables["ledger"]["name"], [row])[0]), ledger_inputs(capture, row))
 
 
 def _tf32(capture: Capture, dtype: npt.NDArray[np.object_], kind: npt.NDArray[np.int8], flop: Floats) -> None:
@@ -135,7 +134,7 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
     each = table["time_ns"].to_numpy(dtype=np.float64)[chosen] / np.maximum(count, 1)
     if table["compiled"].to_numpy(dtype=bool)[chosen].any():
         each = np.full(len(each), np.nan)
-    collective = texts.where(table["name"], lambda name: COLLECTIVE.match(name) is not None)[at]
+    collective = arrays.where(table["name"], lambda name: COLLECTIVE.match(name) is not None)[at]
     modelled = known.usable[at] & ~collective
     size = len(at)
     labels = capture.tables["labels"]
@@ -166,7 +165,7 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
             "link_bytes": np.full(size, np.nan),
             "recompute": table["recompute"].to_numpy(dtype=bool)[at],
             "inferred": np.zeros(size, bool),
-            "layer": _words(texts.pick(labels["class_name"], table["module"].to_numpy()), at)
+            "layer": _words(arrays.pick(labels["class_name"], table["module"].to_numpy()), at)
             if len(labels)
             else _words(np.full(len(table), "", object), at),
             "ledger": at.astype(np.int32),
@@ -175,7 +174,7 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
 
 
 def _taken(column: pd.Series, at: Rows) -> pd.Categorical:
-    return pd.Categorical.from_codes(texts.codes(column)[at], column.cat.categories)
+    return pd.Categorical.from_codes(arrays.codes(column)[at], column.cat.categories)
 
 
 def _words(values: npt.NDArray[np.object_], at: Rows) -> pd.Categorical:
@@ -188,4 +187,4 @@ def _read(column: pd.Series, at: Rows) -> pd.Categorical:
     """Sizes as a person reads them; two texts may read the same."""
     read = np.array([*(readable_shapes(str(text)) for text in column.cat.categories), ""], object)
     code, names = pd.factorize(read)
-    return pd.Categorical.from_codes(code[texts.codes(column)][at], pd.Index(names, dtype=object))
+    return pd.Categorical.from_codes(code[arrays.codes(column)][at], pd.Index(names, dtype=object))

@@ -12,11 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.tables import tree
-
-Rows = npt.NDArray[np.int32]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 
 
 def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:

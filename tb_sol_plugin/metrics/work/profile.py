@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.kernel_class import kind_of
 from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Mask
 
 Codes = npt.NDArray[np.int8]
-Mask = npt.NDArray[np.bool_]
 
 OTHER_DEVICE: Final = "ran on another kind of device than the limits are of"
 
@@ -35,7 +35,7 @@ def profile_calls(capture: Capture) -> pd.DataFrame:
     time = table["time_ns"].to_numpy(dtype=np.float64)
     stated = np.isfinite(data) | (np.nan_to_num(flop) > 0)
     foreign = _on_another_kind(capture)
-    reason = texts.pick(table["reason"], np.arange(size))
+    reason = arrays.pick(table["reason"], np.arange(size))
     reason = np.where(foreign, OTHER_DEVICE, reason).astype(object)
     kind, collective = _kinds(capture)
     nothing = np.zeros(size, bool)
@@ -83,7 +83,7 @@ def _kinds(capture: Capture) -> tuple[Codes, Mask]:
     other = places["other"]
     known = np.array([*(places.get(word, other) for word in words), other], np.int8)  # type: ignore[call-overload]
     moves = np.array([*(word == "communication" for word in words), False], bool)
-    code = texts.codes(names)
+    code = arrays.codes(names)
     return known[code], moves[code]
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.groups import numbered
 from tb_sol_plugin.metrics.label_times import module_names
 from tb_sol_plugin.metrics.module_tree import module_tree
 from tb_sol_plugin.metrics.names import module_instance, phase_name
@@ -21,9 +19,9 @@ from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.kinds import KINDS
 from tb_sol_plugin.metrics.work.sides import sides
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask, numbered
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
 ByLabel: TypeAlias = Literal["forward_phase", "function"]
 """Labels that only the ledger of a SOL capture holds."""
@@ -140,7 +138,7 @@ def _labelled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
     own = table[by].to_numpy()[row].astype(np.int64)
     if by == "forward_phase":
         own = np.where(ops["direction"].cat.codes.to_numpy() == 1, own, table["phase"].to_numpy()[row])
-    names = [str(name) for name in texts.pick(labels["name"], np.arange(len(labels))).tolist()]
+    names = [str(name) for name in arrays.pick(labels["name"], np.arange(len(labels))).tolist()]
     none = OUTSIDE_FUNCTION if by == "function" else OUTSIDE_PHASE
     code, words = pd.factorize(np.array([*(names if by == "function" else map(phase_name, names)), none], object))
     return Key(code.astype(np.int64)[own], words.tolist())

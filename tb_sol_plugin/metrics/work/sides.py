@@ -12,12 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.model.devices.limits import DeviceSpec
-
-Floats = npt.NDArray[np.float64]
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.tables.arrays import Floats
 
 
 class Sides(NamedTuple):

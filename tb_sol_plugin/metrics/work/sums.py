@@ -15,15 +15,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.model.report import Mark
-
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from tb_sol_plugin.tables.arrays import Floats
 
 VALUES: Final = (
     "flop",

@@ -6,8 +6,9 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.analyses import get
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import FactsSection, TableSection, encode
 
 MIB = 1 << 20

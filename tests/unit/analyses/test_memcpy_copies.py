@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memcpy import choose, groups, records
 from tb_sol_plugin.metrics.memcpy.choose import CopyChoice
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.report import encode
-from tb_sol_plugin.model.selection import parse
 
 MIB = 1 << 20
 US = 1000

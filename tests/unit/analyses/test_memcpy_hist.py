@@ -5,8 +5,9 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import encode
 
 KIB, MIB = 1 << 10, 1 << 20

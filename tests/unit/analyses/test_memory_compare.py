@@ -16,8 +16,8 @@ from tb_sol_plugin.analyses import get, run_analysis, run_pair
 from tb_sol_plugin.analyses.memory_compare.part import REST, ComparePart, Line, Row
 from tb_sol_plugin.analyses.memory_compare.rows import differences, grouping
 from tb_sol_plugin.errors import BadQuery, NotFound
+from tb_sol_plugin.model.recordings import Lack, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow, FigureSection, Report, TableSection, UnavailableReport, encode
-from tb_sol_plugin.model.workers import Lack, Side, WorkerPart
 from tb_sol_plugin.units import NARROW
 from tests.support.captures import capture
 from tests.support.memory_ranks import MB, rank_trace

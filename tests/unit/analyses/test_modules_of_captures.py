@@ -12,8 +12,8 @@ from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.modules import merge_siblings, module_times
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FigureSection, TableSection, UnavailableReport
-from tb_sol_plugin.model.selection import Query
 from tests.support.captures import report
 from tests.support.sol_builder import CUDA, SolBuilder, small
 from tests.support.trace_builder import TraceBuilder

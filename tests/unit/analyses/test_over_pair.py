@@ -13,8 +13,8 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin import analyses
 from tb_sol_plugin.analyses import availability, get, part_maker
+from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.report import Report
-from tb_sol_plugin.model.selection import PairQuery
 from tests.conftest import ROOT
 from tests.support.captures import capture
 from tests.support.ranks import write_run

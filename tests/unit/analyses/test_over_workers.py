@@ -16,8 +16,8 @@ import tb_sol_plugin as sol
 from tb_sol_plugin import analyses
 from tb_sol_plugin.analyses import get, part_maker, run_over
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.recordings import Lack, WorkerPart
 from tb_sol_plugin.model.report import Report, UnavailableReport
-from tb_sol_plugin.model.workers import Lack, WorkerPart
 from tests.conftest import ROOT
 from tests.support.ranks import rank_trace, write_run
 

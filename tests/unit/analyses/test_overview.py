@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection
 from tests.support.captures import capture
 from tests.support.trace_builder import TraceBuilder

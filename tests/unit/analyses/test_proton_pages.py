@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.spec import DeviceSpec
 from tb_sol_plugin.model.report import FactsSection, Report, UnavailableReport
 from tests.support.captures import report
 from tests.support.proton_profile import H100, kernel, root, scope, serving, write

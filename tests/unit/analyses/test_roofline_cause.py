@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tb_sol_plugin.analyses.roofline.cause import Case, likely_cause
-from tb_sol_plugin.model.devices.limits import table
+from tb_sol_plugin.devices.catalog import table
 
 H100 = table()["H100_SXM"]
 V100 = table()["V100_SXM2_32"]

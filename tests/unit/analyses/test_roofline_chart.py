@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.analyses.roofline.figure import Ceilings, Point, Program, distance, draw
 from tb_sol_plugin.analyses.roofline.roofs import ceilings, powers
-from tb_sol_plugin.model.devices.limits import known_keys, table
+from tb_sol_plugin.devices.catalog import known_keys, table
 
 H100 = table()["H100_SXM"]
 ALL_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")

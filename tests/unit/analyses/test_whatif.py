@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tb_sol_plugin.devices.catalog import table
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.whatif import BYTES, STANDS_FOR, eligible, limits
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for, table
+from tb_sol_plugin.model.query import fields
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
-from tb_sol_plugin.model.selection import fields
 from tests.support.trace_builder import TraceBuilder
 
 BF16, FP32 = "c10::BFloat16", "float"

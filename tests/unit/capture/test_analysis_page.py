@@ -10,11 +10,10 @@ import pytest
 
 from tb_sol_plugin.capture import SOLTracker
 from tb_sol_plugin.capture.log_values import scalars
+from tb_sol_plugin.devices.files import book_of, parse
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.work.calls import work
-from tb_sol_plugin.model.devices.file import parse
-from tb_sol_plugin.model.devices.layers import book_of
-from tb_sol_plugin.model.devices.limits import device_for
 
 torch = pytest.importorskip("torch", reason="runs a small model")
 

@@ -12,7 +12,7 @@ from tb_sol_plugin.capture.device_specs import PEAK_OF, device_spec
 from tb_sol_plugin.capture.operation_registry import BoundType, CapturedFunctionalOp, CapturedOp, DataType, OpRecord, OpType
 from tb_sol_plugin.capture.roofline import FLAGS, Precision, current_precision, roofline
 from tb_sol_plugin.cost.roofline import limit
-from tb_sol_plugin.model.devices.limits import overridden
+from tb_sol_plugin.devices.limits import overridden
 from tests.support.sol_step import device, gpu, op
 
 
@@ -168,7 +168,7 @@ def test_the_same_as_the_page(key: str) -> None:
     plain, _, tail = key.partition("@")
     page = overridden(plain)
     if tail:
-        from tb_sol_plugin.model.devices.expression import Expression, apply
+        from tb_sol_plugin.devices.expression import Expression, apply
 
         page = apply(page, Expression(plain, 1200.0))
     assert spec is not None

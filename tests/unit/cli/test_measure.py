@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin import cli, cli_doctor, cli_measure, measure
-from tb_sol_plugin.measure import Measured, Rate, cache_bytes, copy_bytes, cpu_name, free_bytes, key_of, row_of
-from tb_sol_plugin.model.devices.file import parse
-from tb_sol_plugin.model.devices.layers import book_of
+from tb_sol_plugin import cli, cli_doctor, cli_measure
+from tb_sol_plugin.devices import measure
+from tb_sol_plugin.devices.files import book_of, parse
+from tb_sol_plugin.devices.measure import Measured, Rate, cache_bytes, copy_bytes, cpu_name, free_bytes, key_of, row_of
 from tests.support.trace_builder import TraceBuilder
 
 Capsys = pytest.CaptureFixture[str]

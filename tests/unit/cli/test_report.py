@@ -14,8 +14,8 @@ from tb_sol_plugin.cli_report import tell, waterfall
 from tb_sol_plugin.cli_sol import sol_lines
 from tb_sol_plugin.metrics.console import NO_PHASE, UNATTRIBUTED, ConsoleReport, console_report
 from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, TableSection
-from tb_sol_plugin.model.selection import Query
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 LLM = SAMPLES / "simulated_gpu_llm" / "rank0_4000.1700000000000000000.pt.trace.json.gz"

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest.classify import classify
 from tb_sol_plugin.ingest.proton.names import copied
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.store import names
 from tests.support.check_capture import check_capture
 from tests.support.proton_profile import H100, ONE, kernel, root, scope, serving, write

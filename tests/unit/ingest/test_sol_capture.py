@@ -10,11 +10,11 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
+from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import classify
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices import limits as devices
 from tests.support.check_capture import host_tree_is_whole, survives_the_cache
 from tests.support.sol_builder import CUDA, WALL_NS, SolBuilder, small
 

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics import breakdown as B
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 K, C, M = S.KERNEL, S.MEMCPY, S.MEMSET
 

@@ -7,7 +7,7 @@ import pytest
 
 from tb_sol_plugin.metrics.kernel_class import MATRIX, classify, kind_of, matrix_of, unit_name
 from tb_sol_plugin.metrics.kernel_name import LONGEST, short_name
-from tb_sol_plugin.model.palette import TOKENS
+from tb_sol_plugin.model.figure import TOKENS
 
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.levers import Lever, levers
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import _waterfall
 from tb_sol_plugin.metrics.work.calls import work
-from tb_sol_plugin.model.devices.table import DeviceSpec
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.findings import H100_BANDWIDTH, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

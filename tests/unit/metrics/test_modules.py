@@ -11,7 +11,7 @@ import pytest
 from tb_sol_plugin.metrics.modules import by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import BACKWARD_THREAD, read_back, training
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.model.workers import WorkerFacts, WorkerPart, WorkerState
+from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, WorkerState
 
 
 def worker(name: str, rank: int | None, *, world: int | None = None, state: WorkerState = "read") -> WorkerPart:  # type: ignore[type-arg]

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics.names import phase_name, phase_parts
 from tb_sol_plugin.metrics.phases import host_shares, phase_times, phase_tree
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
 

@@ -9,7 +9,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics import texts
+from tb_sol_plugin.tables import arrays
 
 NAMES = st.lists(st.sampled_from(["a", "ab", "b", ""]), min_size=1, max_size=20)
 
@@ -20,18 +20,18 @@ def test_where_pick_and_largest_equal_a_loop(names: list[str], data: st.DataObje
     column, second = pd.Series(pd.Categorical(names)), pd.Series(pd.Categorical(other))
     rows = np.arange(len(names))
     # THEN tests and texts are those of the rows
-    assert texts.where(column, lambda n: n.startswith("a")).tolist() == [n.startswith("a") for n in names]
-    assert texts.pick(column, rows[::-1]).tolist() == names[::-1]
+    assert arrays.where(column, lambda n: n.startswith("a")).tolist() == [n.startswith("a") for n in names]
+    assert arrays.pick(column, rows[::-1]).tolist() == names[::-1]
     # AND the largest combination has the largest sum
     sums: dict[tuple[str, str], int] = {}
     for a, b, v in zip(names, other, values.tolist(), strict=True):
         sums[a, b] = sums.get((a, b), 0) + v
-    found, total = texts.largest([column, second], rows, values)
+    found, total = arrays.largest([column, second], rows, values)
     assert total == max(sums.values()) == sums[found[0], found[1]]
 
 
 def test_a_row_without_text_matches_nothing_and_reads_as_empty() -> None:
     column = pd.Series(pd.Categorical(["a", None, "b"]))
-    assert texts.where(column, lambda n: True).tolist() == [True, False, True]
-    assert texts.pick(column, [1, 2]).tolist() == ["", "b"]
-    assert texts.largest([column], [], np.zeros(0, np.int64)) == ([""], 0.0)
+    assert arrays.where(column, lambda n: True).tolist() == [True, False, True]
+    assert arrays.pick(column, [1, 2]).tolist() == ["", "b"]
+    assert arrays.largest([column], [], np.zeros(0, np.int64)) == ([""], 0.0)

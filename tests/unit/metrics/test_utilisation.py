@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.model.devices.limits import table
 
 H100 = table()["H100_SXM"]
 

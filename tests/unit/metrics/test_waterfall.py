@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import Waterfall, exclusive_parts, waterfall
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import DeviceSpec
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.captures import capture
 from tests.support.trace_builder import TraceBuilder

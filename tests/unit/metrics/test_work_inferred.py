@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.inferred import REASON
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.devices.limits import table
 from tests.support.trace_builder import TraceBuilder
 
 BF16 = ["c10::BFloat16"] * 2

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.phase_work import phase_work
 from tb_sol_plugin.metrics.phases import phase_tree
@@ -17,8 +18,7 @@ from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.metrics.work.joined import COUNTED, iterations_of
 from tb_sol_plugin.metrics.work.sums import values_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.captures import report
 from tests.support.sol_builder import CUDA, SolBuilder
 from tests.support.trace_builder import TraceBuilder

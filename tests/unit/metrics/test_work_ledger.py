@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.modules import module_times
@@ -21,8 +22,7 @@ from tb_sol_plugin.metrics.waterfall import waterfall
 from tb_sol_plugin.metrics.work.calls import group, work
 from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.captures import report
 from tests.support.sol_builder import CUDA, SolBuilder, small
 

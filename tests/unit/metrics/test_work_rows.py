@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.names import module_instance, phase_name
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.rows import BEFORE_WINDOW, By, rows
 from tb_sol_plugin.metrics.work.sides import sides
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import table
 from tests.support.trace_builder import TraceBuilder
 
 SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "simulated_gpu_train"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.kernels import groups, parts_of
 from tb_sol_plugin.metrics.modules import module_times
@@ -16,9 +17,8 @@ from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, subtree_sums, sums
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
-from tb_sol_plugin.model.selection import Query
 from tests.support.trace_builder import TraceBuilder
 
 BF16 = "c10::BFloat16"

@@ -9,12 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from tb_sol_plugin.devices import catalog as device_table
+from tb_sol_plugin.devices.catalog import by_name, known_keys, table
+from tb_sol_plugin.devices.limits import device_for, overridden, why_no_limits
+from tb_sol_plugin.devices.match import match
+from tb_sol_plugin.devices.rates import RATES
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.devices import table as device_table
-from tb_sol_plugin.model.devices.limits import RATES, device_for, known_keys, match, overridden, table, why_no_limits
-from tb_sol_plugin.model.devices.table import by_name
+from tb_sol_plugin.model.capture import Capture, Facts
 
 GIB = 2**30
 # clocks and rates, written out once more so that a slip in the package shows: units, tensor MHz, FLOP per unit and clock

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin.devices.catalog import table
+from tb_sol_plugin.devices.expression import Expression, parse
+from tb_sol_plugin.devices.limits import device_for, overridden
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.devices.expression import Expression, parse
-from tb_sol_plugin.model.devices.limits import device_for, overridden, table
+from tb_sol_plugin.model.capture import Capture, Facts
 
 GIB = 2**30
 

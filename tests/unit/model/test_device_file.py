@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin.devices import catalog as device_table
+from tb_sol_plugin.devices.catalog import table
+from tb_sol_plugin.devices.figures import figures
+from tb_sol_plugin.devices.files import LARGEST, book_of, known_columns, parse
+from tb_sol_plugin.devices.limits import choices, device_for, host_of, why_no_limits
+from tb_sol_plugin.devices.spec import DeviceBook, DeviceProps, Place
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
-from tb_sol_plugin.model.devices import table as device_table
-from tb_sol_plugin.model.devices.book import DeviceBook, Place
-from tb_sol_plugin.model.devices.file import LARGEST, known_columns, parse
-from tb_sol_plugin.model.devices.layers import book_of
-from tb_sol_plugin.model.devices.limits import choices, device_for, figures, host_of, table, why_no_limits
+from tb_sol_plugin.model.capture import Capture, Facts
 
 GIB = 2**30
 H100 = DeviceProps(0, "NVIDIA H100 80GB HBM3", 80 * GIB, "9.0", 132)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tb_sol_plugin.model.capture import DeviceProps
-from tb_sol_plugin.model.devices.figures import ORIGINS, SOURCES, figures
-from tb_sol_plugin.model.devices.limits import RATES, caution, match, table
-from tb_sol_plugin.model.devices.rates import CLOCKS_MHZ, arithmetic, clock_of, generation_of
-from tb_sol_plugin.model.devices.table import by_name, raw_rows
+from tb_sol_plugin.devices.catalog import by_name, raw_rows, table
+from tb_sol_plugin.devices.figures import ORIGINS, SOURCES, figures
+from tb_sol_plugin.devices.limits import caution
+from tb_sol_plugin.devices.match import match
+from tb_sol_plugin.devices.rates import CLOCKS_MHZ, RATES, arithmetic, clock_of, generation_of
+from tb_sol_plugin.devices.spec import DeviceProps
 
 GIB = 2**30
 # dense FLOP per unit and clock as whitepapers give them, written out once more: (FP64, FP32 vector), matrix types

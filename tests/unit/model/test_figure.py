@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from tb_sol_plugin.model import figure as F
-from tb_sol_plugin.model.palette import light
+from tb_sol_plugin.model.figure import light
 
 
 def test_a_figure_is_one_plotly_accepts():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.model import redact
+from tb_sol_plugin import redact
 
 SECRETS = [
     "hf_" + "aBcDeFgHiJkLmNoPqRsT",

@@ -14,7 +14,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from tb_sol_plugin.model.workers import BesideFile
+from tb_sol_plugin.model.recordings import BesideFile
 from tb_sol_plugin.store import scalars
 from tb_sol_plugin.store.beside import LARGEST, BesideFiles
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.model import schemas
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.store import arrow
 from tb_sol_plugin.store.cache import Cache, key_of
 from tb_sol_plugin.tables.schema import Field, Schema

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import names
 from tb_sol_plugin.store.join import captures_beside, companion
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.parts import stat
+from tb_sol_plugin.store.parts import stat_parts
 from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 from tb_sol_plugin.store.store import Store
@@ -114,7 +114,7 @@ def test_parts_are_one_recording_and_a_restart_is_another_span(tmp_path: Path) -
     ]  # fmt: skip
     found = next(iter(look(tmp_path).runs.values()))[0]
     size = (tmp_path / NAME).stat().st_size
-    assert found.size == 3 * size and (found.size, found.mtime) == stat(found.path, {})
+    assert found.size == 3 * size and (found.size, found.mtime) == stat_parts(found.path, {})
     # AND it is read as one: every part defines its own labels, which are the same
     c = sol.open_capture(str(tmp_path / NAME))
     assert len(c.tables["iterations"]) == 9 and len(c.tables["labels"]) == 6 and c.facts.size == 3 * size

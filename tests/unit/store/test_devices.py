@@ -12,9 +12,9 @@ import fsspec
 import platformdirs
 import pytest
 
+from tb_sol_plugin.devices.files import LARGEST
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.model.devices.file import LARGEST
-from tb_sol_plugin.model.devices.limits import device_for
 from tb_sol_plugin.store import devices
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, split_choice, user_file
 from tb_sol_plugin.store.direct import open_run

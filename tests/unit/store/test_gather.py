@@ -15,8 +15,7 @@ import pytest
 
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.run import Recording
-from tb_sol_plugin.model.workers import Made, WorkerFacts, WorkerPart, facts_of
+from tb_sol_plugin.model.recordings import Made, Recording, WorkerFacts, WorkerPart, facts_of
 from tb_sol_plugin.store import gather, load, worker, worker_parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import StoreOptions

@@ -17,7 +17,7 @@ import pytest
 
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import load, worker
 from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.options import StoreOptions

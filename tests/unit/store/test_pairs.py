@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.pairs import Other, another, paired
 
 

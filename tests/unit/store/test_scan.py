@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.model.run import natural
+from tb_sol_plugin.model.recordings import natural
 from tb_sol_plugin.store import names
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import Root, named, single

@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tb_sol_plugin.analyses import registry
-from tb_sol_plugin.model.run import Recording
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.join import companions
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.places import single

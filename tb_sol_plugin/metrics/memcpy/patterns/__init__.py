@@ -26,10 +26,11 @@ from tb_sol_plugin.metrics.memcpy.patterns.small import MOVES, coalescable, tiny
 from tb_sol_plugin.metrics.memcpy.patterns.waiting import waiting
 from tb_sol_plugin.metrics.memcpy.patterns.within import duplicates, gradients, graph_inputs
 from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds
-from tb_sol_plugin.metrics.scope import Mask, Scope
+from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.metrics.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Mask
 
 __all__ = ["KEYS", "RULES", "CopyFinding", "as_finding", "combined_ns", "copy_findings", "rules_off", "step_ns"]
 

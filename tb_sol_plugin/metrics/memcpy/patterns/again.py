@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask, Places
+from tb_sol_plugin.metrics.memcpy.patterns.case import Case
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Mask, Places
 
 APART: Final = r"enumerate\(Data(Loader|Pipe)|Optimizer\."
 """Ranges in which every step brings new data of the same size."""
@@ -38,8 +39,8 @@ def redundant(case: Case, apart: Mask) -> list[CopyFinding]:
     rows = rows[module[rows] >= 0] if named else rows[_after_first_kernel(case)[rows]]
     if not len(rows) or len(case.where.rows) < case.at.again_steps:
         return []
-    name = texts.codes(case.capture.host["name"])[np.maximum(module[rows], 0)] if len(case.capture.host) else module[rows]
-    place = texts.together(np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows])
+    name = arrays.codes(case.capture.host["name"])[np.maximum(module[rows], 0)] if len(case.capture.host) else module[rows]
+    place = arrays.together(np.where(module[rows] >= 0, name, -1), case.path[rows], case.bytes[rows])
     rows = rows[_in_a_row(place, case.step[rows], case.at.again_steps)[place]]
     if not len(rows):
         return []
@@ -72,7 +73,7 @@ def _after_first_kernel(case: Case) -> Mask:
     first = np.full(max(int(step.max(initial=-1)), int(case.step.max(initial=-1))) + 2, np.iinfo(np.int64).max)
     np.minimum.at(first, step, start)
     both = (np.concatenate((device[c].to_numpy()[kernel], case.found[c].to_numpy())) for c in ("device", "stream"))
-    lane = texts.together(*both)
+    lane = arrays.together(*both)
     computes = np.zeros(int(lane.max(initial=-1)) + 1, np.bool_)
     computes[lane[: len(step)]] = True
     return np.asarray((case.start > first[case.step]) & computes[lane[len(step) :]], np.bool_)
@@ -140,7 +141,7 @@ def _sizes(case: Case, by: str) -> tuple[Places, Places]:
     rows = rows[np.argsort(case.start[rows], kind="stable")]
     if not len(rows):
         return rows, rows
-    code = texts.together(case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else []))
+    code = arrays.together(case.step[rows], case.bytes[rows], *([case.found[by].to_numpy()[rows]] if by else []))
     down = case.direction[rows] == "DtoH"
     groups = int(code.max()) + 1
     both = (np.bincount(code[down], minlength=groups) > 0) & (np.bincount(code[~down], minlength=groups) > 0)

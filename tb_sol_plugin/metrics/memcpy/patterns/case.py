@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memcpy.blocking import idle_spans, under
 from tb_sol_plugin.metrics.memcpy.link import latency_fit
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
@@ -22,10 +22,9 @@ from tb_sol_plugin.metrics.memcpy.words import COLORS
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-
-Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
+from tb_sol_plugin.tables.arrays import Mask, Places
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Case:
         h = at.host(self.capture)
         if not len(h.start):
             return np.zeros(len(self.found), np.int64)
-        name = texts.codes(self.capture.host["name"])
+        name = arrays.codes(self.capture.host["name"])
         row = self.found["operator"].to_numpy().astype(np.int64)
         distinct, place = np.unique(row, return_inverse=True)
         code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
@@ -111,7 +110,7 @@ class Case:
         if not len(self.capture.host):
             return np.zeros(len(self.found), bool)
         expression = re.compile(wanted)
-        named = texts.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
+        named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
         return under(self.capture, self.found, named & (at.host(self.capture).kind == kind))
 
     # -- time that could be saved -----------------------------------------------------------------------------

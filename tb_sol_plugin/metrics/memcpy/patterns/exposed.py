@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.memcpy.link import OVER
-from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask
+from tb_sol_plugin.metrics.memcpy.patterns.case import Case
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.metrics.memcpy.words import NAMES
+from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
 HIDE: Final = {

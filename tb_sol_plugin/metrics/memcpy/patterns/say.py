@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.breakdown import device_word
 from tb_sol_plugin.metrics.memcpy.link import LARGE, rate
 from tb_sol_plugin.metrics.memcpy.records import frame_text
@@ -20,10 +19,10 @@ from tb_sol_plugin.metrics.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import human
 
-Places = npt.NDArray[np.intp]
 _ENGINE: Final = "autograd::engine::evaluate_function: "
 _FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
 _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
@@ -85,8 +84,8 @@ def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
 def kinds(found: pd.DataFrame, rows: Places) -> str:
     """`, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
     ends = [found[c].to_numpy(object)[rows] for c in ("src_kind", "dst_kind")]
-    code = texts.together(*ends)
-    first = texts.first_of(code, int(code.max(initial=-1)) + 1)
+    code = arrays.together(*ends)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
     said = sorted(kinds_text(a, b) for a, b in pairs if a or b)
     return f", {' and '.join(said)}" if 0 < len(said) <= 2 else ""
@@ -100,15 +99,15 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     mine = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
     outer, frame = outermost_operator(capture, mine), user_frames(capture, mine)
     module, node = (mine[c].to_numpy() for c in ("module", "phase_node"))
-    name = texts.codes(host)
-    group = texts.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
+    name = arrays.codes(host)
+    group = arrays.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
     total = np.bincount(group, weight.astype(np.float64) + 1e-9)
     at_row = int(np.flatnonzero(group == total.argmax())[0])
     parts = []
     if outer[at_row] >= 0:
-        parts.append(f"in `{str(texts.pick(host, [outer[at_row]])[0]).removeprefix(_ENGINE)}`")
+        parts.append(f"in `{str(arrays.pick(host, [outer[at_row]])[0]).removeprefix(_ENGINE)}`")
     if module[at_row] >= 0:
-        parts.append(f"of `{module_instance(str(texts.pick(host, [module[at_row]])[0]))}`")
+        parts.append(f"of `{module_instance(str(arrays.pick(host, [module[at_row]])[0]))}`")
     elif node[at_row] >= 0:
         path = phase_tree(capture).path[int(node[at_row])]
         if path != STEP:
@@ -124,7 +123,7 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     own = found["frame"].to_numpy().astype(np.int64)
     if not (own >= 0).any():
         return own
-    foreign = texts.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None) & (h.kind == S.FRAME)
+    foreign = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None) & (h.kind == S.FRAME)
     better = tree.nearest(foreign, h.parent, h.stop, found["frame"].to_numpy().astype(np.int32), found["call_start_ns"].to_numpy())
     return np.asarray(np.where(better >= 0, better, own), np.int64)
 

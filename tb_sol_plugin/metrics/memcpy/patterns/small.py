@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Places
+from tb_sol_plugin.metrics.memcpy.patterns.case import Case
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.metrics.memcpy.words import NAMES
+from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import human
 
 MOVES: Final = ("HtoD", "DtoH", "DtoD", "PtoP")

@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics import texts
-from tb_sol_plugin.metrics.memcpy.patterns.case import Case, Mask, Places
+from tb_sol_plugin.metrics.memcpy.patterns.case import Case
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
 from tb_sol_plugin.metrics.memcpy.patterns.say import outermost_operator
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Mask, Places
 
 READS: Final = {
     r"nonzero|argwhere|masked_select|unique|repeat_interleave|where|index": "torch.where(mask, x, 0)  # a fixed size needs no answer",
@@ -64,5 +65,5 @@ _WORDS: Final = {
 
 def _read_fix(case: Case, rows: Places) -> str:
     outer = outermost_operator(case.capture, case.found[["operator"]].iloc[rows])
-    (name,), _ = texts.largest([case.capture.host["name"]], outer, case.held["host_ns"].to_numpy()[rows].astype(np.float64))
+    (name,), _ = arrays.largest([case.capture.host["name"]], outer, case.held["host_ns"].to_numpy()[rows].astype(np.float64))
     return next(fix for pattern, fix in READS.items() if re.search(pattern, name))

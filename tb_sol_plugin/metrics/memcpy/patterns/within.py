@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memcpy.patterns.case import Case
 from tb_sol_plugin.metrics.memcpy.patterns.finding import CopyFinding
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 
 
@@ -82,4 +82,4 @@ def graph_inputs(case: Case) -> list[CopyFinding]:
 
 
 def _has(case: Case, start: str) -> bool:
-    return bool(texts.where(case.capture.host["name"], lambda n: n.startswith(start)).any()) if len(case.capture.host) else False
+    return bool(arrays.where(case.capture.host["name"], lambda n: n.startswith(start)).any()) if len(case.capture.host) else False

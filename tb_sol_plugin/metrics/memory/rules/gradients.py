@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.holders import answers, holders
 from tb_sol_plugin.metrics.memory.per_step import per_step, records_of
 from tb_sol_plugin.metrics.memory.rules.case import Answer, Case, Lack, MemoryFinding
 from tb_sol_plugin.metrics.memory.rules.limits import GRADIENT_STEPS, GRADIENTS_SHARE
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 MOST_STEPS: Final = 24
@@ -54,7 +54,7 @@ def at_end(case: Case) -> np.ndarray | None:
     own = records_of(case.capture, number) if number >= 0 else _of_host(case)
     own = own[own["iteration"].to_numpy() > 0]
     parts = case.capture.tables[S.MEMORY_PARTS.name]
-    gradient = texts.where(parts["category"], lambda c: c == "grads")
+    gradient = arrays.where(parts["category"], lambda c: c == "grads")
     looked = own[np.isin(own.index.to_numpy(), parts["record"].to_numpy()[gradient])]
     if len(looked) < FEWEST:
         return None
@@ -69,7 +69,7 @@ def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
 
 def _of_host(case: Case) -> pd.DataFrame:
     table = case.capture.tables[S.MEMORY_RECORDS.name]
-    return table[(table["device"].to_numpy() < 0) & ~texts.where(table["since"], lambda s: s == "phase")]
+    return table[(table["device"].to_numpy() < 0) & ~arrays.where(table["since"], lambda s: s == "phase")]
 
 
 def _bytes_of(rows: pd.DataFrame) -> int:

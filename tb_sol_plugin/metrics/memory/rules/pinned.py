@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost.inputs import first_dtype
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.rules.case import Answer, Case, Lack, MemoryFinding
 from tb_sol_plugin.metrics.memory.rules.limits import PINNED_BYTES, PINNED_USED
 from tb_sol_plugin.metrics.memory.rules.walked import WIDTHS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 PINS: Final = ("aten::_pin_memory",)
@@ -54,8 +54,8 @@ def counted(capture: Capture) -> tuple[int, int, int] | None:
     if not len(table):
         return None
     size = table["bytes"].to_numpy().clip(min=0)
-    into = texts.where(table["direction"], lambda d: d == "HtoH") & texts.where(table["dst_kind"], lambda k: k == "Pinned")
-    out = texts.where(table["direction"], lambda d: d == "HtoD") & texts.where(table["src_kind"], lambda k: k == "Pinned")
+    into = arrays.where(table["direction"], lambda d: d == "HtoH") & arrays.where(table["dst_kind"], lambda k: k == "Pinned")
+    out = arrays.where(table["direction"], lambda d: d == "HtoD") & arrays.where(table["src_kind"], lambda k: k == "Pinned")
     pinned = int(size[into].sum())
     return (pinned, int(size[out].sum()), max(len(np.unique(table["iteration"].to_numpy()[into])), 1)) if pinned else None
 
@@ -63,13 +63,15 @@ def counted(capture: Capture) -> tuple[int, int, int] | None:
 def recorded(capture: Capture) -> tuple[int, int, int] | None:
     """The same of a trace: operators that pin, by their sizes, and device copies; None where none is recorded."""
     host, table = capture.host, capture.tables[S.OPERATORS.name]
-    pins = np.flatnonzero(texts.where(host["name"], lambda n: n in PINS)[table["host"].to_numpy()]) if len(table) else np.zeros(0, np.int64)
+    pins = np.zeros(0, np.int64)
+    if len(table):
+        pins = np.flatnonzero(arrays.where(host["name"], lambda n: n in PINS)[table["host"].to_numpy()])
     if not len(pins):
         return None
-    shapes, types = texts.pick(table["shapes"], pins), texts.pick(table["types"], pins)
+    shapes, types = arrays.pick(table["shapes"], pins), arrays.pick(table["types"], pins)
     sizes = [_bytes(str(s), str(t)) for s, t in zip(shapes, types, strict=True)]
     device = capture.device
-    out = texts.where(device["direction"], lambda d: d == "HtoD") & texts.where(device["src_kind"], lambda k: k == "Pinned")
+    out = arrays.where(device["direction"], lambda d: d == "HtoD") & arrays.where(device["src_kind"], lambda k: k == "Pinned")
     steps = 1 if capture.facts.pseudo_step else max(len(capture.steps), 1)
     return (sum(sizes), int(device["bytes"].to_numpy()[out].clip(min=0).sum()), steps) if all(sizes) else None
 

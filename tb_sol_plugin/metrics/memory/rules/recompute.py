@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo, texts
+from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
@@ -26,11 +27,10 @@ from tb_sol_plugin.metrics.memory.rules.walked import bytes_in, walked
 from tb_sol_plugin.metrics.module_tree import module_tree
 from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.devices.limits import device_for
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 HOW: Final = "record a training step with profile(profile_memory=True, with_stack=True, record_shapes=True)"
 COLUMNS: Final = ("class_name", "layers", "bytes", "saving_bytes", "cost_ns", "by_limit", "bytes_per_ms")
 FIX: Final = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)"
@@ -69,7 +69,7 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
         return None
     size = found["bytes"].to_numpy()[mine]
     made = work(capture, device_for(capture, limits))
-    if not texts.where(made.ops["direction"], lambda d: d == "bwd").any():
+    if not arrays.where(made.ops["direction"], lambda d: d == "bwd").any():
         return None  # without a backward pass nothing is kept for one
     time, by_limit, steps = _forward(capture, made)
     tree = module_tree(capture)
@@ -86,7 +86,7 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
 def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
     """(ns per call, 0 for all but forward work, whether they are limits, steps that they are of)."""
     ops = made.ops
-    forward = texts.where(ops["direction"], lambda d: d == "fwd") & ~ops["recompute"].to_numpy()
+    forward = arrays.where(ops["direction"], lambda d: d == "fwd") & ~ops["recompute"].to_numpy()
     step = ops["step"].to_numpy()
     counted = forward & (step >= 0) if not capture.facts.pseudo_step and (forward & (step >= 0)).any() else forward
     steps = max(len(np.unique(step[counted])), 1) if not capture.facts.pseudo_step else 1

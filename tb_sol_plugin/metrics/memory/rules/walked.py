@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import texts
 from tb_sol_plugin.metrics.memory.held_by_parts import records_with_parts
 from tb_sol_plugin.metrics.memory.place import place
 from tb_sol_plugin.metrics.memory.rules.case import Case
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 HOW: Final = "look at it in the program: sol.capture(logdir, model=model, memory=True, optimizer=optimizer)"
 WIDTHS: Final = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "int64": 8, "int32": 4, "int16": 2,
@@ -49,8 +49,8 @@ def walked(case: Case) -> pd.DataFrame | None:
     known = len(labels) > 0
     return pd.DataFrame({
         "category": own["category"].astype(str).to_numpy(), "dtype": own["dtype"].astype(str).to_numpy(),
-        "module": texts.pick(labels["name"], label) if known else np.full(len(own), "", object),
-        "class_name": texts.pick(labels["class_name"], label) if known else np.full(len(own), "", object),
+        "module": arrays.pick(labels["name"], label) if known else np.full(len(own), "", object),
+        "class_name": arrays.pick(labels["class_name"], label) if known else np.full(len(own), "", object),
         "tensors": own["tensors"].to_numpy(), "bytes": own["bytes"].to_numpy(), "view_bytes": own["view_bytes"].to_numpy(),
     })  # fmt: skip
 

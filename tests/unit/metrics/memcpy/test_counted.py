@@ -13,8 +13,8 @@ from tb_sol_plugin.metrics.memcpy import counted, counted_findings, groups
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import TableSection, UnavailableReport
-from tb_sol_plugin.model.selection import Query
 from tests.support.sol_builder import SolBuilder
 
 MB = 1_000_000

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tb_sol_plugin.devices.catalog import table
+from tb_sol_plugin.devices.limits import overridden
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.memcpy import link
-from tb_sol_plugin.model.devices.limits import overridden
-from tb_sol_plugin.model.devices.spec import DeviceSpec
-from tb_sol_plugin.model.devices.table import table
 
 MIB = 1 << 20
 GEN4 = DeviceSpec(key="x", name="x", memory_bandwidth=2e12, l2_bytes=40 * MIB, pcie_bytes_per_s=31.5e9, pcie_gen=4, pcie_lanes=16,

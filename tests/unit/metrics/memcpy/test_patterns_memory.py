@@ -8,7 +8,7 @@ import pytest
 
 from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, rules_off
 from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import US, found, steps
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.memcpy import records
 from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, step_ns
 from tb_sol_plugin.metrics.scope import scope
 from tb_sol_plugin.metrics.waterfall import waterfall
-from tb_sol_plugin.model.selection import Query
+from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import findings_of
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory import window as W
 from tb_sol_plugin.metrics.memory.choose import chosen, is_host, memories, number_of
 from tb_sol_plugin.metrics.memory.summary import capacity, summary
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture, DeviceProps, Facts
+from tb_sol_plugin.model.capture import Capture, Facts
 
 GB = 10**9
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.memory_snapshot import capture_of
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.thinning import thinned
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.tables.series import thinned
 from tests.support.memory_snapshot import MIB, snapshot, write
 from tests.support.trace_builder import TraceBuilder
 

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
 from tb_sol_plugin.metrics.scaling.points import Point, checked, combined, of_run
 from tb_sol_plugin.metrics.scaling.steps import steps
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.workers import WorkerFacts, WorkerPart, facts_of
+from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, facts_of
 from tests.support.scaling_runs import step_trace, write_run
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tb_sol_plugin.model.devices.spec import DeviceSpec
+from tb_sol_plugin.devices.spec import DeviceSpec
 
 RATES: Final[dict[str, tuple[dict[str, int], dict[str, int]]]] = {
     "7.0": ({"fp64": 64, "fp32": 128}, {"fp16": 1024}),

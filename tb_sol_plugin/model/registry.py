@@ -10,9 +10,9 @@ from functools import cached_property
 import msgspec
 
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Field, Query, fields
+from tb_sol_plugin.model.recordings import BesideFile, Side, WorkerPart
 from tb_sol_plugin.model.report import Column, Report
-from tb_sol_plugin.model.selection import Field, Query, fields
-from tb_sol_plugin.model.workers import BesideFile, Side, WorkerPart
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from tb_sol_plugin.devices.rates import clock_of
+from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, PCIE_BYTES_PER_S, PCIE_LANES, VECTOR_COLUMNS, DeviceSpec
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.devices.rates import clock_of
-from tb_sol_plugin.model.devices.spec import MATRIX_COLUMNS, PCIE_BYTES_PER_S, PCIE_LANES, VECTOR_COLUMNS, DeviceSpec
 from tb_sol_plugin.units import number
 
 SPARSE_DTYPES: Final = ("tf32", "fp16", "bf16", "fp8", "fp4", "int8")

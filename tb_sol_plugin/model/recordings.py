@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from tb_sol_plugin.errors import NotFound, Unavailable
+from tb_sol_plugin.model.capture import Capture
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.report import FieldNow, Report, UnavailableReport
-    from tb_sol_plugin.model.workers import BesideFile, Maker, Side, WorkerPart
+
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -196,3 +197,122 @@ class Run:
         """The latest recording of the first worker, a trace before others."""
         traces = [r for r in self.recordings if r.kind == "kineto"] or self.recordings
         return [r for r in traces if r.worker == traces[0].worker][-1]
+
+
+# -- What an analysis over all workers of a run gets -----------------------------------------------------------------
+
+
+P_co = TypeVar("P_co", bound=msgspec.Struct, covariant=True)
+WorkerState: TypeAlias = Literal["read", "waiting", "failed", "lacking"]
+"""read: its part is there. waiting: it is being read. failed: its file cannot be. lacking: it does not hold what is needed."""
+
+
+class WorkerFacts(msgspec.Struct, frozen=True):
+    """What is known of a worker's capture whatever is asked. None and "" are unknown; extent_ns as in `Facts`, from origin_ns."""
+
+    source: str
+    rank: int | None
+    world_size: int | None
+    host_name: str
+    vendor: str
+    devices: tuple[str, ...]
+    origin_ns: int
+    absolute: bool
+    extent_ns: tuple[int, int]
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """Why a capture has no part. error: a BadQuery (a step that it does not have) rather than something that was not recorded."""
+
+    because: str
+    record_it_with: str = ""
+    argument: str = ""
+    error: bool = False
+    field: str = ""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What making a part leaves behind, as it stands on disk. body: the part, encoded; empty where it lacks something."""
+
+    facts: WorkerFacts
+    body: bytes = b""
+    lack: Lack | None = None
+
+
+class Maker(Protocol):
+    """Makes the part of a capture; can be sent to another process. key: changes with whatever the part depends on besides the capture."""
+
+    @property
+    def key(self) -> str: ...
+
+    def __call__(self, capture: Capture) -> Made: ...
+
+
+@dataclass(frozen=True)
+class WorkerPart(Generic[P_co]):
+    """One worker of a run. problem and hint: of a failed or lacking one. rank: as recorded, else as its name says, else None.
+    key: changes with the part. run: name of its run.
+
+    The encoded part is fetched by `body` when it is asked for, so that going over all workers holds one of them at a time.
+    """
+
+    worker: str
+    span: str
+    file: str
+    state: WorkerState
+    rank: int | None = None
+    facts: WorkerFacts | None = None
+    problem: str = ""
+    hint: str = ""
+    lack: Lack | None = None
+    key: str = ""
+    run: str = ""
+    body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
+    decode: Callable[[bytes], P_co] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def part(self) -> P_co:
+        """What the analysis made of this worker; only of one that was read."""
+        assert self.state == "read" and self.decode is not None
+        return self.decode(self.body())
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sort key: by rank where known, the others by name, numbers as numbers."""
+        return (self.rank is None, self.rank or 0, natural(self.worker))
+
+
+class BesideFile(msgspec.Struct, frozen=True):
+    """A small text file that a person laid beside recordings. run: whose folder it lies in, "" the logdir's own. problem: why it is
+    empty."""
+
+    run: str
+    file: str
+    text: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Side(Generic[P_co]):
+    """One of two recordings that are set beside each other.
+
+    name: what tells it from the other one, as short as may be: a run, a rank, a span. run: its run. of: its worker with the part.
+    chosen: how it was found where the reader left it open, "" where the reader named it.
+    """
+
+    name: str
+    run: str
+    of: WorkerPart[P_co]
+    chosen: str = ""
+
+    @property
+    def part(self) -> P_co:
+        """What the analysis made of it."""
+        return self.of.part
+
+
+def facts_of(capture: Capture) -> WorkerFacts:
+    """The facts of a capture that go with every part."""
+    f = capture.facts
+    names = tuple(dict.fromkeys(d.name for d in f.devices if d.name))
+    return WorkerFacts(f.source, f.rank, f.world_size, f.host_name, f.vendor, names, f.origin_ns, f.absolute, f.extent_ns)

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.memory_kinds import SNAPSHOT as SNAPSHOT
-from tb_sol_plugin.model.memory_kinds import TIMELINE as TIMELINE
-from tb_sol_plugin.model.memory_kinds import WORDS as WORDS
+from tb_sol_plugin.tables.arrays import Ints
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
-Ints = npt.NDArray[np.int64]
+
+# -- Kinds of recordings that hold memory alone, and what to call them. Light ----------------------------------------
+
+
+SNAPSHOT: Final = "memory_snapshot"
+TIMELINE: Final = "memory_timeline"
+WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
+
+
 
 TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}
 CPU: Final = 0

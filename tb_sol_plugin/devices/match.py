@@ -13,11 +13,9 @@ from typing import Final
 
 import msgspec
 
-from tb_sol_plugin.model.capture import DeviceProps
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.devices.rates import CLOCKS_MHZ, RATES
-from tb_sol_plugin.model.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
-from tb_sol_plugin.model.devices.table import by_name, table
+from tb_sol_plugin.devices.catalog import by_name, table
+from tb_sol_plugin.devices.rates import CLOCKS_MHZ, RATES
+from tb_sol_plugin.devices.spec import EMPTY, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceBook, DeviceProps, DeviceSpec
 
 UNKNOWN: Final = "unknown"
 """Key of a device that no table holds, whose peaks follow from its generation."""

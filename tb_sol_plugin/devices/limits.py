@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
 
+from tb_sol_plugin.devices.catalog import by_name, known_keys, table
+from tb_sol_plugin.devices.expression import FORM, apply, parse
+from tb_sol_plugin.devices.figures import Figure, figures
+from tb_sol_plugin.devices.match import UNKNOWN, match
+from tb_sol_plugin.devices.rates import RATES
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.capture import Capture, DeviceProps
-from tb_sol_plugin.model.devices.book import EMPTY, DeviceBook
-from tb_sol_plugin.model.devices.expression import FORM, apply, parse
-from tb_sol_plugin.model.devices.match import UNKNOWN, match
-from tb_sol_plugin.model.devices.rates import RATES
-from tb_sol_plugin.model.devices.table import DeviceSpec, Figure, by_name, figures, known_keys, table
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
 
 __all__ = [
     "RATES", "DeviceSpec", "Figure", "caution", "choices", "cpu_limits", "device_for", "devices_in_use", "figures", "host_of",

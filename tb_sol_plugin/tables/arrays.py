@@ -1,14 +1,43 @@
-"""Dictionary-encoded text columns without spelling every row out: the test or the look-up runs once per distinct text."""
+"""Types of arrays, and helpers over rows that are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-Objects = npt.NDArray[np.object_]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Rows: TypeAlias = npt.NDArray[np.int32]
+Places: TypeAlias = npt.NDArray[np.intp]
+Objects: TypeAlias = npt.NDArray[np.object_]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+
+def numbered(key: Ints) -> tuple[Ints, Ints]:
+    """(group per row, first row per group) of equal keys, in order of first appearance."""
+    code, unique = pd.factorize(key)
+    first = np.zeros(len(unique), np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    return code.astype(np.int64), first
+
+
+def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
+    """The same for rows that agree in all of the integer columns; -1 is a value like any other."""
+    key = columns[0].astype(np.int64)
+    for column in columns[1:]:
+        key = pd.factorize(key)[0].astype(np.int64)
+        key = key * (int(column.max(initial=0)) + 2) + column
+    return numbered(key)
+
+
+# -- Dictionary-encoded text columns without spelling every row out --------------------------------------------------
+
+
 
 
 def codes(column: pd.Series) -> npt.NDArray[np.int64]:

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from tb_sol_plugin.model.devices.rates import arithmetic
-from tb_sol_plugin.model.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+from tb_sol_plugin.devices.rates import arithmetic
+from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
 
 ORIGINS: Final = {
     "derived": "follows from units, rate and clock",
