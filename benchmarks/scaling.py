@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.timing import timed
 from tb_sol_plugin.analyses import run_runs
-from tb_sol_plugin.cost.scaling import bootstrap, fit, leave_one_out
-from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
-from tb_sol_plugin.cost.scaling.plain import plain_objective
+from tb_sol_plugin.cost.goodput import bootstrap, fit, leave_one_out
+from tb_sol_plugin.cost.goodput.fit import plain_objective
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.scaling import gather
 from tb_sol_plugin.metrics.scaling.part import MOST_STEPS, ScalingPart, Step
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart

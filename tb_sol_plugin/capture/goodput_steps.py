@@ -28,7 +28,7 @@ from tb_sol_plugin.format import PROFILE_ROW
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.goodput_hints import Supervisor
-    from tb_sol_plugin.cost.scaling.model import GoodputFunction
+    from tb_sol_plugin.cost.goodput.model import GoodputFunction
 
 INTERVAL_S: Final = 30.0
 """Between fits."""
@@ -193,7 +193,7 @@ class StepRecorder:
             if self.state.profile and self.replicas()[1] > 1:
                 self.say("nothing", "no step tells its compute time: call profile_sync_time, watch_gradients, or accumulate gradients")
             return False
-        from tb_sol_plugin.cost.scaling.fit import fit
+        from tb_sol_plugin.cost.goodput.fit import fit
 
         self.state.perf_params = tuple(fit(*columns, limit_s=FIT_S).params)
         return True
@@ -203,7 +203,7 @@ class StepRecorder:
         s = self.state
         if s.perf_params is None or s.grad_sqr is None or s.grad_var is None or s.init_batch_size is None:
             return None
-        from tb_sol_plugin.cost.scaling.model import GoodputFunction
+        from tb_sol_plugin.cost.goodput.model import GoodputFunction
 
         return GoodputFunction(s.perf_params, (s.grad_sqr, s.grad_var), s.init_batch_size)
 

@@ -8,39 +8,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from tb_sol_plugin.cost import (
-    activations,
-    attention_aten,
-    attention_engines,
-    conv,
-    custom,
-    elementwise,
-    embedding,
-    fbgemm,
-    fills,
-    gathering,
-    gemm,
-    lists,
-    losses,
-    moe,
-    movement,
-    norm,
-    norm_fused,
-    optimizers,
-    plugins,
-    pooling,
-    quantised,
-    recurrent,
-    reductions,
-    resampling,
-    rope,
-    serving,
-    softmax,
-    triton,
-)
+from tb_sol_plugin.cost import plugins
 from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, model, pattern, registered, unknown
+from tb_sol_plugin.cost.ops import (
+    attention,
+    conv,
+    fbgemm,
+    gemm,
+    indexing,
+    moe,
+    movement,
+    norm,
+    optimizers,
+    pointwise,
+    pooling,
+    quantized,
+    recurrent,
+    reductions,
+    rope,
+    serving,
+    triton,
+)
 
 __all__ = [
     "CONVENTION", "FAMILIES", "Cost", "Direction", "Inputs", "Kind", "Model", "estimate", "explain", "model", "model_for", "pattern",
@@ -48,9 +38,8 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    gemm, quantised, serving, conv, recurrent, attention_aten, attention_engines, norm, norm_fused, softmax, losses, elementwise,
-    activations, reductions, movement, fills, gathering, embedding, fbgemm, pooling, resampling, lists, optimizers, rope, moe, custom,
-    triton,
+    gemm, quantized, serving, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, fbgemm, pooling, optimizers,
+    rope, moe, triton,
 )  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import NamedTuple
 
-from tb_sol_plugin.cost import CONVENTION, FAMILIES, attention
+from tb_sol_plugin.cost import CONVENTION, FAMILIES
 from tb_sol_plugin.cost.model import Model, everything
 
 HEAD = f"""# Cost models
@@ -70,8 +70,6 @@ def page() -> str:
         listed = rows(family)
         if not listed:
             continue
-        if family.__name__.endswith(".attention_aten"):
-            parts.append(_head(attention))
         parts.append(_head(family))
         parts.append("| operators | kind | work |\n| --- | --- | --- |")
         parts += [_line(row) for row in listed]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tests.browser.conftest import Server, environment, hash_of, start, stop
 from tests.support.scaling_runs import write_run
 from tests.support.trace_builder import TraceBuilder

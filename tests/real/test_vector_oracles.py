@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.cost import Cost, estimate
-from tb_sol_plugin.cost.collectives import collective, wire_bytes
 from tb_sol_plugin.cost.inputs import Inputs
-from tb_sol_plugin.cost.moe import experts_touched
+from tb_sol_plugin.cost.ops.collectives import collective, wire_bytes
+from tb_sol_plugin.cost.ops.moe import experts_touched
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics.work.calls import work
 from tb_sol_plugin.metrics.work.links import link_bytes

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from tb_sol_plugin.cost.memory.layout import Model
+from tb_sol_plugin.cost.transformer.memory import Model
 
 SIZES = {"width": 64, "layers": 2, "vocabulary": 512, "inner": 160, "heads": 4, "kv_heads": 2}
 MODEL = Model(hidden=64, layers=2, vocab=512, ffn=160, heads=4, kv_heads=2)

@@ -8,12 +8,9 @@ from typing import Final, TypeAlias
 
 from tb_sol_plugin.analyses.memory_expected.part import ExpectedPart
 from tb_sol_plugin.analyses.memory_expected.query import MemoryExpectedQuery
-from tb_sol_plugin.cost.memory.asked import LAYOUT_NUMBERS, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, WORDS, asked
-from tb_sol_plugin.cost.memory.explained import Formula, explained
-from tb_sol_plugin.cost.memory.layout import PRESETS, Layout, Model
-from tb_sol_plugin.cost.memory.possible import problems
-from tb_sol_plugin.cost.memory.stages import Stage, stage
-from tb_sol_plugin.cost.memory.state import WIDTH, per_parameter
+from tb_sol_plugin.cost.transformer.explain import Formula, explained
+from tb_sol_plugin.cost.transformer.memory import PRESETS, WIDTH, Layout, Model, Stage, per_parameter, stage
+from tb_sol_plugin.cost.transformer.query import LAYOUT_NUMBERS, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, WORDS, asked, problems
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory.actual import ROWS
 

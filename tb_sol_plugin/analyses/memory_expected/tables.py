@@ -11,7 +11,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.memory_expected.expectation import Expectation
 from tb_sol_plugin.analyses.memory_expected.query import CAPTURED, FORMULAS, PARTS, RECORDS, SIZES
 from tb_sol_plugin.analyses.memory_expected.rows import Rank, Row, compared, verdict
-from tb_sol_plugin.cost.memory.asked import NAMES
+from tb_sol_plugin.cost.transformer.query import NAMES
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, TableSection, make_table
 
 MIB: Final = 1 << 20

@@ -15,8 +15,8 @@ from tb_sol_plugin.analyses.memory_plan.glance import glance
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan, Verdict, planned
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.analyses.memory_plan.stand import stand
-from tb_sol_plugin.cost.memory.search import Spread
-from tb_sol_plugin.cost.memory.state import WIDTH, formula
+from tb_sol_plugin.cost.transformer.memory import WIDTH, formula
+from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.words import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar

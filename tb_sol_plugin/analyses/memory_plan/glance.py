@@ -7,7 +7,7 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory_plan.figure import both
 from tb_sol_plugin.analyses.memory_plan.plan import Plan, Verdict
-from tb_sol_plugin.cost.memory.search import Spread
+from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FigureSection

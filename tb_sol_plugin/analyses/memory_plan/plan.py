@@ -8,10 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias
 
 from tb_sol_plugin.analyses.memory_plan.query import MemoryPlanQuery
-from tb_sol_plugin.cost.memory.asked import DEFAULT_PRESET, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, asked
-from tb_sol_plugin.cost.memory.layout import PRESETS, Layout, Model
-from tb_sol_plugin.cost.memory.possible import must_be_possible
-from tb_sol_plugin.cost.memory.stages import Stage, stages
+from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, Stage, stages
+from tb_sol_plugin.cost.transformer.query import DEFAULT_PRESET, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, asked, must_be_possible
 from tb_sol_plugin.devices.limits import device_for, overridden
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadQuery

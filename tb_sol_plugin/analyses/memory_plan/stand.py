@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tb_sol_plugin.analyses.memory_plan.plan import Plan
-from tb_sol_plugin.cost.memory.asked import MODEL_FLAGS, MODEL_NUMBERS, WORDS
-from tb_sol_plugin.cost.memory.layout import Layout, Model
-from tb_sol_plugin.cost.memory.possible import choices
+from tb_sol_plugin.cost.transformer.memory import Layout, Model
+from tb_sol_plugin.cost.transformer.query import MODEL_FLAGS, MODEL_NUMBERS, WORDS, choices
 from tb_sol_plugin.model.report import FieldNow
 
 MOST: Final = 128

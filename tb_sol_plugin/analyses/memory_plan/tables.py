@@ -9,10 +9,10 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, TIGHT, Plan, Verdict, verdict
 from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FORMULAS, LAYOUTS, STAGES
-from tb_sol_plugin.cost.memory.asked import NAMES
-from tb_sol_plugin.cost.memory.explained import explained
-from tb_sol_plugin.cost.memory.search import MOST_WAYS, Spread, layouts
-from tb_sol_plugin.cost.memory.stages import Stage, stages
+from tb_sol_plugin.cost.transformer.explain import explained
+from tb_sol_plugin.cost.transformer.memory import Stage, stages
+from tb_sol_plugin.cost.transformer.query import NAMES
+from tb_sol_plugin.cost.transformer.search import MOST_WAYS, Spread, layouts
 from tb_sol_plugin.devices.limits import choices, overridden
 from tb_sol_plugin.model.report import Link, Mark, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.analyses.scaling.tables import bands, gains, point_id
-from tb_sol_plugin.cost.scaling import band
-from tb_sol_plugin.cost.scaling.model import accum_time, optim_time
+from tb_sol_plugin.cost.goodput.fit import band
+from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tb_sol_plugin.metrics.scaling.beyond import beyond, of_counts
 from tb_sol_plugin.metrics.scaling.gather import Gathered
 from tb_sol_plugin.metrics.scaling.outlook import Outlook

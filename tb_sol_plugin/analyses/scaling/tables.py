@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.scaling.query import NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS
-from tb_sol_plugin.cost.scaling import band
-from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.cost.goodput.fit import band
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.scaling.beyond import of_counts
 from tb_sol_plugin.metrics.scaling.gather import Gathered
 from tb_sol_plugin.metrics.scaling.outlook import Outlook

@@ -16,8 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling_cluster.query import FACTS, JOBS, LEFT, REPLAYED, SIZES, ScalingClusterQuery
-from tb_sol_plugin.cost.scaling.cluster import Allocation, Cluster, Job, allocate
-from tb_sol_plugin.cost.scaling.replay import Arrivals, JobClass, Replayed, arrivals, replay
+from tb_sol_plugin.cost.goodput.cluster import Allocation, Arrivals, Cluster, Job, JobClass, Replayed, allocate, arrivals, replay
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.scaling.gather import RECORD, gather
 from tb_sol_plugin.metrics.scaling.given import FILES

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cost import Inputs
-from tb_sol_plugin.cost.elementwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.cost.inputs import BITS, Tensor, broadcast, wider
+from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.metrics.levers.case import Case, thread_of
 from tb_sol_plugin.metrics.levers.lever import Lever, acting, times, took
 from tb_sol_plugin.tables import arrays

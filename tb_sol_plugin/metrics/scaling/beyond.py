@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tb_sol_plugin.cost.scaling import Fit
+from tb_sol_plugin.cost.goodput.fit import Fit
 from tb_sol_plugin.metrics.scaling.outlook import Outlook
 from tb_sol_plugin.metrics.scaling.points import Point
 

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.cost.scaling import Fit, GoodputFunction, GradParams, SpeedupFunction
-from tb_sol_plugin.cost.scaling.model import accum_time, network_time, optim_time
+from tb_sol_plugin.cost.goodput.fit import Fit
+from tb_sol_plugin.cost.goodput.model import GoodputFunction, GradParams, SpeedupFunction, accum_time, network_time, optim_time
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 GRID: Final = 24

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.cost.scaling import GradParams
+from tb_sol_plugin.cost.goodput.model import GradParams
 from tb_sol_plugin.metrics.scaling.given import Given
 from tb_sol_plugin.metrics.scaling.outlook import Terms
 from tb_sol_plugin.metrics.scaling.part import ScalingPart

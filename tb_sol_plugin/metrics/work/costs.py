@@ -11,8 +11,8 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs
-from tb_sol_plugin.cost.attention_engines import LENGTHS, READS_LENGTHS
-from tb_sol_plugin.cost.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
+from tb_sol_plugin.cost.ops.attention import LENGTHS, READS_LENGTHS
+from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

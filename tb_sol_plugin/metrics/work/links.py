@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.cost.collectives import wire_bytes
+from tb_sol_plugin.cost.ops.collectives import wire_bytes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

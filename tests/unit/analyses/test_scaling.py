@@ -10,7 +10,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.analyses import run_alone
 from tb_sol_plugin.cli import main
-from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.metrics.scaling import gather
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode

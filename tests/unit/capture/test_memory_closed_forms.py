@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 
 import tb_sol_plugin as sol  # noqa: E402
 from tb_sol_plugin import ingest  # noqa: E402
-from tb_sol_plugin.cost.memory.layout import Layout  # noqa: E402
-from tb_sol_plugin.cost.memory.stages import stages  # noqa: E402
+from tb_sol_plugin.cost.transformer.memory import Layout, stages  # noqa: E402
 from tb_sol_plugin.metrics.memory.budget import budget, totals  # noqa: E402
 from tb_sol_plugin.metrics.memory.curves import curves  # noqa: E402
 from tb_sol_plugin.model.report import Report  # noqa: E402

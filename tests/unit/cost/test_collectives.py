@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.cost.collectives import collective, collective_kind, element_type, wire_bytes
+from tb_sol_plugin.cost.ops.collectives import collective, collective_kind, element_type, wire_bytes
 
 
 @pytest.mark.parametrize(

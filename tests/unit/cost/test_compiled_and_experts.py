@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tb_sol_plugin.cost import Cost, Inputs, estimate, explain, model_for
-from tb_sol_plugin.cost.moe import experts_touched
-from tb_sol_plugin.cost.triton import operations
+from tb_sol_plugin.cost.ops.moe import experts_touched
+from tb_sol_plugin.cost.ops.triton import operations
 from tests.unit.cost.calls import call, cost
 
 

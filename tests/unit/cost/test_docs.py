@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.cost import FAMILIES, attention, docs, explain
+from tb_sol_plugin.cost import FAMILIES, docs, explain
 from tb_sol_plugin.cost.model import everything, registering
+from tb_sol_plugin.cost.ops import attention
 from tests.unit.cost.calls import call, cost
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cost-models.md"

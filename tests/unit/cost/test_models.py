@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_sol_plugin.cost import estimate, model_for, registered
-from tb_sol_plugin.cost.attention import pairs
+from tb_sol_plugin.cost.ops.attention import pairs
 from tests.unit.cost.calls import call, cost
 
 # -- products -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.cost.attention import pairs
+from tb_sol_plugin.cost.ops.attention import pairs
 from tests.unit.cost.calls import cost
 
 small = st.integers(1, 9)

@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
-from tb_sol_plugin.cost.memory.asked import NAMES, WORDS, asked
+from tb_sol_plugin.cost.transformer.query import NAMES, WORDS, asked
 from tests.support.sol_builder import Json, small
 
 TEXT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")

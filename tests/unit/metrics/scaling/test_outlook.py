@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tb_sol_plugin.cost.scaling import Fit, GoodputFunction, GradParams, PerfParams, points
+from tb_sol_plugin.cost.goodput import Fit, GoodputFunction, GradParams, PerfParams, points
 from tb_sol_plugin.metrics.scaling.outlook import Outlook, Terms
 
 P1 = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.cost.scaling import fit, objective
-from tb_sol_plugin.cost.scaling.model import PerfParams, accum_time, optim_time
+from tb_sol_plugin.cost.goodput import fit, objective
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
 from tb_sol_plugin.metrics.scaling.points import Point, checked, combined, of_run
 from tb_sol_plugin.metrics.scaling.steps import steps

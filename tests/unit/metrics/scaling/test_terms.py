@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_sol_plugin.cost.scaling import GradParams
+from tb_sol_plugin.cost.goodput.model import GradParams
 from tb_sol_plugin.metrics.scaling.given import Given
 from tb_sol_plugin.metrics.scaling.part import ScalingPart
 from tb_sol_plugin.metrics.scaling.points import Point

@@ -1,0 +1,622 @@
+"""Which of several jobs gets how many devices of a cluster: the allocation of the highest total speedup, by integer programming.
+
+A job's score is speedup x share x nodes: share, of the cluster's devices, is what one replica takes; nodes, those of the cluster. A job
+that runs and is given something else is scored x (1 - penalty), for the time a restart costs. The sum over jobs is made as large as
+can be, or for another p the mean ((1/J) sum speedup^p)^(1/p): the smaller p, the more evenly.
+
+A job runs on part of one node, or on equal parts of several; at most one job of the second kind per node. Jobs alike are counted, not
+told apart, so that the size of the problem does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.tables.arrays import Floats
+
+# -- Jobs on nodes ---------------------------------------------------------------------------------------------------
+
+
+Seats: TypeAlias = dict[int, int]
+"""Devices that a job holds, by node."""
+
+
+class Demand(NamedTuple):
+    """What a job is to hold: `part` devices on each of `nodes` nodes (0: nothing), and where it sits now, if it may stay there."""
+
+    nodes: int
+    part: int
+    now: Seats
+
+
+class Pattern(NamedTuple):
+    """A node of so many devices: the part of a job on several nodes (0: none), and the parts of jobs that run on it alone."""
+
+    devices: int
+    slice: int
+    parts: tuple[int, ...]
+
+
+@lru_cache(64)
+def sizes(devices: tuple[int, ...]) -> tuple[int, ...]:
+    """Parts that a node may be divided into: all up to 8 devices, beyond that 1, 2, 3, 4, 6, 8, 12, 16, … and whole nodes."""
+    most = max(devices)
+    if most <= 8:
+        return tuple(range(1, most + 1))
+    steps = {1, 2, 3, *(2**k for k in range(2, most.bit_length())), *(3 * 2**k for k in range(1, most.bit_length()))}
+    whole = {part for d in devices for part in (d, d // 2)}
+    return tuple(sorted(s for s in steps | whole if 0 < s <= most))
+
+
+@lru_cache(64)
+def patterns(devices: tuple[int, ...]) -> tuple[Pattern, ...]:
+    """All ways to divide a node of each size so that no part could be added."""
+    allowed = sizes(devices)
+    out = []
+    for d in sorted(set(devices)):
+        for slice_ in (0, *(s for s in allowed if s <= d)):
+            out += [Pattern(d, slice_, parts) for parts in _fills(d - slice_, allowed)]
+    return tuple(out)
+
+
+def _fills(room: int, allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Multisets of allowed sizes that add up to the room; 1 is always allowed."""
+    if room == 0:
+        return [()]
+    out: list[tuple[int, ...]] = []
+    for largest in allowed:
+        if largest <= room:
+            smaller = tuple(s for s in allowed if s <= largest)
+            out += [(largest, *rest) for rest in _fills(room - largest, smaller)]
+    return out
+
+
+def place(
+    demands: Sequence[Demand], devices: Sequence[int], packing: Sequence[tuple[Pattern, int]], *, moves: bool = True
+) -> tuple[list[Seats], list[int]]:
+    """Seats of each job, and the places in the list of those that found none.
+
+    Jobs that may stay do; the rest goes where it fits best, and with `moves` moves smaller jobs out of the way where it must. Where that
+    leaves a job without a place, all are placed anew after `packing`: nodes divided in such a way, and how many.
+    """
+    seats, lost = _one_by_one(demands, devices, moves)
+    if lost and packing:
+        anew, none = _after(demands, devices, packing)
+        if len(none) < len(lost):
+            return anew, none
+    return seats, lost
+
+
+def _one_by_one(demands: Sequence[Demand], devices: Sequence[int], moves: bool) -> tuple[list[Seats], list[int]]:
+    free = np.array(devices)
+    spread = np.zeros(len(devices), bool)  # holds part of a job on several nodes
+    seats: list[Seats] = [{} for _ in demands]
+    alone: list[dict[int, int]] = [{} for _ in devices]  # jobs that sit on this node only, and their devices
+    queue = []
+    for i, demand in enumerate(demands):
+        if demand.nodes and demand.now and len(demand.now) == demand.nodes and all(k < len(devices) for k in demand.now):
+            _sit(i, demand.now, seats, free, spread, alone)
+        elif demand.nodes:
+            queue.append(i)
+    if (free < 0).any():  # what they say they hold is more than there is
+        return _one_by_one([d._replace(now={}) for d in demands], devices, moves)
+    lost = []
+    queue.sort(key=lambda i: (demands[i].nodes > 1, demands[i].part, demands[i].nodes))
+    while queue:
+        i = queue.pop()
+        nodes, part, _ = demands[i]
+        usable = ~spread if nodes > 1 else np.ones(len(free), bool)
+        fits = np.flatnonzero(usable & (free >= part))
+        if len(fits) < nodes:  # make room: nodes from which the fewest devices have to move
+            movable = np.array([sum(d for d in on.values() if nodes > 1 or d < part) for on in alone])
+            room = np.flatnonzero(usable & (free + (movable if moves else 0) >= part))
+            if len(room) < nodes:
+                lost.append(i)
+                continue
+            short = np.maximum(part - free[room], 0)
+            fits = room[np.argsort(short, kind="stable")][:nodes]
+            for k in fits:
+                for other, d in sorted(alone[k].items(), key=lambda item: item[1]):
+                    if free[k] >= part:
+                        break
+                    if nodes > 1 or d < part:
+                        free[k] += d
+                        del alone[k][other]
+                        seats[other] = {}
+                        queue.append(other)
+            queue.sort(key=lambda i: (demands[i].nodes > 1, demands[i].part, demands[i].nodes))
+        else:
+            fits = fits[np.argsort(free[fits], kind="stable")][:nodes]  # the fullest that still have room
+        _sit(i, {int(k): part for k in fits}, seats, free, spread, alone)
+    return seats, lost
+
+
+def _sit(i: int, where: Seats, seats: list[Seats], free: np.ndarray, spread: np.ndarray, alone: list[dict[int, int]]) -> None:
+    seats[i] = dict(where)
+    for k, part in where.items():
+        free[k] -= part
+        if len(where) > 1:
+            spread[k] = True
+        else:
+            alone[k][i] = part
+
+
+def _after(demands: Sequence[Demand], devices: Sequence[int], packing: Sequence[tuple[Pattern, int]]) -> tuple[list[Seats], list[int]]:
+    """All placed anew on nodes divided as planned."""
+    nodes_of: dict[int, list[int]] = {}
+    for k, d in enumerate(devices):
+        nodes_of.setdefault(d, []).append(k)
+    slots: dict[int, list[int]] = {}
+    slices: dict[int, list[int]] = {}
+    for way, count in packing:
+        for _ in range(count):
+            node = nodes_of[way.devices].pop()
+            if way.slice:
+                slices.setdefault(way.slice, []).append(node)
+            for part in way.parts:
+                slots.setdefault(part, []).append(node)
+    seats: list[Seats] = [{} for _ in demands]
+    lost = []
+    for i, (nodes, part, _) in enumerate(demands):
+        room = slices.get(part, []) if nodes > 1 else slots.get(part, [])
+        if len(room) < nodes:
+            lost.append(i)
+            continue
+        for _ in range(nodes):
+            seats[i][room.pop()] = part
+    return seats, lost
+
+
+PENALTY: Final = 0.1
+"""What a restart takes off a job's score."""
+WAITING: Final = 0.01
+"""What a job without devices counts as for p <= 0, where a speedup of 0 would hide all others."""
+LIMIT_S: Final = 10.0
+
+
+class Shape(NamedTuple):
+    """What a job holds: replicas, in equal parts on so many nodes. (0, 0): nothing."""
+
+    nodes: int
+    replicas: int
+
+
+IDLE: Final = Shape(0, 0)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices of each node."""
+
+    devices: tuple[int, ...]
+
+    @classmethod
+    def alike(cls, nodes: int, devices: int) -> Cluster:
+        """So many nodes with so many devices each."""
+        return cls((devices,) * nodes)
+
+    @property
+    def total(self) -> int:
+        return sum(self.devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """speedup: see `SpeedupFunction`. replica_devices: devices of one replica, all on one node. current, seats: what it holds now.
+
+    seats: devices by node; without them, a job that keeps its shape is taken to keep its place.
+    """
+
+    name: str
+    speedup: Callable[[Floats, Floats], float | Floats]
+    max_replicas: int
+    min_replicas: int = 1
+    replica_devices: int = 1
+    current: Shape = IDLE
+    seats: Seats = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One entry per job, in their order: shape, seats (devices by node), speedup, score with the penalty, whether it must restart.
+
+    score: the sum of scores. mean: the p-mean of speedups x (1 - penalty where restarted). devices: in use. notes: what to know.
+    """
+
+    shapes: tuple[Shape, ...]
+    seats: tuple[Seats, ...]
+    speedups: Floats
+    scores: Floats
+    restarts: tuple[bool, ...]
+    score: float
+    mean: float
+    devices: int
+    notes: tuple[str, ...]
+
+
+def allocate(jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: float = PENALTY, limit_s: float = LIMIT_S) -> Allocation:
+    """The allocation of the highest score (p = 1) or p-mean. ValueError: a penalty outside [0, 1), or a cluster without devices.
+
+    Within `limit_s` seconds, to a thousandth; where that is not enough the best found, with a note. Where jobs that keep their shape
+    must move to make room, they count as restarted: the score is that of the places given in the end.
+    """
+    if not 0 <= penalty < 1:
+        raise ValueError(f"penalty must lie in [0, 1), not {penalty}")
+    if not cluster.devices or min(cluster.devices) < 1:
+        raise ValueError("a cluster needs nodes, and each node a device")
+    kinds = _kinds(jobs, cluster)
+    notes: list[str] = []
+    given, packing = _solve(kinds, cluster, p, penalty, limit_s, notes)
+    shapes = [IDLE] * len(jobs)
+    for kind, counts in zip(kinds, given, strict=True):
+        for index, shape in kind.deal(counts):
+            shapes[index] = shape
+    demands = [
+        Demand(shape.nodes, shape.replicas * job.replica_devices // max(shape.nodes, 1), job.seats if shape == job.current else {})
+        for job, shape in zip(jobs, shapes, strict=True)
+    ]
+    seats, lost = place(demands, cluster.devices, packing)
+    if lost:
+        notes.append(f"{len(lost)} jobs found no place among the others and wait")
+    for index in lost:
+        shapes[index] = IDLE
+    return _described(jobs, cluster, shapes, seats, p, penalty, notes)
+
+
+def over_sizes(jobs: Sequence[Job], nodes: Iterable[int], devices: int, *, p: float = 1.0) -> list[tuple[int, Allocation]]:
+    """(nodes, allocation) for clusters of several sizes with so many devices per node: what a larger cluster would add."""
+    return [(n, allocate(jobs, Cluster.alike(n, devices), p=p)) for n in nodes]
+
+
+@dataclass
+class _Kind:
+    """Jobs alike but for what they hold now: their places in the list by shape held, and what each could be given."""
+
+    example: Job
+    holders: dict[Shape, list[int]]
+    options: list[Shape]
+    parts: list[int]
+    speedups: Floats
+
+    @cached_property
+    def running(self) -> int:
+        return sum(len(v) for shape, v in self.holders.items() if shape != IDLE)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.holders.get(IDLE, []))
+
+    def deal(self, counts: dict[tuple[str, int], int]) -> list[tuple[int, Shape]]:
+        """(place in the list, shape) of every job that gets something, from counts by (keep, move or start; option)."""
+        free = {shape: list(places) for shape, places in self.holders.items()}
+        out = []
+        for (what, option), count in counts.items():
+            if what == "keep":
+                shape = self.options[option]
+                out += [(free[shape].pop(0), shape) for _ in range(count)]
+        movers = [(i, shape) for shape, places in free.items() if shape != IDLE for i in places]
+        starters = sorted(free.get(IDLE, []))
+        for (what, option), count in counts.items():
+            for _ in range(count if what != "keep" else 0):
+                if what == "start":
+                    out.append((starters.pop(0), self.options[option]))
+                else:
+                    out.append((movers.pop(0)[0], self.options[option]))
+        return out
+
+
+def _kinds(jobs: Sequence[Job], cluster: Cluster) -> list[_Kind]:
+    found: dict[tuple[int, int, int, int], dict[Shape, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, job in enumerate(jobs):
+        found[id(job.speedup), job.max_replicas, job.min_replicas, job.replica_devices][job.current].append(i)
+    out = []
+    for holders in found.values():
+        example = jobs[next(iter(holders.values()))[0]]
+        options = _options(example, cluster, [shape for shape in holders if shape != IDLE])
+        parts = [o.replicas * example.replica_devices // o.nodes for o in options]
+        n, r = np.array(options, float).reshape(-1, 2).T
+        speedups = np.nan_to_num(np.atleast_1d(example.speedup(n, r))) if options else np.zeros(0)
+        out.append(_Kind(example, dict(holders), options, parts, speedups))
+    return out
+
+
+def _options(job: Job, cluster: Cluster, held: list[Shape]) -> list[Shape]:
+    """What a job could be given: any count on one node; on several, a whole or half node's worth on each; what jobs like it hold."""
+    most = max(cluster.devices) // job.replica_devices
+    low, high = max(job.min_replicas, 1), job.max_replicas
+    out = {Shape(1, r) for r in range(low, min(high, most) + 1)}
+    count = 2
+    while count <= len(cluster.devices):
+        out |= {Shape(count, count * part) for part in {most, most // 2} - {0} if low <= count * part <= high}
+        count += max(1, count // 5)
+    allowed = set(sizes(cluster.devices))
+    out |= {s for s in held if s.nodes <= len(cluster.devices)}
+    return sorted(s for s in out if s.replicas * job.replica_devices // s.nodes in allowed)
+
+
+def _solve(
+    kinds: list[_Kind], cluster: Cluster, p: float, penalty: float, limit_s: float, notes: list[str]
+) -> tuple[list[dict[tuple[str, int], int]], list[tuple[Pattern, int]]]:
+    """Counts by (keep, move or start; option) for each kind, and how many nodes are divided in which way."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array
+
+    ways = patterns(cluster.devices)
+    names: list[tuple[int, str, int]] = []
+    gain: list[float] = []
+    high: list[float] = []
+    entries: list[tuple[int, int, float]] = []  # row, column, value
+    limits: list[float] = []
+
+    def row(limit: float) -> int:
+        limits.append(limit)
+        return len(limits) - 1
+
+    singles = {size: row(0) for size in sizes(cluster.devices)}
+    slices = {size: row(0) for size in sizes(cluster.devices)}
+    nodes = {d: row(cluster.devices.count(d)) for d in set(cluster.devices)}
+    for k, kind in enumerate(kinds):
+        row_running, row_waiting = row(kind.running), row(kind.waiting)
+        for option, (shape, part, speedup) in enumerate(zip(kind.options, kind.parts, kind.speedups, strict=True)):
+            if speedup <= 0:
+                continue
+            held = len(kind.holders.get(shape, []))
+            for what, most, factor in (("keep", held, 1.0), ("move", kind.running, 1 - penalty), ("start", kind.waiting, 1.0)):
+                if most:
+                    column = len(names)
+                    names.append((k, what, option))
+                    gain.append(_worth(speedup * factor, p) - _worth(0.0, p))
+                    high.append(most)
+                    entries.append((row_waiting if what == "start" else row_running, column, 1.0))
+                    where = singles if shape.nodes == 1 else slices
+                    entries.append((where[part], column, float(shape.nodes)))
+    if p == 1:  # the score of the module's head; other p compare speedups as they are
+        gain = [g * kinds[k].example.replica_devices for g, (k, _, _) in zip(gain, names, strict=True)]
+    first = len(names)
+    for column, way in enumerate(ways, first):
+        entries.append((nodes[way.devices], column, 1.0))
+        if way.slice:
+            entries.append((slices[way.slice], column, -1.0))
+        entries += [(singles[size], column, -float(way.parts.count(size))) for size in set(way.parts)]
+        gain.append(0.0)
+        high.append(float(cluster.devices.count(way.devices)))
+    rows, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(gain))).tocsr()
+    # keeping more of a shape than hold it is ruled out by the bounds; what is equal in score goes to fewer devices
+    found = milp(
+        -np.array(gain), constraints=LinearConstraint(matrix, -np.inf, np.array(limits)), integrality=np.ones(len(gain)),
+        bounds=Bounds(0, np.array(high)), options={"time_limit": limit_s, "mip_rel_gap": 1e-3},
+    )  # fmt: skip
+    out: list[dict[tuple[str, int], int]] = [{} for _ in kinds]
+    if found.x is None:
+        notes.append(f"no allocation was found within {limit_s:g} s: all stays as it is")
+        for kind, counts in zip(kinds, out, strict=True):
+            counts |= {("keep", kind.options.index(s)): len(v) for s, v in kind.holders.items() if s in kind.options}
+        return out, []
+    if found.status != 0:
+        notes.append(f"ended after {limit_s:g} s: a better allocation may exist")
+    chosen = np.round(found.x).astype(int)
+    for (k, what, option), count in zip(names, chosen[:first].tolist(), strict=True):
+        if count:
+            out[k][what, option] = count
+    return out, [(way, n) for way, n in zip(ways, chosen[first:].tolist(), strict=True) if n]
+
+
+def _worth(speedup: float, p: float) -> float:
+    """What a speedup adds to the sum under a p-mean, rising with the speedup for every p."""
+    if p > 0:
+        return float(speedup**p)
+    floored = max(speedup, WAITING)
+    return float(np.log(floored) if p == 0 else -(floored**p))
+
+
+def _described(
+    jobs: Sequence[Job], cluster: Cluster, shapes: list[Shape], seats: list[Seats], p: float, penalty: float, notes: list[str]
+) -> Allocation:
+    n, r = np.array(shapes, float).reshape(-1, 2).T
+    speedups = np.array([float(job.speedup(a, b)) if b else 0.0 for job, a, b in zip(jobs, n, r, strict=True)])
+    restarts = tuple(
+        job.current != IDLE and shape != IDLE and (shape != job.current or (bool(job.seats) and seat != job.seats))
+        for job, shape, seat in zip(jobs, shapes, seats, strict=True)
+    )
+    penalised = speedups * np.where(restarts, 1 - penalty, 1.0)
+    share = np.array([job.replica_devices for job in jobs], float) / cluster.total
+    scores = penalised * share * len(cluster.devices)
+    return Allocation(
+        tuple(shapes), tuple(seats), speedups, scores, restarts, float(scores.sum()), _p_mean(penalised, p),
+        sum(sum(s.values()) for s in seats), tuple(notes),
+    )  # fmt: skip
+
+
+def _p_mean(values: Floats, p: float) -> float:
+    if not len(values):
+        return 0.0
+    floored = values if p > 0 else np.maximum(values, WAITING)
+    return float(np.exp(np.log(floored).mean()) if p == 0 else np.mean(floored**p) ** (1 / p))
+
+
+# -- A simulation ----------------------------------------------------------------------------------------------------
+
+
+Policy: TypeAlias = Literal["goodput", "fixed"]
+SEED: Final = 20211
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobClass:
+    """Jobs alike. weight: how often they arrive among the classes. hours: mean work on one replica. asked: replicas when fixed."""
+
+    name: str
+    speedup: Callable[[Floats, Floats], float | Floats]
+    max_replicas: int
+    weight: float = 1.0
+    hours: float = 8.0
+    asked: int = 8
+    replica_devices: int = 1
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """One entry per job, by time of arrival (s): class, and work in seconds on one replica."""
+
+    time_s: Floats
+    job_class: npt.NDArray[np.int64]
+    work_s: Floats
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One entry per job: first start and end in seconds (NaN: not within the time), restarts.
+
+    One entry per interval, from its start at time_s: devices in use, jobs that run and that wait, the sum of speedups. work_s: what was
+    done, in seconds on one replica.
+    """
+
+    policy: Policy
+    arrivals: Arrivals
+    start_s: Floats
+    end_s: Floats
+    restarts: npt.NDArray[np.int64]
+    time_s: Floats
+    devices: npt.NDArray[np.int64]
+    running: npt.NDArray[np.int64]
+    waiting: npt.NDArray[np.int64]
+    speedup: Floats
+    work_s: float
+
+    @property
+    def ended(self) -> int:
+        """Jobs that ended within the time."""
+        return int(np.isfinite(self.end_s).sum())
+
+    @property
+    def mean_time_s(self) -> float:
+        """Mean seconds from arrival to end of the jobs that ended; NaN if none did. To compare only where all ended, see `ended`."""
+        ended = np.isfinite(self.end_s)
+        return float((self.end_s - self.arrivals.time_s)[ended].mean()) if ended.any() else float("nan")
+
+
+def arrivals(classes: Sequence[JobClass], *, per_hour: float, hours: float, seed: int = SEED) -> Arrivals:
+    """Jobs at independent random times; work scatters log-normally (sigma 1) around each class's mean. A seed gives the same jobs."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.poisson(per_hour * hours))
+    weights = np.array([c.weight for c in classes], float)
+    of = rng.choice(len(classes), size=count, p=weights / weights.sum())
+    mean = np.array([c.hours for c in classes])[of] * 3600
+    return Arrivals(np.sort(rng.uniform(0, hours * 3600, count)), of.astype(np.int64), mean * rng.lognormal(-0.5, 1.0, count))
+
+
+def replay(
+    classes: Sequence[JobClass],
+    cluster: Cluster,
+    jobs: Arrivals,
+    *,
+    hours: float,
+    policy: Policy = "goodput",
+    p: float = 1.0,
+    interval_s: float = 300.0,
+    restart_s: float = 30.0,
+) -> Replayed:
+    """The cluster until all jobs ended, `hours` at the most. restart_s: a job that starts or restarts does nothing for so long.
+
+    Devices of a job that ends fall free at the end of its interval. One step of all jobs at once per interval.
+    """
+    size = len(jobs.time_s)
+    left, rate, pause = jobs.work_s.copy(), np.zeros(size), np.zeros(size)
+    start, end = np.full(size, np.nan), np.full(size, np.nan)
+    restarts, used = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    shapes: list[Shape] = [IDLE] * size
+    seats: list[Seats] = [{} for _ in range(size)]
+    active: list[int] = []
+    arrived, changed = 0, False
+    times = np.arange(0, hours * 3600, interval_s)
+    series = np.zeros((4, len(times)))
+    for step, now in enumerate(times.tolist()):
+        if arrived == size and not active:
+            times, series = times[:step], series[:, :step]
+            break
+        while arrived < size and jobs.time_s[arrived] <= now:
+            active.append(arrived)
+            arrived, changed = arrived + 1, True
+        if changed and active:
+            given = _goodput if policy == "goodput" else _fixed
+            for i, shape, seat, speedup in given(classes, cluster, jobs, active, shapes, seats, p):
+                if shape != shapes[i] or seat != seats[i]:
+                    restarts[i] += shapes[i] != IDLE and shape != IDLE
+                    pause[i] = restart_s
+                if shape != IDLE and np.isnan(start[i]):
+                    start[i] = now
+                shapes[i], seats[i], rate[i] = shape, seat, speedup
+                used[i] = sum(seat.values())
+        here = np.array(active, np.int64)
+        running = rate[here] > 0
+        series[:, step] = used[here].sum(), running.sum(), (~running).sum(), rate[here].sum()
+        works = np.maximum(interval_s - pause[here], 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.where(running, pause[here] + left[here] / rate[here], np.inf)
+        done = ends <= interval_s
+        end[here[done]] = now + ends[done]
+        left[here] = np.maximum(left[here] - works * rate[here], 0)
+        left[here[done]] = 0
+        pause[here] = np.maximum(pause[here] - interval_s, 0)
+        changed = bool(done.any())
+        for i in here[done].tolist():
+            shapes[i], seats[i], rate[i], used[i] = IDLE, {}, 0.0, 0
+        active = here[~done].tolist()
+    used_, running_, waiting_ = series[:3].astype(np.int64)
+    return Replayed(policy, jobs, start, end, restarts, times, used_, running_, waiting_, series[3], float((jobs.work_s - left).sum()))
+
+
+_Given: TypeAlias = list[tuple[int, Shape, Seats, float]]
+
+
+def _goodput(
+    classes: Sequence[JobClass], cluster: Cluster, jobs: Arrivals, active: list[int], shapes: list[Shape], seats: list[Seats], p: float
+) -> _Given:
+    found = []
+    for i in active:
+        c = classes[jobs.job_class[i]]
+        found.append(
+            Job(
+                name=c.name, speedup=c.speedup, max_replicas=c.max_replicas, replica_devices=c.replica_devices,
+                current=shapes[i], seats=seats[i],
+            )
+        )  # fmt: skip
+    given = allocate(found, cluster, p=p)
+    return list(zip(active, given.shapes, given.seats, given.speedups.tolist(), strict=True))
+
+
+def _fixed(
+    classes: Sequence[JobClass], cluster: Cluster, jobs: Arrivals, active: list[int], shapes: list[Shape], seats: list[Seats], p: float
+) -> _Given:
+    """In order of arrival, until one does not fit: whole nodes for a job larger than a node."""
+    most = max(cluster.devices)
+    wanted, demands = [], []
+    free = cluster.total - sum(sum(seats[i].values()) for i in active)
+    blocked = False
+    for i in active:
+        c = classes[jobs.job_class[i]]
+        nodes = -(-c.asked * c.replica_devices // most)
+        shape = Shape(nodes, nodes * (most // c.replica_devices) if nodes > 1 else c.asked)
+        devices = shape.replicas * c.replica_devices
+        if shapes[i] == IDLE:
+            blocked = blocked or devices > free
+            shape = IDLE if blocked else shape
+            free -= 0 if blocked else devices
+        wanted.append(shape)
+        demands.append(Demand(shape.nodes, devices // nodes if shape.nodes else 0, seats[i]))
+    found, without = place(demands, cluster.devices, [], moves=False)
+    lost = set(without)
+    out: _Given = []
+    for at, (i, shape, seat) in enumerate(zip(active, wanted, found, strict=True)):
+        kept = IDLE if at in lost else shape
+        speedup = float(classes[jobs.job_class[i]].speedup(*np.array(kept, float))) if kept != IDLE else 0.0
+        out.append((i, kept, seat, speedup))
+    return out

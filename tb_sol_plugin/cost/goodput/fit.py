@@ -1,0 +1,588 @@
+"""How far a fit can be trusted: what it says of a configuration it has not seen, how its parameters move if residuals fall otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from tb_sol_plugin.cost.goodput.model import GAMMA, LEAST, PerfParams, accum_time, log_power_sum, optim_time
+from tb_sol_plugin.tables.arrays import Floats
+
+# -- points ----------------------------------------------------------------------------------------------------------
+
+
+COLUMNS: Final = ("num_nodes", "num_replicas", "atomic_bsz", "accum_step_time", "optim_step_time")
+
+
+class Dropped(NamedTuple):
+    """A point that was left out: its place in what was handed in, and why."""
+
+    place: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """Equally long arrays: nodes, replicas, samples per replica and micro-step; seconds of a micro-step without and with synchronising."""
+
+    num_nodes: Floats
+    num_replicas: Floats
+    atomic_bsz: Floats
+    accum_step_time: Floats
+    optim_step_time: Floats
+
+    def __len__(self) -> int:
+        return len(self.num_nodes)
+
+    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Points:
+        """Some of the points."""
+        return Points(*(getattr(self, name)[rows] for name in COLUMNS))
+
+    def ordered(self) -> Points:
+        """The points in one order, whatever order they came in."""
+        return self.take(np.lexsort([getattr(self, name) for name in reversed(COLUMNS)]))
+
+
+def points(
+    num_nodes: npt.ArrayLike,
+    num_replicas: npt.ArrayLike,
+    atomic_bsz: npt.ArrayLike,
+    accum_step_time: npt.ArrayLike,
+    optim_step_time: npt.ArrayLike,
+) -> tuple[Points, tuple[Dropped, ...]]:
+    """The usable points, in the order given, and those left out. Scalars and arrays broadcast. Missing values are NaN (or None)."""
+    given = [np.asarray(a, float) for a in (num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time)]
+    arrays = [a.ravel() for a in np.broadcast_arrays(*given)]
+    nodes, replicas, atomic, accum, optim = arrays
+    whole = [np.isfinite(a) & (a == np.round(a)) for a in (nodes, replicas)]
+    checks = (
+        (~np.isfinite(nodes) | ~np.isfinite(replicas), "number of nodes or replicas missing"),
+        (~(whole[0] & whole[1]), "nodes and replicas must be whole numbers"),
+        (~((nodes >= 1) & (replicas >= nodes)), "needs 1 <= nodes <= replicas"),
+        (~np.isfinite(atomic), "batch size missing"),
+        (~(atomic > 0), "batch size not above 0"),
+        (~np.isfinite(accum) | ~np.isfinite(optim), "step time missing"),
+        (~(accum > 0), "time of a step without synchronisation not above 0: the wait for synchronisation is longer than the step"),
+        (~(optim > 0), "time of a step not above 0"),
+    )
+    reason = np.full(len(nodes), "", dtype=object)
+    for broken, text in checks:
+        reason[broken & (reason == "")] = text
+    kept = Points(*arrays).take(reason == "")
+    return kept, tuple(Dropped(int(i), str(reason[i])) for i in np.flatnonzero(reason != ""))
+
+
+# -- identify --------------------------------------------------------------------------------------------------------
+
+
+RAISE = 1.1
+"""Without points on several nodes, the network between nodes is taken to be at least so much slower than that within one."""
+
+
+@dataclass(frozen=True)
+class Identified:
+    """fixed: parameters the fit holds at a value. known: name -> whether the points determine it. rules: what was missing, as text."""
+
+    fixed: dict[str, float]
+    known: dict[str, bool]
+    rules: tuple[str, ...]
+
+
+def identify(points: Points) -> Identified:
+    """Which parameters the points determine, after the configurations that are among them (not after their times).
+
+    A parameter can be free in the fit and still not be known: with one batch size, many pairs of network time and overlap give the
+    same step time, and with one count of replicas, many pairs of alpha and beta give the same network time.
+    """
+    several = points.num_nodes > 1
+    within = ~several & (points.num_replicas > 1)
+    more = points.num_replicas > 2
+    fixed: dict[str, float] = {}
+    unknown: set[str] = set()
+    rules: list[str] = []
+
+    def rule(text: str, *names: str) -> None:
+        rules.append(text)
+        unknown.update(names)
+
+    if len(np.unique(points.atomic_bsz)) == 1:
+        fixed["alpha_c"] = float(points.accum_step_time.mean()) / 2
+        rule("alpha_c and beta_c not told apart: needs two batch sizes per replica; alpha_c is half of the mean step", "alpha_c", "beta_c")
+    if not several.any():
+        fixed |= {"alpha_n": LEAST, "beta_n": LEAST}
+        rule(f"alpha_n not observed: needs > 1 node; taken as {RAISE} times that within a node, or more", "alpha_n")
+    if not within.any():
+        fixed |= {"alpha_r": LEAST, "beta_r": LEAST}
+        rule("alpha_r not observed: needs > 1 replica on 1 node", "alpha_r")
+    if not more.any():
+        fixed |= {"beta_n": LEAST, "beta_r": LEAST}
+    for name, where, link in (("beta_n", several, "> 1 node"), ("beta_r", within, "1 node")):
+        alpha = name.replace("beta", "alpha")
+        if not (where & more).any():
+            rule(f"{name} not observed: needs > 2 replicas on {link}", name)
+        elif len(np.unique(points.num_replicas[where])) == 1:
+            rule(f"{alpha} and {name} not told apart: needs two counts of replicas on {link}", alpha, name)
+    if not (several | within).any():
+        rule("gamma not observed: needs > 1 replica", "gamma")
+    elif not _overlap_known(points):
+        rule(
+            "gamma not told apart from network time: needs > 1 replica with two batch sizes on the same nodes and replicas",
+            "gamma", "alpha_n", "beta_n", "alpha_r", "beta_r",
+        )  # fmt: skip
+    return Identified(fixed, {name: name not in unknown for name in PerfParams._fields}, tuple(rules))
+
+
+def raised(params: PerfParams, points: Points) -> PerfParams:
+    """The parameters with those of the network between nodes raised, where no point is on several nodes."""
+    if (points.num_nodes > 1).any():
+        return params
+    return params._replace(alpha_n=max(params.alpha_n, RAISE * params.alpha_r), beta_n=max(params.beta_n, RAISE * params.beta_r))
+
+
+def _overlap_known(points: Points) -> bool:
+    """Whether some nodes and replicas with a network were run with two batch sizes."""
+    seen: dict[tuple[float, float], set[float]] = {}
+    for n, r, b in zip(points.num_nodes, points.num_replicas, points.atomic_bsz, strict=True):
+        if r > 1:
+            seen.setdefault((float(n), float(r)), set()).add(float(b))
+    return any(len(sizes) > 1 for sizes in seen.values())
+
+
+# -- What a fit makes small, and its slope ---------------------------------------------------------------------------
+
+
+OVERLAP: Final = 1e-3
+"""Weight of (gamma - 1)^2: of two fits alike, the one with less overlap."""
+RATIO: Final = 1e-2
+"""Weight of (beta/alpha)^2: of two fits alike, the one whose network time depends less on the number of replicas."""
+
+
+def objective(params: PerfParams, points: Points) -> float:
+    """The value for the seven parameters."""
+    accum = np.log(accum_time(params, points.atomic_bsz)) - np.log(points.accum_step_time)
+    optim = np.log(optim_time(params, points.num_nodes, points.num_replicas, points.atomic_bsz)) - np.log(points.optim_step_time)
+    ratios = (params.beta_n / params.alpha_n) ** 2 + (params.beta_r / params.alpha_r) ** 2
+    return float(np.sqrt(np.mean(accum**2)) + np.sqrt(np.mean(optim**2)) + OVERLAP * (params.gamma - 1) ** 2 + RATIO * ratios)
+
+
+class LogObjective:
+    """The same over z = (log of the six times, gamma), as value and gradient, with the roots rounded off where asked.
+
+    A root mean square has a kink where it is 0, which slows any search that follows the slope; sqrt(mean + smooth^2) has none.
+    """
+
+    def __init__(self, points: Points) -> None:
+        self._bsz = points.atomic_bsz
+        self._several = points.num_nodes > 1
+        self._within = ~self._several & (points.num_replicas > 1)
+        self._beyond = np.maximum(points.num_replicas - 2, LEAST)
+        self._alone = np.log(LEAST + LEAST * self._beyond)
+        self._accum = np.log(points.accum_step_time)
+        self._optim = np.log(points.optim_step_time)
+
+    def __call__(self, z: Floats, smooth: float) -> tuple[float, Floats]:
+        a_c, b_c, a_n, b_n, a_r, b_r = np.exp(np.clip(z[:6], -700, 700))
+        gamma = float(z[6])
+        size = len(self._bsz)
+        compute = a_c + b_c * self._bsz
+        between, inside = a_n + b_n * self._beyond, a_r + b_r * self._beyond
+        log_compute = np.log(compute)
+        log_network = np.where(self._several, np.log(between), np.where(self._within, np.log(inside), self._alone))
+        log_optim = log_power_sum(log_compute, log_network, gamma)
+        off_accum, off_optim = log_compute - self._accum, log_optim - self._optim
+        rms_accum = float(np.sqrt(off_accum @ off_accum / size + smooth * smooth))
+        rms_optim = float(np.sqrt(off_optim @ off_optim / size + smooth * smooth))
+        ratio_n, ratio_r = RATIO * (b_n / a_n) ** 2, RATIO * (b_r / a_r) ** 2
+        value = rms_accum + rms_optim + OVERLAP * (gamma - 1) ** 2 + ratio_n + ratio_r
+
+        pull_optim = off_optim / (size * max(rms_optim, 1e-300))
+        share = np.exp(gamma * (log_compute - log_optim))  # of compute in the power sum; the rest is the network's
+        rest = np.exp(gamma * (log_network - log_optim))
+        pull_compute = off_accum / (size * max(rms_accum, 1e-300)) + pull_optim * share
+        pull_network = pull_optim * rest
+        slope = np.empty(7)
+        slope[0] = a_c * (pull_compute / compute).sum()
+        slope[1] = b_c * (pull_compute * self._bsz / compute).sum()
+        for place, where, took, alpha, beta, ratio in (
+            (2, self._several, between, a_n, b_n, ratio_n),
+            (4, self._within, inside, a_r, b_r, ratio_r),
+        ):
+            pull = np.where(where, pull_network, 0.0) / took
+            slope[place] = alpha * pull.sum() - 2 * ratio
+            slope[place + 1] = beta * (pull * self._beyond).sum() + 2 * ratio
+        slope[6] = (pull_optim * (share * log_compute + rest * log_network - log_optim)).sum() / gamma + 2 * OVERLAP * (gamma - 1)
+        return value, slope
+
+
+# -- Parameters of the step time from measured points ----------------------------------------------------------------
+
+LIMIT_S: Final = 10.0
+
+FIRST: Final = PerfParams(0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
+"""The start that does not look at the points."""
+_GAMMAS: Final = (1.05, 1.5, 2.5, 5.0)
+"""Overlaps of the starts that do."""
+_SMOOTH: Final = (1e-2, 1e-3, 1e-4, 1e-6, 0.0)
+"""Each search by slope goes on from the last with less rounding of the kink at a perfect fit."""
+QUICK: Final = (1e-3, 1e-5)
+"""What does where a start is all but the answer."""
+_TIE: Final = 1e-9
+_NOTHING: Final = 1e-4
+"""Of the shortest step; a part of the time below is not seen in it."""
+_FAR: Final = (np.log(LEAST), 100.0)
+"""Bounds of the logarithm of a time in seconds."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """params: all seven as fitted, also those the points do not determine: show no number where `identified[name]` is False.
+
+    objective: its value at `params`. identified, rules: see `identify.Identified`. points: those used, dropped: the rest by their place
+    in what was handed in. warnings: what else to know. seconds: how long it took.
+    """
+
+    params: PerfParams
+    objective: float
+    points: Points
+    identified: dict[str, bool]
+    rules: tuple[str, ...]
+    dropped: tuple[Dropped, ...]
+    warnings: tuple[str, ...]
+    seconds: float
+
+    @property
+    def known(self) -> dict[str, float | None]:
+        """The parameters by name, None where the points do not determine one."""
+        return {name: value if self.identified[name] else None for name, value in self.params._asdict().items()}
+
+
+def fit_perf_params(
+    num_nodes: npt.ArrayLike,
+    num_replicas: npt.ArrayLike,
+    atomic_bsz: npt.ArrayLike,
+    accum_step_time: npt.ArrayLike,
+    optim_step_time: npt.ArrayLike,
+) -> PerfParams:
+    """The seven parameters alone, see `fit`."""
+    return fit(num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time).params
+
+
+def fit(
+    num_nodes: npt.ArrayLike,
+    num_replicas: npt.ArrayLike,
+    atomic_bsz: npt.ArrayLike,
+    accum_step_time: npt.ArrayLike,
+    optim_step_time: npt.ArrayLike,
+    *,
+    limit_s: float = LIMIT_S,
+) -> Fit:
+    """Parameters that bring predicted step times (s) closest to the measured, see `objective`.
+
+    One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
+    synchronisation. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
+    wins, at a tie the one with the least overlap. The same points in any order give the same fit, unless `limit_s` ends it, which is
+    among the warnings. Points that cannot be are left out. ValueError if none is left.
+    """
+    begun = time.perf_counter()
+    given, dropped = points(num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time)
+    if not len(given):
+        why = f": {dropped[0].reason}" if dropped else ""
+        raise ValueError(f"no usable point among {len(dropped)}{why}")
+    used = given.ordered()
+    found = identify(used)
+    search = Search(used, found, begun + limit_s)
+    results = []
+    for start in starts(used):
+        results.append(search.run(start))
+        if search.late:
+            break
+    least = min(value for value, _ in results)
+    params = min((p for value, p in results if value <= least + _TIE * (1 + least)), key=lambda p: p.gamma)
+    warnings = [f"the fit was ended after {limit_s:g} s: a better one may exist"] if search.late else []
+    warnings += _remarks(used, params, found)
+    return Fit(params, objective(params, used), given, found.known, found.rules, dropped, tuple(warnings), time.perf_counter() - begun)
+
+
+def starts(used: Points) -> list[PerfParams]:
+    """Where searches begin: one fixed, and for each of four overlaps one from straight lines through the points."""
+    out = [FIRST]
+    intercept, slope = _line(used.atomic_bsz, used.accum_step_time)
+    compute = intercept + slope * used.atomic_bsz
+    several, within = used.num_nodes > 1, (used.num_nodes <= 1) & (used.num_replicas > 1)
+    for gamma in _GAMMAS:
+        ratio = np.minimum(compute / used.optim_step_time, 1.0)
+        network = used.optim_step_time * np.maximum(1 - ratio**gamma, 1e-12) ** (1 / gamma)
+        lines = [_line(np.maximum(used.num_replicas - 2, 0)[where], network[where]) for where in (several, within)]
+        out.append(PerfParams(intercept, slope, *lines[0], *lines[1], gamma))
+    return out
+
+
+class Search:
+    """Searches that share what is fixed and one end of time (`late` once it has passed)."""
+
+    def __init__(self, used: Points, found: Identified, until: float) -> None:
+        self._points = used
+        self._value = LogObjective(used)
+        self._until = until
+        self._fixed = {PerfParams._fields.index(name): float(np.log(v)) for name, v in found.fixed.items()}
+        self._free = np.array([i for i in range(7) if i not in self._fixed])
+        self._bounds = [GAMMA if i == 6 else _FAR for i in self._free]
+        self.late = False
+
+    def run(self, start: PerfParams, *, stages: tuple[float, ...] = _SMOOTH, polish: bool = True) -> tuple[float, PerfParams]:
+        """(objective, parameters) at the end of a search from a start; the objective as `objective` gives it."""
+        from scipy.optimize import minimize
+
+        low, high = np.array(self._bounds).T
+        best = Lowest(np.clip(_logs(start)[self._free], low, high), stages[-1])
+        try:
+            x = best.x
+            for smooth in stages:
+                x = minimize(
+                    self._smooth, x, args=(smooth, best), jac=True, method="L-BFGS-B", bounds=self._bounds,
+                    options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-10, "maxcor": 20},
+                ).x  # fmt: skip
+            if polish:
+                minimize(
+                    lambda x: self._smooth(x, 0.0, best)[0], best.x, method="Nelder-Mead", bounds=self._bounds,
+                    options={"maxiter": 600, "maxfev": 1000, "xatol": 1e-9, "fatol": 1e-12, "initial_simplex": self._simplex(best.x)},
+                )  # fmt: skip
+        except _LateError:
+            self.late = True
+        params = raised(self._params(best.x), self._points)
+        return objective(params, self._points), params
+
+    def _smooth(self, x: Floats, smooth: float, best: Lowest) -> tuple[float, Floats]:
+        if time.perf_counter() > self._until:
+            raise _LateError
+        value, slope = self._value(self._full(x), smooth)
+        if smooth <= best.from_smooth:
+            best.see(value, x)
+        return value, slope[self._free]
+
+    def _full(self, x: Floats) -> Floats:
+        z = np.empty(7)
+        for place, value in self._fixed.items():
+            z[place] = value
+        z[self._free] = x
+        return z
+
+    def _params(self, x: Floats) -> PerfParams:
+        z = self._full(x)
+        return PerfParams._make([*np.maximum(np.exp(z[:6]), LEAST).tolist(), float(np.clip(z[6], *GAMMA))])
+
+    def _simplex(self, x: Floats) -> Floats:
+        """Corners a little off x, within the bounds."""
+        out = np.tile(x, (len(x) + 1, 1))
+        for i, (low, high) in enumerate(self._bounds):
+            step = 0.02 if x[i] + 0.02 <= high else -0.02
+            out[i + 1, i] = max(x[i] + step, low)
+        return out
+
+
+class Lowest:
+    """The lowest value seen, and where; from values rounded off by no more than `from_smooth`."""
+
+    def __init__(self, x: Floats, from_smooth: float) -> None:
+        self.x, self.value, self.from_smooth = x, np.inf, from_smooth
+
+    def see(self, value: float, x: Floats) -> None:
+        if value < self.value:
+            self.value, self.x = value, x.copy()
+
+
+class _LateError(Exception):
+    """The time of a fit has passed."""
+
+
+def _logs(params: PerfParams) -> Floats:
+    return np.array([*np.log(params[:6]), params.gamma])
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """(intercept, slope) of a straight line, both kept above a thousandth of what y is. Without points: those of the fixed start."""
+    if not len(x):
+        return FIRST.alpha_n, FIRST.beta_n
+    spread = x - x.mean()
+    slope = float(spread @ y / (spread @ spread)) if spread @ spread > 0 else float(y.mean() / max(2 * x.mean(), 1.0))
+    mean = float(max(y.mean(), LEAST))
+    slope = max(slope, 1e-3 * mean / max(float(x.max()), 1.0), LEAST)
+    return max(float(y.mean() - slope * x.mean()), 1e-3 * mean, LEAST), slope
+
+
+def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
+    """What the reader of a fit should know of its outcome."""
+    shortest = float(used.optim_step_time.min())
+    most = {"beta_c": float(used.atomic_bsz.max()), "beta_n": 0.0, "beta_r": 0.0}
+    for name, where in (("beta_n", used.num_nodes > 1), ("beta_r", used.num_nodes <= 1)):
+        most[name] = float(np.max(used.num_replicas[where] - 2, initial=0))
+    out = []
+    for name, value in params._asdict().items():
+        if name != "gamma" and found.known[name] and value * most.get(name, 1.0) < _NOTHING * shortest:
+            out.append(f"{name} is next to nothing: the points show none of it")
+    if found.known["gamma"] and params.gamma >= GAMMA[1] - 1e-6:
+        out.append("gamma ended at its highest value: network time hides behind compute all but entirely")
+    sooner = int((used.optim_step_time < used.accum_step_time * 0.95).sum())
+    if sooner:
+        out.append(f"{sooner} of {len(used)} points took less time with synchronisation than without, by more than 5 %")
+    return out
+
+
+RESAMPLES: Final = 200
+SEED: Final = 20211
+_EXACT: Final = 1e-6
+"""Residuals below are of the search, not of the points: none moves."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One configuration that a fit did not see. errors: predicted / measured - 1, a mean over its points; NaN where it could not be fitted.
+
+    because: why not, "" if it could. The configuration is (num_nodes, num_replicas, atomic_bsz).
+    """
+
+    num_nodes: int
+    num_replicas: int
+    atomic_bsz: float
+    accum_error: float
+    optim_error: float
+    because: str
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """samples: parameters of each resample. because: why there are none, "" if there are. late: the time ended it early.
+
+    widened: what residuals were multiplied with, for the freedom that the fit itself took from them.
+    """
+
+    samples: tuple[PerfParams, ...]
+    widened: float
+    because: str
+    late: bool
+
+
+def leave_one_out(fit: Fit, *, limit_s: float = LIMIT_S) -> list[LeftOut]:
+    """For each configuration, in order: the fit of all others, and how far its prediction of this one is off.
+
+    A configuration without which a parameter it depends on would no longer be known has no prediction.
+    """
+    until = time.perf_counter() + limit_s
+    used = fit.points.ordered()
+    keys = np.stack([used.num_nodes, used.num_replicas, used.atomic_bsz], axis=1)
+    out: list[LeftOut] = []
+    for n, r, b in np.unique(keys, axis=0):
+        where = (keys == (n, r, b)).all(axis=1)
+        rest = used.take(~where)
+        because, accum, optim = "", np.nan, np.nan
+        if not len(rest):
+            because = "the only configuration"
+        elif time.perf_counter() > until:
+            because = f"not reached within {limit_s:g} s"
+        else:
+            because = _lost(fit, identify(rest).known, float(n), float(r))
+        if not because:
+            search = Search(rest, identify(rest), until)
+            _, params = search.run(fit.params, stages=QUICK, polish=False)
+            measured = used.take(where)
+            accum = float(np.mean(accum_time(params, b) / measured.accum_step_time) - 1)
+            optim = float(np.mean(optim_time(params, n, r, b) / measured.optim_step_time) - 1)
+            if search.late:
+                because, accum, optim = f"not reached within {limit_s:g} s", np.nan, np.nan
+        out.append(LeftOut(int(n), int(r), float(b), accum, optim, because))
+    return out
+
+
+def bootstrap(fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, limit_s: float = LIMIT_S) -> Bootstrap:
+    """Parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn together.
+
+    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples unless the time ends them.
+    Parameters that the points do not determine do not move as far as they could: see `Fit.identified`.
+    """
+    until = time.perf_counter() + limit_s
+    used = fit.points.ordered()
+    found = identify(used)
+    free = 7 - len(found.fixed)
+    left = 2 * len(used) - free
+    if left <= 0:
+        return Bootstrap((), 1.0, f"{2 * len(used)} times leave nothing to compare with {free} free parameters", False)
+    widened = float(np.sqrt(2 * len(used) / left))
+    accum = accum_time(fit.params, used.atomic_bsz)
+    optim = optim_time(fit.params, used.num_nodes, used.num_replicas, used.atomic_bsz)
+    off = np.log(np.stack([used.accum_step_time / accum, used.optim_step_time / optim]))
+    off = (off - off.mean(axis=1, keepdims=True)) * widened
+    if np.abs(off).max() < _EXACT:
+        return Bootstrap((fit.params,) * resamples, widened, "", False)
+    rng = np.random.default_rng(seed)
+    samples: list[PerfParams] = []
+    for _ in range(resamples):
+        drawn = np.exp(off[:, rng.integers(len(used), size=len(used))])
+        search = Search(Points(used.num_nodes, used.num_replicas, used.atomic_bsz, accum * drawn[0], optim * drawn[1]), found, until)
+        _, params = search.run(fit.params, stages=QUICK, polish=False)
+        if search.late:
+            return Bootstrap(tuple(samples), widened, "" if samples else f"none was reached within {limit_s:g} s", True)
+        samples.append(params)
+    return Bootstrap(tuple(samples), widened, "", False)
+
+
+def band(
+    samples: tuple[PerfParams, ...], predict: Callable[[PerfParams], npt.ArrayLike], *, level: float = 0.9
+) -> tuple[Floats, Floats]:
+    """(low, high) between which a prediction lies in `level` of the samples: arrays of the shape that `predict` gives.
+
+    ValueError without samples.
+    """
+    if not samples:
+        raise ValueError("no samples: a band needs a bootstrap that found some")
+    values = np.stack([np.asarray(predict(s), float) for s in samples])
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return np.asarray(low), np.asarray(high)
+
+
+def _lost(fit: Fit, known: dict[str, bool], nodes: float, replicas: float) -> str:
+    """Which parameters of a configuration only that configuration made known, as text."""
+    needed = ["alpha_c", "beta_c"]
+    if replicas > 1:
+        kind = "n" if nodes > 1 else "r"
+        needed += [f"alpha_{kind}"] + ([f"beta_{kind}"] if replicas > 2 else [])
+    lost = [name for name in needed if fit.identified[name] and not known[name]]
+    return f"without it {' and '.join(lost)} would not be known" if lost else ""
+
+
+# -- The fit that others make ----------------------------------------------------------------------------------------
+
+
+class _Late(Exception):
+    pass
+
+
+def plain_objective(points: Points, *, limit_s: float = 3.0) -> float | None:
+    """The objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where it takes longer.
+
+    It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
+    """
+    until = time.perf_counter() + limit_s
+    found = identify(points)
+    names = [n for n in PerfParams._fields if n not in found.fixed]
+
+    def params(free: Floats) -> PerfParams:
+        return PerfParams(**found.fixed | dict(zip(names, (float(v) for v in free), strict=True)))
+
+    def value(free: Floats) -> float:
+        if time.perf_counter() > until:
+            raise _Late
+        return float(objective(params(free), points))
+
+    first = np.array([getattr(FIRST, n) for n in names])
+    bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
+    try:
+        answer = minimize(value, first, method="L-BFGS-B", bounds=bounds)
+    except _Late:
+        return None
+    return float(objective(raised(params(np.asarray(answer.x)), points), points))

@@ -1,0 +1,1 @@
+"""FLOP and byte models, a file per kind of operator."""

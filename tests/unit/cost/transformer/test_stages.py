@@ -1,0 +1,154 @@
+"""Expected memory of pipeline stages, against figures worked out for LLaMA-7B and against sums by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, Stage, formula, in_flight, logits, per_parameter, stages
+
+LLAMA = PRESETS["llama-7b"]
+TP2_PP2 = Layout(tp=2, pp=2)
+GB, GIB, MIB = 1e9, float(1 << 30), 1 << 20
+
+
+def fixed(stage: Stage) -> int:
+    """Bytes that stay from step to step."""
+    return stage.total_bytes - stage.activation_bytes - stage.logits_bytes
+
+
+def test_sizes_of_the_presets():
+    assert (LLAMA.layer, LLAMA.parameters) == (202_383_360, 6_738_415_616)
+    assert PRESETS["llama-13b"].parameters == 13_015_864_320
+    assert PRESETS["llama-70b"].parameters == 68_976_648_192
+    assert round(PRESETS["gpt3-175b"].parameters / GB) == 175
+
+
+def test_gpt3_by_the_closed_form_of_the_literature():
+    # Narayanan et al. 2021, section 3.2: P = 12 L h² (1 + 13/(12 h) + (V + s)/(12 L h)), with biases (9 h a layer) and positions (s h),
+    # which the model here has not; it has the final norm (2 h), which theirs has not
+    layers, h, vocab, s = 96, 12288, 51200, 2048
+    published = 12 * layers * h**2 + 13 * layers * h + (vocab + s) * h
+    assert round(published / GB, 1) == 174.6
+    assert PRESETS["gpt3-175b"].parameters == published - 9 * layers * h - s * h + 2 * h
+
+
+def test_llama_70b_by_hand():
+    # 80 layers: queries and output 2 h², keys and values of 8 of 64 heads h²/4, three matrices of the feed-forward, two norms
+    h, f = 8192, 28672
+    layer = 2 * h * h + 2 * h * h // 8 + 3 * h * f + 2 * h
+    assert PRESETS["llama-70b"].parameters == 80 * layer + 2 * 32000 * h + h == 68_976_648_192
+
+
+@pytest.mark.parametrize(
+    ("embedding", "head", "parameters", "gb", "gib"),
+    [
+        ("own", "own", 1.6847, 30.32, 28.24),
+        ("all", "all", 1.7502, 31.50, 29.34),
+        ("all", "all_full", 1.8157, 32.68, 30.44),
+        ("all_full", "all_full", 1.8813, 33.86, 31.54),
+    ],
+)
+def test_placement_of_embedding_and_head_on_two_stages(embedding, head, parameters, gb, gib):
+    for stage in stages(LLAMA, replace(TP2_PP2, embedding_placement=embedding, head_placement=head)):
+        assert stage.parameters / GB == pytest.approx(parameters, abs=1e-4)
+        assert fixed(stage) / GB == pytest.approx(gb, abs=0.01)
+        assert fixed(stage) / GIB == pytest.approx(gib, abs=0.01)
+
+
+def test_a_stage_without_embedding_and_head():
+    # GIVEN three stages over 33 layers WHEN the middle one is looked at THEN it holds 11 layers, norms whole, the rest in halves
+    (_, middle, _) = stages(replace(LLAMA, layers=33), Layout(tp=2, pp=3))
+    assert middle.parameters == 11 * ((202_383_360 - 8192) // 2 + 8192)
+
+
+@pytest.mark.parametrize(("d", "mib", "gb"), [(1, 28_919, 30.324), (2, 19_280, 20.216), (4, 14_460, 15.162), (8, 12_050, 12.635)])
+def test_the_distributed_optimizer_divides_master_weights_and_state(d, mib, gb):
+    most = stages(LLAMA, replace(TP2_PP2, dp=d, sharding="optimizer"))[0]
+    assert fixed(most) / MIB == pytest.approx(mib, abs=1)
+    assert fixed(most) / GB == pytest.approx(gb, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "gb"), [(1, 1, 121.291), (2, 1, 60.648), (1, 2, 60.646), (4, 1, 30.326), (4, 2, 15.163), (8, 1, 15.166)]
+)
+def test_most_loaded_shard_of_other_layouts(tp, pp, gb):
+    assert max(map(fixed, stages(LLAMA, Layout(tp=tp, pp=pp)))) / GB == pytest.approx(gb, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seq", "batch", "one", "two", "one_plain", "two_plain"),
+    [(2048, 1, 1.934, 3.867, 3.109, 6.219), (2048, 4, 7.734, 15.469, 12.437, 24.874), (4096, 1, 3.867, 7.734, 6.219, 12.437)],
+)
+def test_activations_of_the_first_stage(seq, batch, one, two, one_plain, two_plain):
+    for parallel, expected in ((True, (one, two)), (False, (one_plain, two_plain))):
+        layouts = [replace(TP2_PP2, seq=seq, micro_batch=batch, microbatches=m, sequence_parallel=parallel) for m in (1, 2)]
+        assert [stages(LLAMA, x)[0].activation_bytes / GB for x in layouts] == pytest.approx(expected, abs=0.01)
+
+
+def test_logits_stand_on_the_last_stage_with_their_gradient():
+    assert [logits(LLAMA, TP2_PP2, k) for k in (0, 1)] == [0, 2 * 4 * 2048 * 32000 // 2]
+    assert logits(LLAMA, replace(TP2_PP2, head_placement="all_full"), 1) == 2 * 4 * 2048 * 32000
+
+
+def test_key_and_value_heads_are_repeated_beyond_one_a_rank():
+    # GIVEN 64 query heads over 8 key and value heads WHEN 16 ranks share a layer THEN each holds one whole key and value head
+    model = PRESETS["llama-70b"]
+    (stage,) = stages(model, Layout(tp=16))
+    per_layer = 2 * 8192 * 8192 // 16 + 2 * 8192 * 128 + 3 * 8192 * 28672 // 16 + 2 * 8192
+    assert stage.parameters == 80 * per_layer + 2 * 8192 * 32000 // 16 + 8192
+
+
+def test_microbatches_in_flight():
+    # GIVEN four stages of 1F1B with many microbatches THEN the first holds four, the last one
+    assert [in_flight(Layout(pp=4, microbatches=16), k) for k in range(4)] == [4, 3, 2, 1]
+    assert [in_flight(Layout(pp=4, microbatches=2), k) for k in range(4)] == [2, 2, 2, 1]
+    # interleaved: the first stage holds 1 + (pp - 1) / (pp vpp) times what pp microbatches take
+    assert in_flight(Layout(pp=4, vpp=2, microbatches=16), 0) == pytest.approx(4 * (1 + 3 / 8))
+
+
+@pytest.mark.parametrize(
+    ("number", "sharding", "text", "at_4"),
+    [
+        ("bf16", "none", "18", 18), ("bf16", "optimizer", "6 + 12/d", 9), ("fp16", "none", "20", 20), ("fp16", "optimizer", "4 + 16/d", 8),
+        ("fp32", "none", "16", 16), ("fp32", "optimizer", "8 + 8/d", 10), ("bf16", "full", "18/d", 4.5),
+    ],
+)  # fmt: skip
+def test_bytes_per_parameter(number, sharding, text, at_4):
+    layout = Layout(number=number, sharding=sharding, dp=4)
+    assert formula(layout) == text
+    assert per_parameter(layout).total == at_4
+
+
+def test_tied_weights_stand_on_both_ends_of_a_pipeline():
+    tied = replace(LLAMA, tied=True)
+    table = 4096 * 32000
+    assert stages(tied, Layout())[0].parameters == stages(LLAMA, Layout())[0].parameters - table
+    assert stages(tied, Layout(pp=2)) == stages(LLAMA, Layout(pp=2))
+
+
+def test_recompute_trades_activations_for_work():
+    none, selective, full = (stages(LLAMA, Layout(recompute=r))[0].activation_bytes for r in ("none", "selective", "full"))
+    assert none - selective == 5 * 32 * 2048 * 2048 * 32  # scores: 5 a s² b per layer
+    s_b_h = 2048 * 4096
+    assert full == 2 * s_b_h * 32 + round(s_b_h * 28.75) + 8 * 2048 + s_b_h + 4 * s_b_h
+
+
+def test_experts_are_divided_over_expert_parallel_ranks():
+    mixed = replace(LLAMA, experts=8, layers=2)
+    whole, halved = (stages(mixed, Layout(ep=n, dp=n))[0].parameters for n in (1, 2))
+    assert whole - halved == 2 * 4 * 3 * 4096 * 11008
+
+
+@given(st.sampled_from((1, 2, 4, 8)), st.sampled_from((1, 2, 4)), st.sampled_from(("own", "all")))
+def test_parameters_over_all_ranks_are_those_of_the_model(tp, pp, placement):
+    # GIVEN a placement of one copy each WHEN the ranks of a model are summed up THEN norms are counted tp times, all else once
+    model = Model(hidden=512, layers=8, vocab=4096, ffn=1024, heads=8)
+    layout = Layout(tp=tp, pp=pp, embedding_placement=placement, head_placement=placement)
+    total = tp * sum(s.parameters for s in stages(model, layout))
+    copies = pp if placement == "all" else 1
+    norms = (2 * 8 + 1) * 512
+    assert total == model.parameters + (tp - 1) * norms + (copies - 1) * 2 * 512 * 4096
