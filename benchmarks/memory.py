@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.timing import timed
 from tb_sol_plugin.analyses import run_analysis
-from tb_sol_plugin.ingest import memory_snapshot
+from tb_sol_plugin.ingest.memory import snapshot as memory_snapshot
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.model import schemas as S

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tb_sol_plugin.errors import NotATrace
-from tb_sol_plugin.ingest.classify import CERTAIN, PROTON_TRACE, Classification, classify
-from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.source import base_name, head
+from tb_sol_plugin.ingest.detect import CERTAIN, PROTON_TRACE, Classification, classify
+from tb_sol_plugin.ingest.source import Progress, Report, base_name, head
 from tb_sol_plugin.model.capture import Capture
 
 FORMAT_VERSION = 10
@@ -24,22 +23,22 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
 
         return chrome.read(path, fs_options=fs_options, progress=progress)
     if found.kind == "memory_timeline":
-        from tb_sol_plugin.ingest import memory_timeline
+        from tb_sol_plugin.ingest.memory import timeline
 
-        return memory_timeline.read(path, fs_options=fs_options, progress=progress)
+        return timeline.read(path, fs_options=fs_options, progress=progress)
     if found.kind == "memory_snapshot":
-        from tb_sol_plugin.ingest import memory_snapshot
+        from tb_sol_plugin.ingest.memory import snapshot
 
-        return memory_snapshot.read(path, fs_options=fs_options, progress=progress)
+        return snapshot.read(path, fs_options=fs_options, progress=progress)
     if found.kind in ("proton_cycles", "memory_picture", "other_pickle"):
         raise NotATrace(f"this is a {found.what}", hint=found.note, file=base_name(path))
     if found.kind == "sol_capture":
-        from tb_sol_plugin.ingest import sol_capture
+        from tb_sol_plugin.ingest.sol import reader as sol
 
-        return sol_capture.read(path, fs_options=fs_options, progress=progress)
-    from tb_sol_plugin.ingest import torch_trace
+        return sol.read(path, fs_options=fs_options, progress=progress)
+    from tb_sol_plugin.ingest.kineto import reader as kineto
 
-    return torch_trace.read(path, fs_options=fs_options, progress=progress)
+    return kineto.read(path, fs_options=fs_options, progress=progress)
 
 
 __all__ = ["CERTAIN", "FORMAT_VERSION", "Classification", "Progress", "Report", "classify", "head", "read"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TypeAlias, cast
 
 import fsspec
+import msgspec
 from isal import igzip, isal_zlib
 
 from tb_sol_plugin.errors import BadInput
@@ -154,3 +155,19 @@ def _open(path: str, options: dict[str, object]) -> tuple[BinaryIO, int]:
     if info.get("type") == "directory":
         raise IsADirectoryError(path)
     return cast(BinaryIO, fs.open(inner, "rb")), int(info.get("size") or 0)
+
+
+# -- What a long read tells its caller -------------------------------------------------------------------------------
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """bytes_read of total_bytes are of the file as stored (compressed); events so far; stage: reading, linking, done."""
+
+    bytes_read: int
+    total_bytes: int
+    events: int
+    stage: str
+
+
+Report: TypeAlias = Callable[[Progress], None]
+"""Called a few times a second at most; raising from it cancels the read."""

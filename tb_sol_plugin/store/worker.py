@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.ingest.progress import Progress
+    from tb_sol_plugin.ingest.source import Progress
     from tb_sol_plugin.model.capture import Capture
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.ingest.memory_timeline import CATEGORIES
+from tb_sol_plugin.ingest.memory.timeline import CATEGORIES
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.curves import HOST_RESERVED, curves
 from tb_sol_plugin.metrics.memory.holders import GROUPINGS, answers, holders

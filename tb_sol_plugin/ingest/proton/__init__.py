@@ -10,12 +10,11 @@ from typing import Final
 
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.proton import msgpack, nested_json
+from tb_sol_plugin.ingest.proton import decode
 from tb_sol_plugin.ingest.proton.device import devices_of, limits_of, named, properties
 from tb_sol_plugin.ingest.proton.tables import build
 from tb_sol_plugin.ingest.proton.tree import OPEN, frames_of
-from tb_sol_plugin.ingest.source import Source
+from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model.capture import Capture, Facts
 
 SOURCE: Final = "proton"
@@ -36,10 +35,10 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         health.add("truncated file", 1, broken)
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in b"[{":
-        return _capture(nested_json.decode(text.decode("utf-8", "replace"), name), health, name, size)
+        return _capture(decode.decode_json(text.decode("utf-8", "replace"), name), health, name, size)
     if data[0] < 0x80:
         raise NotATrace("this is no profile: neither JSON nor MessagePack", hint=OPEN, file=name)
-    return _capture(msgpack.decode(data, name), health, name, size)
+    return _capture(decode.decode(data, name), health, name, size)
 
 
 def _all_of(source: Source, progress: Report | None) -> bytes:

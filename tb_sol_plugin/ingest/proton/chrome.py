@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.ingest import torch_trace
-from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.source import Source
+from tb_sol_plugin.ingest.kineto import reader
+from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model.capture import Capture
 
 LARGEST: Final = 512 << 20
@@ -49,7 +48,7 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
     of_kernel = dict(zip(owned.kernels, owned.scopes, strict=True))
     plain = [_plain(event, lanes, of_kernel.get(place, -1) + 1) for place, event in enumerate(events)]
     data = json.dumps({"displayTimeUnit": "us", "traceEvents": plain + _launches(events, owned)}).encode()
-    capture = torch_trace.read_from(_Text(data, name, size, broken))
+    capture = reader.read_from(_Text(data, name, size, broken))
     warnings = (*capture.facts.warnings, NOT_NAMED, *([NO_SCOPES] if len(capture.device) and not owned.scopes else []))
     metadata = {**capture.facts.metadata, "profiler": "proton"}
     facts = msgspec.structs.replace(capture.facts, warnings=warnings, metadata=metadata, total_events=len(events))

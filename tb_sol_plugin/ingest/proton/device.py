@@ -17,7 +17,7 @@ from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.match import match
 from tb_sol_plugin.devices.spec import DeviceProps, DeviceSpec
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.proton.amounts import whole
+from tb_sol_plugin.ingest.proton.decode import whole
 
 VENDORS: Final = {"CUDA": "nvidia", "HIP": "amd", "XPU": "xpu", "MTIA": "mtia"}
 NEAR: Final = 0.06

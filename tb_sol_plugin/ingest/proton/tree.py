@@ -17,7 +17,7 @@ from typing import Final
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.proton.amounts import amount, whole
+from tb_sol_plugin.ingest.proton.decode import amount, whole
 
 MOST_FRAMES: Final = 2_000_000
 MOST_METRICS: Final = 400

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.sol.copies import CopyRows
-from tb_sol_plugin.ingest.sol.memory import MemoryRows
+from tb_sol_plugin.ingest.kineto.decode import FARTHEST
 from tb_sol_plugin.ingest.sol.records import CopyRow, Label, LedgerRow, Memory, Profile, Sig, Step, TimeRow, amount, shown, text_of
-from tb_sol_plugin.ingest.values import FARTHEST
+from tb_sol_plugin.ingest.sol.rows import CopyRows, MemoryRows
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 HIGHEST_ID: Final = 1 << 24

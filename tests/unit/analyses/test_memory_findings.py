@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.spec import DeviceProps
-from tb_sol_plugin.ingest.memory_snapshot import capture_of
+from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import FactsSection, FigureSection, FindingsSection, Report, encode

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.ingest.restricted_pickle import load
+from tb_sol_plugin.ingest.memory.pickles import load
 from tests.support.memory_snapshot import snapshot
 
 KEY = b"\x8c\x08segments\x94"

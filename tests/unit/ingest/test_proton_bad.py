@@ -13,7 +13,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import proton
-from tb_sol_plugin.ingest.proton import msgpack, nested_json, tree
+from tb_sol_plugin.ingest.proton import decode, tree
 from tb_sol_plugin.model.capture import Capture
 from tests.support.proton_profile import ONE, kernel, root, scope, write
 
@@ -119,17 +119,17 @@ def test_announced_sizes_cost_nothing(tmp_path: Path, head: bytes) -> None:
 
 def test_messagepack_of_any_depth_and_odd_values() -> None:
     # GIVEN 100,000 lists inside each other, extensions, map keys that are lists WHEN decoded THEN plain values
-    found, levels = msgpack.decode(b"\x91" * 100_000 + b"\xc0", "f"), 0
+    found, levels = decode.decode(b"\x91" * 100_000 + b"\xc0", "f"), 0
     while isinstance(found, list):
         found, levels = found[0], levels + 1
     assert found is None and levels == 100_000
-    assert msgpack.decode(b"\x92\xd4\x05\x00\xc7\x02\x01ab", "f") == [None, None]
-    assert msgpack.decode(b"\x81\x91\x01\x02", "f") == {None: 2}
-    assert msgpack.decode(b"\xcb" + struct.pack(">d", 0.5), "f") == 0.5
+    assert decode.decode(b"\x92\xd4\x05\x00\xc7\x02\x01ab", "f") == [None, None]
+    assert decode.decode(b"\x81\x91\x01\x02", "f") == {None: 2}
+    assert decode.decode(b"\xcb" + struct.pack(">d", 0.5), "f") == 0.5
     with pytest.raises(BadInput, match="byte 1 does not fit"):
-        msgpack.decode(b"\xc1", "f")
+        decode.decode(b"\xc1", "f")
     with pytest.raises(BadInput, match="1 bytes stand behind"):
-        msgpack.decode(b"\xc0\xc0", "f")
+        decode.decode(b"\xc0\xc0", "f")
 
 
 def test_a_trace_inside_messagepack_is_named(tmp_path: Path) -> None:
@@ -211,5 +211,5 @@ def test_a_profile_of_cycles_is_refused_with_the_reason(tmp_path: Path) -> None:
 def test_json_reads_as_the_standard_reader_reads_it() -> None:
     # GIVEN documents WHEN decoded without recursion THEN the same values as json.loads gives
     for text in ('{"a": [1, 2.5, -3e2, true, false, null, "\\u20ac\\n\\"", []], "b": {}}', "[[], [[]], {}]", '"x"', " 7 ", '{"a": {"a": {"a": 1}}}'):
-        assert nested_json.decode(text, "f") == json.loads(text)
-    assert nested_json.decode('"\\ud800"', "f") == "?", "half of a pair stands for nothing"
+        assert decode.decode_json(text, "f") == json.loads(text)
+    assert decode.decode_json('"\\ud800"', "f") == "?", "half of a pair stands for nothing"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.ingest import _scan as K
-from tb_sol_plugin.ingest.batch import Batch, Scanner
+from tb_sol_plugin.ingest.kineto import scan as K
+from tb_sol_plugin.ingest.kineto.decode import Batch, Scanner
 
 KEYS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args"]
 LEAF = st.one_of(

@@ -12,7 +12,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.sol import collect
-from tb_sol_plugin.ingest.sol.lines import lines
+from tb_sol_plugin.ingest.sol.reader import lines
 from tb_sol_plugin.model.capture import Capture
 from tests.support.check_capture import host_tree_is_whole
 from tests.support.sol_builder import WALL_NS, SolBuilder, small

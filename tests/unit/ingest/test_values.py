@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.ingest import values
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.ingest.kineto import decode
 
 
-def ranges(items: list[bytes]) -> tuple[values.Text, np.ndarray, np.ndarray]:
+def ranges(items: list[bytes]) -> tuple[decode.Text, np.ndarray, np.ndarray]:
     """(text, offset, length) of items written one after the other with a comma between."""
     text = b",".join(items) + b","
     length = np.array([len(i) for i in items], np.int32)
     offset = np.concatenate([[0], np.cumsum(length + 1)[:-1]]).astype(np.int32) if items else np.zeros(0, np.int32)
-    return values.padded(text), offset, length
+    return decode.padded(text), offset, length
 
 
 DECIMAL = st.builds(
@@ -35,7 +35,7 @@ DECIMAL = st.builds(
 @settings(max_examples=300, deadline=None)
 def test_times_are_exact(texts: list[str]) -> None:
     # GIVEN microseconds as decimal text WHEN read as ns THEN they equal decimal arithmetic, rounded half up past the third digit
-    ns, given_ = values.nanoseconds(*ranges([t.encode() for t in texts]), Health())
+    ns, given_ = decode.nanoseconds(*ranges([t.encode() for t in texts]), Health())
     assert given_.all()
     assert ns.tolist() == [int((Decimal(t) * 1000).to_integral_value(ROUND_HALF_UP)) for t in texts]
 
@@ -52,12 +52,12 @@ def test_times_are_exact(texts: list[str]) -> None:
     ],
 )
 def test_forms_in_the_wild(text: str, expected: int) -> None:
-    assert values.nanoseconds(*ranges([text.encode()]), Health())[0].tolist() == [expected]
+    assert decode.nanoseconds(*ranges([text.encode()]), Health())[0].tolist() == [expected]
 
 
 @pytest.mark.parametrize("text", ["null", '""', '"soon"', "[]", "NaN", "1e30", "", "2305843009213694", "-9000000000000000.5"])
 def test_what_is_no_time_is_not_given(text: str) -> None:
-    assert values.nanoseconds(*ranges([text.encode()]), Health())[1].tolist() == [False]
+    assert decode.nanoseconds(*ranges([text.encode()]), Health())[1].tolist() == [False]
 
 
 @given(
@@ -70,14 +70,14 @@ def test_what_is_no_time_is_not_given(text: str) -> None:
 def test_numbers_agree_with_the_json_module(items: list[object]) -> None:
     # GIVEN any JSON scalars WHEN read as floats THEN numbers are bit for bit those of the json module, others unknown
     texts = [json.dumps(i).encode() for i in items]
-    got = values.floats(*ranges(texts), Health())
+    got = decode.floats(*ranges(texts), Health())
     for item, value in zip(items, got.tolist(), strict=True):
         if isinstance(item, int | float):
             assert value == float(item)
         elif item is None:
             assert np.isnan(value)
     # AND read as integers, whole numbers are exact
-    whole = values.integers(*ranges(texts), Health())
+    whole = decode.integers(*ranges(texts), Health())
     for item, value in zip(items, whole.tolist(), strict=True):
         if isinstance(item, int):
             assert value == item
@@ -87,7 +87,7 @@ def test_numbers_agree_with_the_json_module(items: list[object]) -> None:
 
 def test_bare_words_are_unknown_and_counted() -> None:
     health = Health()
-    assert np.isnan(values.floats(*ranges([b"NaN", b"-Infinity", b"N/A", b'"N/A"', b"null", b"true"]), health)).all()
+    assert np.isnan(decode.floats(*ranges([b"NaN", b"-Infinity", b"N/A", b'"N/A"', b"null", b"true"]), health)).all()
     table = health.table()
     assert table["count"].tolist() == [3] and table["reason"].tolist() == ["NaN, Infinity or N/A"]
 
@@ -96,7 +96,7 @@ def test_bare_words_are_unknown_and_counted() -> None:
 @settings(max_examples=200, deadline=None)
 def test_interned_values_come_back(first: list[bytes], second: list[bytes]) -> None:
     # GIVEN two batches of byte strings WHEN interned THEN equal bytes have equal codes and every code gives its bytes back
-    interner = values.ByteInterner()
+    interner = decode.ByteInterner()
     for items in (first, second):
         codes = interner.codes(*ranges(items))
         assert [interner.value(c) for c in codes.tolist()] == items
@@ -106,6 +106,6 @@ def test_interned_values_come_back(first: list[bytes], second: list[bytes]) -> N
 def test_an_interner_grows_past_its_first_tables() -> None:
     # GIVEN more distinct values and more bytes than the first tables hold
     items = [f"value {i} {'x' * (i % 50)}".encode() for i in range(20_000)]
-    interner = values.ByteInterner()
+    interner = decode.ByteInterner()
     codes = interner.codes(*ranges(items))
     assert codes.tolist() == list(range(20_000)) and interner.value(19_999) == items[-1]

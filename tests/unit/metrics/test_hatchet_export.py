@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin import cli_export, ingest
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.ingest.proton import nested_json
+from tb_sol_plugin.ingest.proton import decode
 from tb_sol_plugin.metrics.hatchet import CHOICES, hatchet
 from tb_sol_plugin.metrics.hatchet.tree import Tree, chunks
 from tb_sol_plugin.model import schemas as S
@@ -173,7 +173,7 @@ def test_deep_trees_are_written_without_recursion() -> None:
     for level in range(50_000):
         place = tree.at(place, f"p{level}", "phase")
     tree.add(tree.at(place, "k", "kernel", "0"), {"time (ns)": 7, "count": 1})
-    found = nested_json.decode(b"".join(chunks(tree, {}, "CUDA")).decode(), "x")
+    found = decode.decode_json(b"".join(chunks(tree, {}, "CUDA")).decode(), "x")
     frame, levels = found[0], 0  # type: ignore[index]
     while frame["children"]:
         (frame,), levels = frame["children"], levels + 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.ingest.rules import copy_of
+from tb_sol_plugin.ingest.kineto.rules import copy_of
 from tests.support.captures import report
 from tests.support.check_capture import check_capture
 from tests.support.trace_builder import Raw, TraceBuilder

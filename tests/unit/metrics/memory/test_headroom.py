@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin.devices.spec import DeviceProps
-from tb_sol_plugin.ingest.memory_snapshot import capture_of
+from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.memory import headroom as H
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.model import schemas as S

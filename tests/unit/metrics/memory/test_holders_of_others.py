@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.ingest.memory_snapshot import capture_of
+from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.memory.curves import curves, whole
 from tb_sol_plugin.metrics.memory.holders import BEFORE, GROUPINGS, UNKNOWN, answers, holders
 from tb_sol_plugin.metrics.memory.lines import is_users, own_line

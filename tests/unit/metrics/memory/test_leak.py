@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.ingest.memory_snapshot import capture_of
+from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.memory import leak as L
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.per_step import per_step

@@ -10,7 +10,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.spec import DeviceProps
-from tb_sol_plugin.ingest.memory_snapshot import capture_of
+from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.memory import rules as R
 from tb_sol_plugin.metrics.memory.rules.case import as_finding
 from tb_sol_plugin.metrics.memory.rules.problem import memory_section

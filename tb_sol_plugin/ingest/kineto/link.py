@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.ingest import rules
 from tb_sol_plugin.ingest.columns import Array
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows

@@ -19,8 +19,7 @@ import pandas as pd
 
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.source import Source
+from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables.arrays import Ints

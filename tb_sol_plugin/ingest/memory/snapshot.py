@@ -17,11 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import BadInput, NotATrace
-from tb_sol_plugin.ingest import restricted_pickle
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.progress import Progress, Report
-from tb_sol_plugin.ingest.restricted_pickle import Plain
-from tb_sol_plugin.ingest.source import Source
+from tb_sol_plugin.ingest.memory import pickles
+from tb_sol_plugin.ingest.memory.pickles import Plain
+from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables.arrays import Ints
@@ -52,8 +51,8 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         data = _all_of(source, progress)
         name, size, broken = source.name, source.size, source.truncated
     if broken:
-        raise BadInput(f"this memory snapshot cannot be read: {broken}", hint=restricted_pickle.AGAIN, file=name)
-    value = restricted_pickle.load(data, file=name, what="memory snapshot")
+        raise BadInput(f"this memory snapshot cannot be read: {broken}", hint=pickles.AGAIN, file=name)
+    value = pickles.load(data, file=name, what="memory snapshot")
     if progress is not None:
         progress(Progress(size, size, 0, "linking"))
     return capture_of(value, file=name, size=size)
@@ -64,9 +63,9 @@ def _all_of(source: Source, progress: Report | None) -> bytes:
     for block in source.blocks():
         blocks.append(block)
         size += len(block)
-        if size > restricted_pickle.LARGEST:
+        if size > pickles.LARGEST:
             hint = "keep a shorter history: torch.cuda.memory._record_memory_history(max_entries=100000)"
-            raise BadInput(f"the memory snapshot is larger than {restricted_pickle.LARGEST >> 20:,} MiB", hint=hint, file=source.name)
+            raise BadInput(f"the memory snapshot is larger than {pickles.LARGEST >> 20:,} MiB", hint=hint, file=source.name)
         if progress is not None:
             progress(Progress(source.position, source.size, 0, "reading"))
     return b"".join(blocks)

@@ -1,0 +1,1 @@
+"""Traces of the PyTorch profiler: events scanned, decoded into columns, linked and laid out as tables."""

@@ -1,0 +1,524 @@
+"""Kineto / Chrome trace to Capture."""
+
+from __future__ import annotations
+
+import gc
+import re
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+
+import msgspec
+import pandas as pd
+
+from tb_sol_plugin import redact
+from tb_sol_plugin.errors import BadInput, NotATrace
+from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.ingest.kineto import header as H
+from tb_sol_plugin.ingest.kineto import link
+from tb_sol_plugin.ingest.kineto import tables as T
+from tb_sol_plugin.ingest.kineto.columns import Columns, Decoder
+from tb_sol_plugin.ingest.kineto.decode import Batch, Scanner
+from tb_sol_plugin.ingest.source import Progress, Report, Source
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture, Facts
+
+# -- Two things at once ----------------------------------------------------------------------------------------------
+# the next chunk is read and cut while the columns of the last one are made.
+#
+# The compiled loops and gunzip release the interpreter lock, so one thread beside the reader is worth almost a core.
+
+
+AHEAD = 2
+"""Batches that may wait: bounds the memory."""
+
+
+class Pipeline:
+    """Adds batches to columns, in order, on a thread of its own. An error there is raised by the next call here."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tb-sol-columns")
+        self._waiting: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def put(self, batch: Batch) -> None:
+        """Hand over a batch; waits while too many are ahead."""
+        self._waiting.append(self._pool.submit(self._columns.add, batch))
+        while len(self._waiting) > AHEAD:
+            self._waiting.popleft().result()
+
+    def drain(self) -> None:
+        """Wait until everything handed over is in the columns."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+# -- Text that is not where the grammar wants it ---------------------------------------------------------------------
+# finding the next thing that can be read.
+
+
+TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+"""A whole string or one structural character."""
+EVENT_START = re.compile(rb'\{\s*"(?:ph|name|cat|ts|pid|args)"\s*:')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BARE = re.compile(rb"(?<![\w.\"])(?:-?Infinity|-?inf|NaN|nan|N/A|n/a|undefined)(?![\w.\"])")
+_ESCAPES = re.compile(rb"(\\\\)|\\(?![\"\\/bfnrt]|u[0-9a-fA-F]{4})", re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+
+
+def mend(text: bytes, health: Health) -> bytes:
+    """`text` with bytes that are not UTF-8, bad escapes, control characters in strings and bare NaN words replaced; counted."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        replaced = text.decode("utf-8", "replace")
+        health.add("bytes that are not UTF-8", max(replaced.count("\ufffd") - text.count("\ufffd".encode()), 1))
+        text = replaced.encode()
+    out = bytearray()
+    last = escapes = bare = 0
+    for match in _STRING.finditer(text):
+        gap, found = _BARE.subn(b"null", text[last : match.start()])
+        bare += found
+        out += gap
+        string = _CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], match.group())
+        string = _ESCAPES.sub(lambda m: m.group() if m.group(1) else b"\\\\", string)
+        escapes += string != match.group()
+        out += string
+        last = match.end()
+    gap, found = _BARE.subn(b"null", text[last:])
+    health.add("NaN, Infinity or N/A", bare + found)
+    health.add("invalid escape or control character", escapes)
+    return bytes(out + gap)
+
+
+def header(text: bytes, health: Health) -> dict[str, object] | None:
+    """The header object; None where it stays unreadable."""
+    for candidate in (text, text.rstrip().rstrip(b",}") + b"}"):
+        for mended in (False, True):
+            try:
+                value = msgspec.json.decode(mend(candidate, health) if mended else candidate)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return value if isinstance(value, dict) else None
+    return None
+
+
+def skip_entry(text: bytes, final: bool) -> tuple[int, str]:
+    """(bytes to skip, what is skipped) past an entry of the list that cannot be read as an event.
+
+    A value that is no object ends at the next comma or bracket of its own level; an object that is damaged inside
+    ends where the next event seems to start. 0 bytes: more text is needed to tell.
+    """
+    if not text.startswith(b"{"):
+        end = _value_end(text)
+        if end or not final:
+            return end, "entry that is not an event"
+        return len(text), "entry that is not an event"
+    start = EVENT_START.search(text, 1)
+    if start is not None:
+        return start.start(), "unreadable event"
+    return (len(text), "unreadable event") if final else (0, "")
+
+
+def _value_end(text: bytes) -> int:
+    """Bytes up to the comma or bracket that ends the value the text starts with; 0 if it does not end here."""
+    depth = 0
+    for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', text, re.DOTALL):
+        token = match.group()
+        if token in (b"{", b"["):
+            depth += 1
+        elif token in (b"}", b"]"):
+            if depth == 0:
+                return match.start()
+            depth -= 1
+        elif token == b"," and depth == 0:
+            return match.start()
+    return 0
+
+
+# -- A stream of bytes into the header, the events chunk by chunk, and the rest of the header ------------------------
+# The decoder takes all complete events of what is buffered; what is cut off stays for the next chunk.
+
+
+CHUNK = 4 << 20
+HEADER_LIMIT = 256 << 20
+EVENT_LIMIT = 64 << 20
+
+
+class Splitter:
+    """Reads one source into `columns`; `header` is the object around the events as bytes (events emptied).
+
+    `warnings` are sentences about the file as a whole. `tick` is called after every chunk.
+    """
+
+    def __init__(self, source: Source, columns: Columns, decoder: Decoder, pipeline: Pipeline) -> None:
+        self.source, self.columns, self.decoder, self._pipeline = source, columns, decoder, pipeline
+        self.warnings: list[str] = []
+        self.header: dict[str, object] = {}
+        self.truncated = False
+        self.is_list = False
+        self._blocks = source.blocks()
+        self._buffer = b""
+        self._eof = False
+        self._dropped = 0
+
+    # -- bytes ------------------------------------------------------------------------------------------------
+
+    def _fill(self, wanted: int) -> None:
+        """Have at least `wanted` bytes, or all there are."""
+        if len(self._buffer) >= wanted or self._eof:
+            return
+        pieces = [self._buffer]
+        have = len(self._buffer)
+        while have < wanted:
+            block = next(self._blocks, b"")
+            if not block:
+                self._eof = True
+                break
+            pieces.append(block)
+            have += len(block)
+        self._buffer = b"".join(pieces)
+
+    def _take(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._dropped += count
+
+    # -- the file ---------------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[None]:
+        """Read everything; yields after every chunk. NotATrace or BadInput where there is nothing to read."""
+        self._fill(1 << 12)
+        start = self._buffer[:3] == b"\xef\xbb\xbf"
+        if start:
+            self._take(3)
+        text = self._buffer.lstrip()
+        if not text:
+            reason = self.source.truncated or "the file is empty"
+            raise BadInput(reason, hint="record it again; the profiler writes the file when the schedule ends", file=self.source.name)
+        self._take(len(self._buffer) - len(text))
+        if text[:1] == b"[":
+            self.is_list = True
+            self._take(1)
+            self._check_list()
+            yield from self._events()
+            self._pipeline.drain()
+        elif text[:1] == b"{":
+            yield from self._objects()
+        else:
+            raise BadInput("this is not JSON", hint="a trace starts with { or [", file=self.source.name)
+        if self.source.truncated:
+            self.truncated = True
+            self.warnings.append(f"{self.source.truncated}; the {self.columns.total:,} complete events before that are kept")
+
+    def _objects(self) -> Iterator[None]:
+        """The first object that has events, of one or more joined together."""
+        while True:
+            before = self._head()
+            tail = b"}"
+            if before is None:
+                self.header = self._parse_header(self._buffer) or self.header
+                self._take(len(self._buffer))
+                return
+            found, prefix = before
+            if found:
+                yield from self._events()
+                self._pipeline.drain()
+                tail = self._tail()
+            header = self._parse_header(prefix + (b"[]" if found else b"") + tail)
+            self.header = header if header is not None else self.header
+            self._fill(1)
+            rest = self._buffer.lstrip()
+            if not rest:
+                return
+            if self.columns.total or not rest.startswith(b"{"):
+                self.warnings.append("text after the end of the trace was not read")
+                return
+            self._take(len(self._buffer) - len(rest))
+
+    def _head(self) -> tuple[bool, bytes] | None:
+        """Advance past `"traceEvents": [`. (True, text before it), (False, a whole object without it) or None at the end."""
+        wanted = 1 << 16
+        while True:
+            self._fill(wanted)
+            depth = 0
+            key_end = -1
+            for match in TOKEN.finditer(self._buffer):
+                token = self._buffer[match.start()]
+                if token in b"{[":
+                    if token == 91 and depth == 1 and key_end >= 0 and self._buffer[key_end : match.start()].strip() == b":":
+                        prefix = self._buffer[: match.start()]
+                        self._take(match.end())
+                        return True, prefix
+                    depth += 1
+                elif token in b"}]":
+                    depth -= 1
+                    if depth == 0:
+                        whole = self._buffer[: match.end() - 1]
+                        self._take(match.end())
+                        return False, whole
+                elif depth == 1:
+                    key_end = match.end() if match.group() == b'"traceEvents"' else -1
+            if self._eof:
+                return None
+            if wanted > HEADER_LIMIT:
+                raise NotATrace("no traceEvents in the first 256 MB", hint="this JSON is not a profiler trace", file=self.source.name)
+            wanted = 2 * len(self._buffer) + CHUNK
+
+    def _check_list(self) -> None:
+        """A list of rows that are not events is something else (a memory timeline holds lists)."""
+        first = self._buffer.lstrip()[:1]
+        if first == b"[":
+            raise NotATrace(
+                "a JSON list of lists, not of events",
+                hint="a trace holds events with ph, ts and name",
+                file=self.source.name,
+            )
+        if first not in (b"{", b"]", b""):
+            raise NotATrace("a JSON list of values, not of events", hint="a trace holds events with ph, ts and name", file=self.source.name)
+
+    # -- events -----------------------------------------------------------------------------------------------
+
+    def _events(self) -> Iterator[None]:
+        """Decode events up to the bracket that closes their list, which is taken too."""
+        wanted = CHUNK
+        while True:
+            self._fill(wanted)
+            fed = self.decoder.feed(self._buffer, self._pipeline.put)
+            self._take(fed.consumed)
+            if fed.closed:
+                return
+            if fed.broken or (fed.consumed == 0 and (self._eof or wanted > EVENT_LIMIT)):
+                if self._skip():
+                    return
+                wanted = CHUNK
+            elif self._eof and not self._buffer.strip(b" \t\r\n,"):
+                self._ended_early()
+                return
+            elif fed.consumed == 0:
+                wanted = 2 * max(len(self._buffer), CHUNK)
+            else:
+                wanted = CHUNK
+            yield
+
+    def _skip(self) -> bool:
+        """Go past what cannot be read as an event; True at the end of the file."""
+        size = CHUNK
+        while True:
+            self._fill(size)
+            final = self._eof or size > EVENT_LIMIT
+            skipped, what = skip_entry(self._buffer[:size], final)
+            if skipped:
+                break
+            size *= 2
+        cut_off = self._eof and skipped >= len(self._buffer)
+        self.columns.health.add(what, 1, self._buffer[:60].decode("utf-8", "replace"))
+        if cut_off:
+            self._ended_early()
+        self._take(skipped)
+        return cut_off
+
+    def _ended_early(self) -> None:
+        """The list of events was not closed."""
+        self._pipeline.drain()
+        self.truncated = True
+        if not self.source.truncated:
+            self.warnings.append(
+                f"the file ends in the middle of the events, after byte {self._dropped:,}; "
+                f"the {self.columns.total:,} complete events before that are kept"
+            )
+
+    # -- header -----------------------------------------------------------------------------------------------
+
+    def _tail(self) -> bytes:
+        """The text from after the list to the end of the object, taken."""
+        wanted = 1 << 16
+        while True:
+            self._fill(wanted)
+            depth = 1
+            for match in TOKEN.finditer(self._buffer):
+                token = self._buffer[match.start()]
+                if token in b"{[":
+                    depth += 1
+                elif token in b"}]":
+                    depth -= 1
+                    if depth == 0:
+                        tail = self._buffer[: match.end()]
+                        self._take(match.end())
+                        return tail
+            if self._eof or wanted > HEADER_LIMIT:
+                if not self.truncated:
+                    self.truncated = True
+                    self.warnings.append("the file ends in the middle of its header; header fields after the events may be missing")
+                whole = self._buffer[: max(self._buffer.rfind(b","), 0)] + b"}"
+                self._take(len(self._buffer))
+                return whole
+            wanted = 2 * len(self._buffer) + CHUNK
+
+    def _parse_header(self, text: bytes) -> dict[str, object] | None:
+        """The header object; a text that stays unreadable is reported and gives the empty header."""
+        found = header(text, self.columns.health)
+        if found is None and text.strip(b" \t\r\n{}"):
+            self.warnings.append("the header could not be read: device names, versions and flags are unknown")
+            return {}
+        return found
+
+
+OPEN = "open the file that the profiler wrote (*.pt.trace.json)"
+EPOCH_US = 10**14
+"""Without a base time, a ts from here on (in µs) is time since 1970; below it the origin is unknown."""
+
+
+def read(
+    path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None, decoder: Decoder | None = None
+) -> Capture:
+    """Read one trace file (local path or fsspec URL). BadInput or NotATrace where it holds no trace."""
+    with Source(path, fs_options) as source:
+        return read_from(source, progress=progress, decoder=decoder)
+
+
+def read_from(source: Source, *, progress: Report | None = None, decoder: Decoder | None = None) -> Capture:
+    """Read what `source` gives; errors as for `read`."""
+    columns = Columns()
+    with _without_gc(), Pipeline(columns) as pipeline:
+        splitter = Splitter(source, columns, decoder or Scanner(), pipeline)
+        last = 0.0
+        for _ in splitter.run():
+            now = time.monotonic()
+            if progress is not None and now - last > 0.1:
+                progress(Progress(source.position, source.size, columns.total, "reading"))
+                last = now
+        if columns.total == 0 and not splitter.is_list and not (H.TRACE_KEYS & set(splitter.header)) and not splitter.truncated:
+            raise NotATrace("this JSON holds no traceEvents", hint=OPEN, file=source.name)
+        if progress is not None:
+            progress(Progress(source.size, source.size, columns.total, "linking"))
+        capture = build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
+        if splitter.is_list and columns.total and not any(str(phase) for phase in capture.tables["categories"]["phase"].cat.categories):
+            raise NotATrace("this JSON list holds no trace events: none has a phase (ph)", hint=OPEN, file=source.name)
+        return capture
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """No garbage collection while columns grow: there are no cycles, and every pass would walk what is kept."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def build(columns: Columns, header: dict[str, object], *, source: Source, warnings: list[str], truncated: bool) -> Capture:
+    """Tables, trees and links of what was read."""
+    T.pair_begin_end(columns)
+    origin = min((b.minimum("start") for b in (columns.host, columns.device) if b.rows), default=0)
+    host, old_to_new = T.host(columns, origin)
+    host_table = S.HOST.frame(host)
+    operators = T.remapped(columns.operators, old_to_new)
+    calls = T.remapped(columns.calls, old_to_new)
+    frames = T.remapped(columns.frames, old_to_new)
+    tables: dict[str, pd.DataFrame] = {
+        "host": host_table,
+        "operators": S.OPERATORS.frame(
+            {
+                **{k: operators[k] for k in ("host", "sequence", "forward_thread", "external_id") if k in operators},
+                **{
+                    k: getattr(columns, k).categorical(operators[k])
+                    for k in ("shapes", "types", "strides", "concrete", "extra")
+                    if k in operators
+                },
+            }
+        ),
+        "calls": S.CALLS.frame(calls),
+        "frames": S.FRAMES.frame(frames),
+        "threads": T.threads(columns),
+        "flows": T.flows(columns, origin),
+        "memory": T.memory(columns, origin),
+        "sync": T.sync(columns, origin),
+        "annotations_device": T.device_annotations(columns, origin),
+        "instants": T.instants(columns, origin),
+        "categories": T.categories(columns),
+    }
+    view = link.Host(host_table)
+    device, device_table, device_order = T.device(columns, origin, view, tables)
+    low, high = T.extent(view, device)
+    tables["steps"], step = link.steps(view, host_table, device_table, (low, high))
+    device["step"] = step
+    tables["device"] = S.DEVICE.frame(device)
+    tables["backward"] = link.backward(view, tables["operators"], tables["flows"])
+    tables["collectives"] = T.collectives(columns, device_order)
+    tables["peers"] = T.peers(columns, device_order)
+    T.observe(columns, tables, view)
+    T.observe_copies(tables["device"], H.devices(header), columns.health)
+    tables["issues"] = columns.health.table()
+    facts = _facts(columns, header, source, tables, origin, (low, high), warnings, truncated)
+    return Capture(facts, tables)
+
+
+# -- facts ----------------------------------------------------------------------------------------------------
+
+
+def _facts(
+    columns: Columns,
+    header: dict[str, object],
+    source: Source,
+    tables: dict[str, pd.DataFrame],
+    origin: int,
+    extent: tuple[int, int],
+    warnings: list[str],
+    truncated: bool,
+) -> Facts:
+    base = H.base_time(header)
+    rank, world, backend = H.distributed(header)
+    devices = H.devices(header)
+    calls = tables["calls"]["host"].to_numpy()[:2000]
+    call_names = set(tables["host"]["name"].iloc[calls].astype(object).unique()) if len(calls) else set()
+    device_categories = set(tables["device"]["category"].astype(object).unique()) if len(tables["device"]) else set()
+    if columns.total == 0:
+        warnings = [*warnings, "the file holds no events"]
+    return Facts(
+        source="kineto",
+        file=source.name,
+        size=source.size,
+        total_events=columns.total,
+        origin_ns=origin + (base or 0),
+        absolute=base is not None or origin >= EPOCH_US * 1000,
+        extent_ns=extent,
+        vendor=H.vendor(header, device_categories, call_names, tuple(d.name for d in devices)),
+        devices=devices,
+        flags=H.flags(header),
+        versions=H.versions(header),
+        rank=rank,
+        world_size=world,
+        backend=backend,
+        host_name=redact.text(str(header.get("host_name") or ""))[:80],
+        metadata=H.metadata(header),
+        errors=H.logged(header, "ERROR"),
+        warnings=tuple(warnings) + H.logged(header, "WARNING"),
+        truncated=truncated,
+        pseudo_step=bool((tables["steps"]["number"] < 0).all()),
+        external_id_regime=_regime(tables),
+    )
+
+
+def _regime(tables: dict[str, pd.DataFrame]) -> int:
+    """1 to 4: what the external id of calls and device events means; 0 where none is recorded."""
+    calls = tables["calls"]
+    ids, correlation = calls["external_id"].to_numpy(), calls["correlation"].to_numpy()
+    given = ids > 0
+    if not given.any():
+        return 0
+    if (ids[given] == correlation[given]).mean() > 0.95:
+        return 2
+    legacy = bool(tables["host"]["category"].astype(object).isin(["Operator", "Runtime"]).any())
+    return 1 if legacy else 3 if (ids == correlation).any() else 4

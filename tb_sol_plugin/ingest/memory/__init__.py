@@ -1,0 +1,1 @@
+"""Allocator snapshots and memory timelines of PyTorch."""
