@@ -28,8 +28,8 @@ from flask.testing import FlaskClient
 from tb_sol_plugin.errors import StillLoading
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.scan import Heads, scan
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -24,7 +24,7 @@ def first(path: str) -> dict[str, float]:
     from tb_sol_plugin.analyses import registry
     from tb_sol_plugin.ingest import Progress, read
     from tb_sol_plugin.model.report import encode
-    from tb_sol_plugin.store.direct import options_for, recording_of
+    from tb_sol_plugin.store.open import options_for, recording_of
 
     names = list(registry())
     out["imports"] = time.perf_counter() - clock

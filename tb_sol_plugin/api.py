@@ -30,7 +30,7 @@ def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[st
     the others. device: limits used where a query names none, a key of the table (`H100_SXM@1410MHz`) or the path of a device
     file. Raises BadInput for a path without a recording and NotFound for a run that is not there.
     """
-    from tb_sol_plugin.store.direct import open_run
+    from tb_sol_plugin.store.open import open_run
 
     found, every = open_run(str(path), run=run, cache=cache, fs_options=fs_options, device=device)
     if len(every) > 1 and not run:
@@ -41,7 +41,7 @@ def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[st
 
 def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Capture:
     """The one recording at `path`; `device` as in `open`. BadInput if it cannot be read, or if `path` is a directory with more than one."""
-    from tb_sol_plugin.store.direct import open_run
+    from tb_sol_plugin.store.open import open_run
 
     found, every = open_run(str(path), cache=cache, fs_options=fs_options, device=device)
     if len(every) > 1 or len(found.recordings) != 1:

@@ -176,7 +176,7 @@ def open_one(options: argparse.Namespace) -> Capture:
 
 def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
     """The run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
-    from tb_sol_plugin.store.direct import open_run
+    from tb_sol_plugin.store.open import open_run
 
     run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
     if len(every) > 1 and not options.run:

@@ -129,8 +129,8 @@ def _cache(out: Console) -> None:
 
 def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
     from tb_sol_plugin.model.memory_join import NOT_JOINED
-    from tb_sol_plugin.store.direct import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
     from tb_sol_plugin.store.load import open_here
+    from tb_sol_plugin.store.open import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
     from tb_sol_plugin.store.scan import Listing
 
     options = options_for(device=device)
@@ -203,7 +203,7 @@ def _counted(recordings: list[Recording]) -> str:
 def device_files(out: Console, logdir: str, device: str = "") -> int:
     """Where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
     from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, user_file
-    from tb_sol_plugin.store.direct import is_file, options_for
+    from tb_sol_plugin.store.open import is_file, options_for
 
     try:
         check_choice(device)

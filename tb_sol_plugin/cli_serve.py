@@ -10,8 +10,8 @@ import sys
 
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.store.devices import check_choice
+from tb_sol_plugin.store.names import is_url, named, single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import is_url, named, single
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.options import WebOptions

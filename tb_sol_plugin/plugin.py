@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensorboard.plugins import base_plugin
 
+from tb_sol_plugin.store.names import roots_of
 from tb_sol_plugin.store.options import GB, StoreOptions
-from tb_sol_plugin.store.places import roots_of
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.mount import Mount
 from tb_sol_plugin.web.options import WebOptions

@@ -97,8 +97,7 @@ def preload() -> None:
         import tb_sol_plugin.devices.expression
         import tb_sol_plugin.devices.files
         import tb_sol_plugin.devices.limits
-        import tb_sol_plugin.devices.match
-        import tb_sol_plugin.model.capture  # noqa: F401
+        import tb_sol_plugin.devices.match  # noqa: F401
 
 
 def find_device(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> Found:

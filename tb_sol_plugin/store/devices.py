@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.store import files
-from tb_sol_plugin.store.places import basename, is_url
+from tb_sol_plugin.store.names import basename, is_url
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.files import DeviceFile

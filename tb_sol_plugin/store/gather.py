@@ -18,8 +18,7 @@ from tb_sol_plugin.errors import BadInput, SolError, WorkerKilled
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.join import SOL_CAPTURE
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State
-from tb_sol_plugin.store.memo import Memo
-from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.options import Memo, StoreOptions
 from tb_sol_plugin.store.worker_parts import MadePart, PartFiles, Wanted, make_part
 
 KEPT_BYTES: Final = 64_000_000

@@ -23,12 +23,9 @@ from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, joined, state_of
-from tb_sol_plugin.store.join_memory import OF_MEMORY
-from tb_sol_plugin.store.memo import Memo
-from tb_sol_plugin.store.options import StoreOptions, cache_directory
-from tb_sol_plugin.store.worker import Cancelled, Read, Task, read_capture
-from tb_sol_plugin.store.workers import Workers
+from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, joined, state_of
+from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
+from tb_sol_plugin.store.processes import Cancelled, Read, Task, Workers, read_capture
 
 State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
 

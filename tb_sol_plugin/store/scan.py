@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tb_sol_plugin.model.recordings import Recording, natural
-from tb_sol_plugin.store import files, names, parts
+from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.devices import NAMES as DEVICE_FILES
 from tb_sol_plugin.store.files import Budget, Entry, Walked
+from tb_sol_plugin.store.names import Root
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import Root
 
 if TYPE_CHECKING:
     from tb_sol_plugin.ingest import Classification
@@ -167,5 +167,5 @@ def _whole(taken: Sequence[tuple[Root, Entry, str]]) -> list[tuple[Root, Entry, 
     for root, entry, kind in taken:
         if kind == "sol_capture":
             captures.setdefault(root, []).append(entry)
-    merged = [(root, entry, "sol_capture") for root, entries in captures.items() for entry in parts.merged(entries)]
+    merged = [(root, entry, "sol_capture") for root, entries in captures.items() for entry in files.merged(entries)]
     return [*(t for t in taken if t[2] != "sol_capture"), *merged]

@@ -16,12 +16,12 @@ import msgspec
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import Recording, Run
 from tb_sol_plugin.redact import text
-from tb_sol_plugin.store.beside import BesideFiles, folders_of
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
+from tb_sol_plugin.store.names import Root
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import Root
 from tb_sol_plugin.store.scan import Heads, Listing, scan
+from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
@@ -295,7 +295,7 @@ class Store:
 
     def run(self, name: str, wait: float = 60.0) -> Run:
         """A run whose captures open on demand."""
-        from tb_sol_plugin.store.direct import pair_reader, parts_reader, runs_reader
+        from tb_sol_plugin.store.open import pair_reader, parts_reader, runs_reader
 
         found = self.recordings(name)
         book = self.book(found[0])

@@ -21,10 +21,9 @@ import msgspec
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading
 from tb_sol_plugin.model.recordings import Made, Maker, Recording, WorkerPart, natural
-from tb_sol_plugin.store import parts
+from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import SOL_CAPTURE, beside_of, companions, state_of, told_with_another
-from tb_sol_plugin.store.join_memory import OF_MEMORY
+from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, companions, state_of, told_with_another
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
@@ -163,7 +162,7 @@ def make_part(wanted: Wanted, options: StoreOptions) -> MadePart:
 def _unchanged(recording: Recording, options: StoreOptions) -> bool:
     """Whether the file is still what the key says: it may have grown while it was read."""
     try:
-        return parts.stat_parts(recording.path, options.fs_options) == (recording.size, recording.mtime)
+        return files.stat_parts(recording.path, options.fs_options) == (recording.size, recording.mtime)
     except OSError:
         return False
 

@@ -12,8 +12,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import WORDS
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import companions
-from tb_sol_plugin.store.join_memory import OF_MEMORY
+from tb_sol_plugin.store.join import OF_MEMORY, companions
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store

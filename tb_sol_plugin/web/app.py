@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import guard
 from tb_sol_plugin.web.assets import pages

@@ -30,9 +30,9 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
-from tb_sol_plugin.store import files, parts
+from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.pairs import Other
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import answers, wire
@@ -284,7 +284,7 @@ def trace() -> Response:
     request.environ["sol.content_type"] = kind
     name = recording.file.rpartition("/")[2]
     try:
-        found = parts.files_of(recording.path, c.store.options.fs_options)
+        found = files.files_of(recording.path, c.store.options.fs_options)
         if "://" not in recording.path and len(found) == 1:
             return send_file(Path(recording.path), mimetype=kind, as_attachment=True, download_name=name, conditional=True, max_age=0)
         stream = _chunks([(path, size) for path, size, _ in found], c.store)

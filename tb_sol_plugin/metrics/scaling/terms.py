@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
-
-import numpy as np
 
 from tb_sol_plugin.cost.goodput.model import GradParams
 from tb_sol_plugin.metrics.scaling.given import Given
@@ -103,11 +102,13 @@ def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
     known = [(b, held, total) for b, held, total in seen if b > 0 and held > 0 and total > 0]
     if len({b for b, _, _ in known}) < 2:
         return 0, ""
-    slope, base = np.polyfit([b for b, _, _ in known], [h for _, h, _ in known], 1)
+    n, sum_b, sum_held = len(known), sum(b for b, _, _ in known), sum(h for _, h, _ in known)
+    spread = n * sum(b * b for b, _, _ in known) - sum_b**2
+    slope = Fraction(n * sum(b * h for b, h, _ in known) - sum_b * sum_held, spread)  # least squares, exact in whole bytes
     room = min(t for _, _, t in known)
     if slope <= 0:
         return 0, ""
-    most = int((room - base) // slope)
+    most = int((room - (sum_held - slope * sum_b) / n) // slope)
     return (most, "estimated from the memory that two batch sizes held") if most >= 1 else (0, "")
 
 

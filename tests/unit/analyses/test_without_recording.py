@@ -18,8 +18,8 @@ import tb_sol_plugin as sol
 from tb_sol_plugin import analyses, cli
 from tb_sol_plugin.errors import BadQuery, NotFound
 from tb_sol_plugin.model.report import Report
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.options import WebOptions

@@ -16,8 +16,8 @@ from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest.detect import classify
 from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.scan import Heads, scan
 from tests.support.check_capture import check_capture
 from tests.support.memory_snapshot import MIB, T0, entry, snapshot, write

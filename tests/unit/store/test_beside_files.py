@@ -15,8 +15,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from tb_sol_plugin.model.recordings import BesideFile
-from tb_sol_plugin.store import scalars
-from tb_sol_plugin.store.beside import LARGEST, BesideFiles
+from tb_sol_plugin.store import sidecars
+from tb_sol_plugin.store.sidecars import LARGEST, BesideFiles
 
 NAMES = ("a.json", "a.csv")
 
@@ -118,13 +118,13 @@ def test_tensors_that_are_no_number_are_passed_over(tmp_path: Path) -> None:
 
 def test_event_files_are_read_anew_when_they_grow_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside, reads = BesideFiles(), list[str]()
-    real = scalars._read
+    real = sidecars._read
 
-    def read(path: str, tags: tuple[str, ...]) -> scalars.Values:
+    def read(path: str, tags: tuple[str, ...]) -> sidecars.Values:
         reads.append(path)
         return real(path, tags)
 
-    monkeypatch.setattr(scalars, "_read", read)
+    monkeypatch.setattr(sidecars, "_read", read)
     path = write_events(tmp_path, [(1, "g", 1.0)])
     for _ in range(2):
         assert json.loads(beside.texts([("", str(tmp_path))], ("scalar:g",))[0].text) == {"scalars": {"g": 1.0}}
@@ -139,8 +139,8 @@ def test_files_beside_runs_are_no_recordings_that_were_not_taken(tmp_path: Path)
     # that analyses ask for
     from tb_sol_plugin.analyses import registry
     from tb_sol_plugin.store import names
+    from tb_sol_plugin.store.names import single
     from tb_sol_plugin.store.options import StoreOptions
-    from tb_sol_plugin.store.places import single
     from tb_sol_plugin.store.scan import Heads, scan
 
     (tmp_path / "run").mkdir()

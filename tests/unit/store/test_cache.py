@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.store import arrow
+from tb_sol_plugin.store import cache as arrow
 from tb_sol_plugin.store.cache import Cache, key_of
 from tb_sol_plugin.tables.schema import Field, Schema
 

@@ -16,10 +16,10 @@ from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import names
+from tb_sol_plugin.store.files import stat_parts
 from tb_sol_plugin.store.join import captures_beside, companion
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.parts import stat_parts
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 from tb_sol_plugin.store.store import Store
 from tests.support.sol_builder import WALL_NS, SolBuilder, small

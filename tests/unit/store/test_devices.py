@@ -17,9 +17,9 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.store import devices
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, split_choice, user_file
-from tb_sol_plugin.store.direct import open_run
+from tb_sol_plugin.store.names import roots_of
+from tb_sol_plugin.store.open import open_run
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import roots_of
 from tb_sol_plugin.store.store import Store
 from tests.support.trace_builder import TraceBuilder
 

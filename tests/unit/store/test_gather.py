@@ -16,10 +16,10 @@ import pytest
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Made, Recording, WorkerFacts, WorkerPart, facts_of
-from tb_sol_plugin.store import gather, load, worker, worker_parts
+from tb_sol_plugin.store import gather, load, processes, worker_parts
 from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.store.worker_parts import LARGEST, PartFiles, spans_like
 from tests.support.tiny import trace
@@ -307,10 +307,10 @@ def test_a_file_is_not_read_twice_at_a_time(tmp_path: Path, options: StoreOption
     executor = Counting(2)
     reads: list[str] = []
 
-    def slowly(task: worker.Task) -> worker.Read:
+    def slowly(task: processes.Task) -> processes.Read:
         reads.append(task.path)
         time.sleep(0.3)
-        return worker.read_capture(task)
+        return processes.read_capture(task)
 
     monkeypatch.setattr(load, "read_capture", slowly)
     store = Store(single(str(runs(tmp_path, 1))), options, executor)

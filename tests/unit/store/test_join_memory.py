@@ -19,8 +19,8 @@ from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
 from tb_sol_plugin.model.memory_join import SNAPSHOT, TIMELINE, joined_files, on_its_clock
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.join import beside_of, companions
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.store import Store
 from tests.support import memory_snapshot as M
 from tests.support.sol_builder import WALL_NS, small

@@ -18,12 +18,12 @@ import pytest
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.store import load, worker
+from tb_sol_plugin.store import load, processes
 from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
+from tb_sol_plugin.store.processes import Workers
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.store.workers import Workers
 from tests.support.tiny import EVENTS, trace
 
 
@@ -271,11 +271,11 @@ def test_a_read_without_a_progress_file_stops(tmp_path: Path) -> None:
 
     file = tmp_path / "p.json"
     file.touch()
-    report = worker._reporter(str(file))
+    report = processes._reporter(str(file))
     report(Progress(5, 10, 2, "reading"))
     assert json.loads(file.read_text()) == {"bytes": 5, "total": 10, "events": 2, "stage": "reading"}
     file.unlink()
-    with pytest.raises(worker.Cancelled):
+    with pytest.raises(processes.Cancelled):
         report(Progress(6, 10, 3, "reading"))
 
 
@@ -337,7 +337,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_cached(tmp_path: Path, monk
 
     monkeypatch.setattr(ingest, "read", growing)
     info = os.stat(file)
-    read = worker.read_capture(worker.Task(str(file), info.st_size, info.st_mtime, tmp_path / "c", 0))
+    read = processes.read_capture(processes.Task(str(file), info.st_size, info.st_mtime, tmp_path / "c", 0))
     assert read.capture is not None and "changed while it was read" in read.capture.facts.warnings[-1]
     assert not (tmp_path / "c").exists()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.store.memo import Memo
+from tb_sol_plugin.store.options import Memo
 
 
 def test_one_thread_makes_all_get() -> None:

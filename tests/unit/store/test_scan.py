@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.model.recordings import natural
 from tb_sol_plugin.store import names
+from tb_sol_plugin.store.names import Root, named, single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import Root, named, single
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 from tests.support.tiny import EVENTS, trace
 

@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from tb_sol_plugin import cli, cli_doctor
+from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
-from tb_sol_plugin.store.places import single
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.options import WebOptions

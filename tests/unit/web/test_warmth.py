@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 
 from tb_sol_plugin.analyses import registry, run_analysis
 from tb_sol_plugin.model.report import Report
+from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.store.worker import smallest_capture
 from tb_sol_plugin.web import warmth
 
 
@@ -31,7 +31,7 @@ def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monk
 
 
 def test_an_empty_logdir_warms_nothing(tmp_path: Path) -> None:
-    from tb_sol_plugin.store.places import single
+    from tb_sol_plugin.store.names import single
     from tb_sol_plugin.web.app import create_app
 
     store = Store(single(str(tmp_path)))

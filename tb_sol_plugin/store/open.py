@@ -14,15 +14,15 @@ from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.recordings import BesideFile, Maker, PairReader, PartsReader, Recording, Run, RunsReader, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.store import files, names, parts
-from tb_sol_plugin.store.beside import BesideFiles, folders_of
+from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
-from tb_sol_plugin.store.join_memory import OF_MEMORY, same_worker
+from tb_sol_plugin.store.join import OF_MEMORY, same_worker
 from tb_sol_plugin.store.load import open_here
+from tb_sol_plugin.store.names import basename, is_url, single
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.pairs import Other, paired
-from tb_sol_plugin.store.places import basename, is_url, single
 from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
+from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
 from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -69,7 +69,7 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
     """One file as a recording, whatever its name: what is wrong with it shows when it is read."""
     if not is_url(path):
         path = os.path.abspath(os.path.expanduser(path))
-    size, mtime = parts.stat_parts(path, options.fs_options)
+    size, mtime = files.stat_parts(path, options.fs_options)
     name = files.shown(basename(path))
     worker, span = names.worker_and_span(name)
     kind = names.kind_of(name) or _kind_inside(path, name, options)
@@ -97,7 +97,7 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
         entries = [files.Entry(files.shown(e.name), e.path, e.stat().st_size, e.stat().st_mtime) for e in found[:MOST_BESIDE]]
     except OSError:
         return []
-    return [Recording("", *names.worker_and_span(e.file), e.path, e.file, e.size, e.mtime, "sol_capture") for e in parts.merged(entries)]
+    return [Recording("", *names.worker_and_span(e.file), e.path, e.file, e.size, e.mtime, "sol_capture") for e in files.merged(entries)]
 
 
 def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
