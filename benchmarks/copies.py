@@ -98,8 +98,8 @@ def _device(category: str, name: str, start: int, length: int, stream: int, corr
 def measured(path: Path) -> dict[str, float]:
     """Seconds by stage in this process; kernels of numba are compiled before, on the smallest sample."""
     from tb_sol_plugin.ingest import read
-    from tb_sol_plugin.metrics.memcpy import records
-    from tb_sol_plugin.metrics.memcpy.blocking import blocking
+    from tb_sol_plugin.metrics.copies import records
+    from tb_sol_plugin.metrics.copies.blocking import blocking
 
     warm = read(str(next((ROOT / "samples" / "simulated_copies").glob("rank0_*.gz"))))
     for name in PAGES:

@@ -22,8 +22,8 @@ from tb_sol_plugin.analyses import run_runs
 from tb_sol_plugin.cost.goodput import bootstrap, fit, leave_one_out
 from tb_sol_plugin.cost.goodput.fit import plain_objective
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
-from tb_sol_plugin.metrics.scaling import gather
-from tb_sol_plugin.metrics.scaling.part import MOST_STEPS, ScalingPart, Step
+from tb_sol_plugin.metrics.goodput import fit as gather
+from tb_sol_plugin.metrics.goodput.part import MOST_STEPS, ScalingPart, Step
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart
 from tb_sol_plugin.model.report import Report, encode
 

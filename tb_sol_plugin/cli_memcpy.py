@@ -16,8 +16,8 @@ import argparse
 import math
 from typing import Final
 
-from tb_sol_plugin.metrics.memcpy import counted, records
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.copies import counted, records
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 

@@ -19,8 +19,8 @@ from tb_sol_plugin.analyses import registry, run_analysis
 from tb_sol_plugin.cli_sol import sol_lines
 from tb_sol_plugin.cli_text import held, plain, print_section, prose, unavailable
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.console import console_report
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.report.console import console_report
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query

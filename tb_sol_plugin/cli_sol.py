@@ -9,7 +9,7 @@ import pandas as pd
 
 from tb_sol_plugin.cli_text import plain
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.console import ConsoleReport
+from tb_sol_plugin.metrics.report.console import ConsoleReport
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 
 RULE: Final = 90

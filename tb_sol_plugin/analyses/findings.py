@@ -12,13 +12,13 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.levers import LEAST, NEEDS_TIMES, Lever, combined_ns, finding, levers
-from tb_sol_plugin.metrics.memory.rules.problem import memory_section
-from tb_sol_plugin.metrics.phases import STEP, phase_tree
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.source import is_profile
-from tb_sol_plugin.metrics.source_notes import source_notices
-from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.rules.engine import LEAST, Lever, finding
+from tb_sol_plugin.metrics.rules.memory import memory_section
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, combined_ns, levers
+from tb_sol_plugin.metrics.time.scope import is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Notice, Report, Sort, TableSection, make_table

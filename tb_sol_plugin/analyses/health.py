@@ -8,11 +8,11 @@ from __future__ import annotations
 import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
-from tb_sol_plugin.metrics.iterations import iterations, own_work
-from tb_sol_plugin.metrics.overview_facts import FLAG_WORDS
-from tb_sol_plugin.metrics.source import is_capture, is_memory, is_profile
-from tb_sol_plugin.metrics.source_notes import LOST
-from tb_sol_plugin.metrics.work.ledger import ledger_costs
+from tb_sol_plugin.metrics.report.notes import LOST
+from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
+from tb_sol_plugin.metrics.time.iterations import iterations, own_work
+from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
+from tb_sol_plugin.metrics.work.counted import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import NEEDS, Capture
 from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files

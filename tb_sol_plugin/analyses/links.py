@@ -11,8 +11,8 @@ import pandas as pd
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.breakdown import spans_of
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.time.breakdown import spans_of
+from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -18,10 +18,10 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records, words
-from tb_sol_plugin.metrics.memcpy.blocking import REASONS, blocking
-from tb_sol_plugin.metrics.memcpy.choose import CopyChoice, chosen, said
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
+from tb_sol_plugin.metrics.copies.blocking import REASONS, blocking
+from tb_sol_plugin.metrics.copies.groups import CopyChoice, chosen, said
+from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
@@ -116,7 +116,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         reason = everything["reason"].to_numpy(object)
         meant &= (reason != "") if query.held == "any" else (reason == query.held)
     found = everything if meant.all() else everything[meant].reset_index(drop=True)
-    limits = link.peaks(device_for(capture, query.device_limits))
+    limits = bandwidth.peaks(device_for(capture, query.device_limits))
     shown = _shown(found, query)
     frame = _frame(capture, shown, limits)
     facts = _facts(capture, found)
@@ -186,7 +186,7 @@ def _facts(capture: Capture, found: pd.DataFrame) -> dict[str, Scalar]:
     size, time = found["bytes"].to_numpy(), found["duration_ns"].to_numpy()
     known = size >= 0
     parts = exposure.union_parts(capture, np.zeros(len(found), np.int64), found, 1)
-    rate = float(link.rate(size[known].sum(keepdims=True), time[known].sum(keepdims=True))[0]) if known.any() else np.nan
+    rate = float(bandwidth.rate(size[known].sum(keepdims=True), time[known].sum(keepdims=True))[0]) if known.any() else np.nan
     calls = found.loc[found["call"] >= 0, ["call", "call_ns"]].drop_duplicates("call")
     return {
         "count": len(found),
@@ -232,7 +232,7 @@ def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
 
 def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
     size, time = shown["bytes"].to_numpy(), shown["duration_ns"].to_numpy()
-    rate = link.rate(np.maximum(size, 0), time)
+    rate = bandwidth.rate(np.maximum(size, 0), time)
     limit = np.array([limits[d][0] if d in limits else np.nan for d in shown["direction"]], np.float64)
     step = shown["step"].to_numpy().astype(np.int64)
     begin = capture.steps["host_start_ns"].to_numpy()
@@ -243,9 +243,9 @@ def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float,
         "start_ns": start - origin,
         "in_step_ns": _known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
         "step": groups.labels(capture, shown, "step"), "direction": shown["direction"],
-        "kinds": _texts(words.memory_text(d, a, b) for d, a, b in ends),
+        "kinds": _texts(records.memory_text(d, a, b) for d, a, b in ends),
         "bytes": _known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
-        "link_share": np.where(size >= link.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
+        "link_share": np.where(size >= bandwidth.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
         "exposed_ns": shown["exposed_ns"],
         "api": _texts(shown["api"]), "call_ns": _known(shown["call_ns"].to_numpy(), shown["call"].to_numpy() >= 0),
         "reason": _texts(REASONS.get(r, "") for r in shown["reason"]),
@@ -291,14 +291,14 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     for direction in [d for d in records.DIRECTIONS if (some["direction"] == d).any()]:
         mine = some[some["direction"] == direction]
         at = mine["start_ns"].to_numpy() - capture.facts.extent_ns[0]
-        color = words.COLORS.get(direction, "other")
+        color = records.COLORS.get(direction, "other")
         data.append({
-            "type": "scattergl" if len(some) > 4000 else "scatter", "mode": "markers", "name": words.NAMES[direction],
+            "type": "scattergl" if len(some) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
             "x": (at / factor).tolist(), "y": mine["duration_ns"].tolist(), "customdata": [str(r) for r in mine["row"]],
             "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
                        "line": {"width": 0.8, "color": F.light("surface")}},
             "hovertext": [_hover(b, d, t) for b, d, t in zip(mine["bytes"], mine["duration_ns"], at, strict=True)],
-            "hovertemplate": f"<b>{words.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
+            "hovertemplate": f"<b>{records.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
         })  # fmt: skip
     low, high = float(some["duration_ns"].min()), float(some["duration_ns"].max())
     pad = max((last - first) * 0.02, 1.0)

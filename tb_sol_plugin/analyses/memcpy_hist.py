@@ -15,9 +15,9 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memcpy import link, records, words
-from tb_sol_plugin.metrics.memcpy.sizes import sizes
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.copies import bandwidth, records
+from tb_sol_plugin.metrics.copies.bandwidth import sizes
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -82,10 +82,10 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     table = _sizes(found)
     without = int((found["bytes"] < 0).sum())
-    fits = _fits(found, link.peaks(device_for(capture, query.device_limits)))
+    fits = _fits(found, bandwidth.peaks(device_for(capture, query.device_limits)))
     step = {"step": query.step} if query.step else {}
     links = {
-        str(i): Link("memcpy_copies", {"direction": d, "size": words.SIZES[b]} | step, "these copies")
+        str(i): Link("memcpy_copies", {"direction": d, "size": records.SIZES[b]} | step, "these copies")
         for i, (d, b) in enumerate(zip(table["direction"], table["bin"], strict=True)) if d in records.DIRECTIONS
     }  # fmt: skip
     small = table[table["bin"] <= 1]
@@ -97,7 +97,7 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
     if without:
         verb = "carries" if without == 1 else "carry"
         text = f"{human(without, 'count')} of {human(len(found), 'count')} copies {verb} no size: in no bin and in no fit."
-        notices.append(Notice(text, "info", Link("memcpy_copies", {"size": words.SIZES[-1]} | step, "These copies")))
+        notices.append(Notice(text, "info", Link("memcpy_copies", {"size": records.SIZES[-1]} | step, "These copies")))
     over = {
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
         for i, v in enumerate(fits["of_limit"])
@@ -148,7 +148,7 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
 def _sizes(found: pd.DataFrame) -> pd.DataFrame:
     table = sizes(found)
     out = table.assign(
-        size=[words.bin_name(b) for b in table["bin"]],
+        size=[records.bin_name(b) for b in table["bin"]],
         mean_ns=np.rint(table["time_ns"] / table["count"]).astype(np.int64),
         id=[f"{d}|{b}" for d, b in zip(table["direction"], table["bin"], strict=True)],
     )
@@ -158,13 +158,13 @@ def _sizes(found: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-def _fits(found: pd.DataFrame, limits: link.Limits) -> pd.DataFrame:
+def _fits(found: pd.DataFrame, limits: bandwidth.Limits) -> pd.DataFrame:
     """One row per direction and kinds that have copies with a size and a time: the fit, or why there is none."""
     rows = []
-    for fit in link.fits(found):
+    for fit in bandwidth.fits(found):
         of = fit.bytes_per_s / limits[fit.direction][0] if fit.direction in limits else np.nan
         rows.append({
-            "direction": fit.direction, "kinds": words.memory_text(fit.direction, fit.src_kind, fit.dst_kind) or None,
+            "direction": fit.direction, "kinds": records.memory_text(fit.direction, fit.src_kind, fit.dst_kind) or None,
             "copies": fit.copies, "bins": fit.bins, "latency_ns": fit.latency_ns, "rate_bytes_per_s": fit.bytes_per_s, "of_limit": of,
             "residual": fit.residual, "note": fit.why or None, "id": f"{fit.direction}|{fit.src_kind}|{fit.dst_kind}",
         })  # fmt: skip
@@ -204,7 +204,7 @@ def _figure(table: pd.DataFrame) -> FigureSection:
     title = "How many, how much, how long"
     if not len(table):
         return FigureSection(id="histogram", title=title, height=120, figure=F.figure([]), summary="No copy carries a size.", table="sizes")
-    bins = [words.bin_name(b) for b in range(len(records.BINS))]
+    bins = [records.bin_name(b) for b in range(len(records.BINS))]
     across: list[F.Plain] = []
     up: list[F.Plain] = []
     data: list[F.Plain] = []
@@ -221,12 +221,12 @@ def _figure(table: pd.DataFrame) -> FigureSection:
             mine = table[table["direction"] == direction].set_index("bin").reindex(range(len(bins)))
             values = mine[column].fillna(0).to_numpy(np.float64)
             data.append({
-                "type": "bar", "orientation": "h", "name": words.NAMES[direction], "y": bins, "x": (values / factor).tolist(),
-                "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "marker": F.fill(words.COLORS.get(direction, "other")),
+                "type": "bar", "orientation": "h", "name": records.NAMES[direction], "y": bins, "x": (values / factor).tolist(),
+                "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "marker": F.fill(records.COLORS.get(direction, "other")),
                 "showlegend": panel == 0,
                 "customdata": [f"{direction}|{b}" for b in range(len(bins))],
                 "hovertext": [human(int(v), unit) for v in values],
-                "hovertemplate": f"<b>{words.NAMES[direction]}</b>, %{{y}}<br>%{{hovertext}}<extra></extra>",
+                "hovertemplate": f"<b>{records.NAMES[direction]}</b>, %{{y}}<br>%{{hovertext}}<extra></extra>",
             })  # fmt: skip
     by_bin = table.groupby("bin")["time_ns"].sum()
     most = int(by_bin.index.to_numpy()[int(by_bin.to_numpy().argmax())])
@@ -248,6 +248,6 @@ def _figure(table: pd.DataFrame) -> FigureSection:
             showlegend=True,
             margin={"l": 96, "r": 14, "t": 10, "b": 46},
         ),
-        summary=f"Most time goes to copies of {words.bin_name(most)}: {human(int(by_bin.max()), 'ns')} of "
+        summary=f"Most time goes to copies of {records.bin_name(most)}: {human(int(by_bin.max()), 'ns')} of "
         f"{human(int(by_bin.sum()), 'ns')}.",
     )

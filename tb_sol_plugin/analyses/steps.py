@@ -17,13 +17,11 @@ from msgspec.structs import replace
 
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import step_split as P
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import is_capture, is_profile
-from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.time import breakdown as P
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
-from tb_sol_plugin.metrics.work.sums import Calls, calls_of
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilisation
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

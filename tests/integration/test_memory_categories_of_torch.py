@@ -11,10 +11,9 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.attribution import TIMELINE, holders
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
-from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE
-from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import joined_files
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.levers import RULES, Lever, combined_ns, levers
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.rules.engine import Lever
+from tb_sol_plugin.metrics.rules.time import RULES, combined_ns, levers
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.query import Query
 from tests.support.captures import capture
 

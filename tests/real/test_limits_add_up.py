@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin.cost import Cost, Inputs, estimate
-from tb_sol_plugin.metrics.work.calls import group, work
+from tb_sol_plugin.metrics.work.work import group, work
 from tests.real.test_oracles import BINDING, ENTRIES, FOLDER, covered
 from tests.support.captures import capture
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.metrics.memory.choose import memories
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
-from tb_sol_plugin.metrics.memory.rules import case_of, memory_findings
-from tb_sol_plugin.metrics.memory.rules.case import Case
-from tb_sol_plugin.metrics.memory.rules.limits import GAP_BYTES, GAP_SHARE
+from tb_sol_plugin.metrics.memory.sources import memories
+from tb_sol_plugin.metrics.rules.memory import case_of, memory_findings
+from tb_sol_plugin.metrics.rules.memory.context import Case
+from tb_sol_plugin.metrics.rules.memory.rules import GAP_BYTES, GAP_SHARE
 from tests.real.test_memory_sources import WITH_TOTALS, plain_events
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "simulated_memory"

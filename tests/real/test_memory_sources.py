@@ -13,9 +13,9 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.memory.timeline import CATEGORIES
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.allocations import by_operator
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, answers, holders
 from tb_sol_plugin.metrics.memory.curves import HOST_RESERVED, curves
-from tb_sol_plugin.metrics.memory.holders import GROUPINGS, answers, holders
-from tb_sol_plugin.metrics.memory.operators import by_operator
 
 TIMELINE = "hta/memory_analysis/memory_timeline.raw.gz"
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.metrics.memory.attribution import holders
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
-from tb_sol_plugin.metrics.memory.holders import holders
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
 from tests.support.captures import capture

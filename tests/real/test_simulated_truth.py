@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin.devices.limits import device_for
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tests.real.oracle_checks import gemm_of

@@ -19,8 +19,8 @@ from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.ops.collectives import collective, wire_bytes
 from tb_sol_plugin.cost.ops.moe import experts_touched
 from tb_sol_plugin.devices.limits import device_for
-from tb_sol_plugin.metrics.work.calls import work
-from tb_sol_plugin.metrics.work.links import link_bytes
+from tb_sol_plugin.metrics.work.ownership import link_bytes
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tests.real.test_oracles import ENTRIES, FOLDER
 from tests.support.captures import capture

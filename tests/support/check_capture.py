@@ -15,10 +15,10 @@ import pandas as pd
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory.budget import budget, totals
-from tb_sol_plugin.metrics.modules import work_of
-from tb_sol_plugin.metrics.phase_work import phase_work
-from tb_sol_plugin.metrics.scope import scope as scope_of
-from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs, rows_looked_at
+from tb_sol_plugin.metrics.time.scope import scope as scope_of
+from tb_sol_plugin.metrics.trees.modules import work_of
+from tb_sol_plugin.metrics.trees.phase_work import phase_work
+from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs, rows_looked_at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import records
-from tb_sol_plugin.metrics.memcpy.blocking import blocking
-from tb_sol_plugin.metrics.memcpy.patterns import KEYS, CopyFinding, copy_findings
-from tb_sol_plugin.metrics.memcpy.thresholds import from_text
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.copies import records
+from tb_sol_plugin.metrics.copies.blocking import blocking
+from tb_sol_plugin.metrics.copies.thresholds import from_text
+from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
+from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_sol_plugin.metrics.levers import RULES, Lever, levers
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.metrics.rules.engine import Lever
+from tb_sol_plugin.metrics.rules.time import RULES, levers
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 
 
 def recorded(step: Callable[[], object], folder: Path, *, dense: bool = False) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.iterations.stacked import by_phase
 from tb_sol_plugin.analyses.iterations.table import COLUMNS, chosen_rows, table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.iterations import Iterations, course, iterations, phase_times, thinned
+from tb_sol_plugin.metrics.time.iterations import Iterations, course, iterations, phase_times, thinned
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, Link, Notice, Report

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.iterations import Course, counted, own_work
+from tb_sol_plugin.metrics.time.iterations import Course, counted, own_work
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.units import human
 

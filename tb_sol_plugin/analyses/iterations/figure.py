@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.iterations import Course, counted, thinned
+from tb_sol_plugin.metrics.time.iterations import Course, counted, thinned
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables.arrays import Floats, Ints

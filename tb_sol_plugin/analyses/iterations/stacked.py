@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses.iterations.figure import across, places
-from tb_sol_plugin.metrics.iterations import NO_PHASE, PhaseTimes
+from tb_sol_plugin.metrics.time.iterations import NO_PHASE, PhaseTimes
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.iterations import thinned
+from tb_sol_plugin.metrics.time.iterations import thinned
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Mark, Sort, TableSection, make_table

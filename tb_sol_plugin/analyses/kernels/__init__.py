@@ -16,14 +16,13 @@ from tb_sol_plugin.analyses.kernels import of_profiles
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import kernels as K
-from tb_sol_plugin.metrics.breakdown import linked, spans_of
-from tb_sol_plugin.metrics.kernel_class import unit_name
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.source import is_profile
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.time import kernels as K
+from tb_sol_plugin.metrics.time.breakdown import linked, spans_of
+from tb_sol_plugin.metrics.time.kernel_names import unit_name
+from tb_sol_plugin.metrics.time.scope import is_profile, scope
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import marks_of
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

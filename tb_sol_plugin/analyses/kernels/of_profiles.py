@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics.kernel_class import classify, unit_name
-from tb_sol_plugin.metrics.kernel_name import short_name
-from tb_sol_plugin.metrics.profile_notes import profile_notices
-from tb_sol_plugin.metrics.profile_tree import OUTSIDE, innermost, scope_tree
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.report.notes import profile_notices
+from tb_sol_plugin.metrics.time.kernel_names import classify, short_name, unit_name
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, innermost, scope_tree
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, sums
 from tb_sol_plugin.model import schemas as S

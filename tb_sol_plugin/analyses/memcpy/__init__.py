@@ -15,10 +15,11 @@ from tb_sol_plugin.analyses.memcpy import breakdown, calls, cards, curves, engin
 from tb_sol_plugin.analyses.memcpy.notices import notices
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memcpy import exposure, groups, link, records
-from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, copy_findings, step_ns
-from tb_sol_plugin.metrics.memcpy.words import NAMES
-from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
+from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
+from tb_sol_plugin.metrics.copies.records import NAMES
+from tb_sol_plugin.metrics.rules.copies import copy_findings, step_ns
+from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
+from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FindingsSection, Link, Report, Scalar
@@ -58,8 +59,8 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     spec = device_for(capture, query.device_limits)
-    limits = link.peaks(spec)
-    unsure = {d for d, column in link.columns(spec).items() if column in spec.unverified} if spec is not None else set()
+    limits = bandwidth.peaks(spec)
+    unsure = {d for d, column in bandwidth.columns(spec).items() if column in spec.unverified} if spec is not None else set()
     directions = breakdown.limited(groups.table(capture, where.device, "direction"), limits)
     table = directions if query.by == "direction" else breakdown.limited(groups.table(capture, where.device, query.by), limits)
     inside = in_steps(capture, where)
@@ -70,14 +71,14 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     beside = of_captures.beside(capture, where)
     sections: list[AnySection] = [
         *cards.cards(capture, found, directions, limits, query.step),
-        curves.section(found, limits, link.fits(found), keyed=query.by == "direction"),
+        curves.section(found, limits, bandwidth.fits(found), keyed=query.by == "direction"),
         _findings(capture, where, limits, query.step),
         *steps.sections(capture, per_step, where, worst),
         *engines.sections(capture, found, where, worst),
         breakdown.section(capture, found, table, query.by, totals, where, unsure, query.step),
         *calls.section(capture, where),
         *([beside] if beside is not None else []),
-        cards.numbers(totals, {d: fit for d in directions["direction"] if (fit := link.latency_fit(found, d)) is not None}),
+        cards.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d)) is not None}),
     ]
     return Report(
         analysis="memcpy",

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import choose, groups
-from tb_sol_plugin.metrics.memcpy.words import memory_text
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import groups
+from tb_sol_plugin.metrics.copies.records import memory_text
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TableSection, make_table
 
@@ -78,7 +78,7 @@ def section(
 ) -> TableSection:  # fmt: skip
     """The table section. found: the copies that `table` (with limits) groups by `by`. unsure: directions whose limit is not confirmed."""
     frame = _keyed(table, by)
-    queries = choose.of_rows(capture, found, table, by, step)
+    queries = groups.of_rows(capture, found, table, by, step)
     links = {str(i): Link("memcpy_copies", query, "these copies one by one") for i, query in enumerate(queries)}
     return make_table(
         "copies",

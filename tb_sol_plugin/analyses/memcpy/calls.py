@@ -6,8 +6,8 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import api_calls
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import blocking
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Sort, TableSection, make_table
 
@@ -32,7 +32,7 @@ COLUMNS: Final = (
 
 def section(capture: Capture, where: Scope) -> list[TableSection]:
     """The table of calls in the selection; none where no such call was recorded."""
-    found = api_calls.calls(capture, where.host)
+    found = blocking.calls(capture, where.host)
     if not len(found):
         return []
     nothing = found["copies"].to_numpy() == 0

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import records
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import records
+from tb_sol_plugin.metrics.copies.records import COLORS, NAMES
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, FactsSection, Link, Mark, Scalar, plain_list

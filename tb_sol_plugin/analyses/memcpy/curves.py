@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import link
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES, memory_text
+from tb_sol_plugin.metrics.copies import bandwidth
+from tb_sol_plugin.metrics.copies.records import COLORS, NAMES, memory_text
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 
-def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[link.Fit], *, keyed: bool) -> FigureSection:
+def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[bandwidth.Fit], *, keyed: bool) -> FigureSection:
     """The figure. keyed: the points carry the direction as the key of their table row."""
     known = found.loc[(found["bytes"] > 0) & (found["duration_ns"] > 0), ["direction", "bytes", "duration_ns"]]
     points = _points(known)
@@ -37,7 +37,7 @@ def section(found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: l
         seen.add(fit.direction)
     tops = [float(points["rate"].max())]
     lines: dict[str, float] = {}
-    large = set(known.loc[known["bytes"] >= link.LARGE, "direction"]) | {"HtoD", "DtoH"}
+    large = set(known.loc[known["bytes"] >= bandwidth.LARGE, "direction"]) | {"HtoD", "DtoH"}
     for name in drawn:
         if name in limits and name in large and limits[name][1] not in lines:
             peak, what = limits[name]

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy import exposure, records
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import exposure, records
+from tb_sol_plugin.metrics.copies.records import COLORS, NAMES
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, Column, FigureSection, Link, make_table

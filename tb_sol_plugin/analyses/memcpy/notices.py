@@ -8,10 +8,10 @@ import pandas as pd
 
 from tb_sol_plugin.devices.limits import why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.memcpy import link
-from tb_sol_plugin.metrics.memcpy.patterns import rules_off
-from tb_sol_plugin.metrics.memcpy.words import NAMES
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import bandwidth
+from tb_sol_plugin.metrics.copies.records import NAMES
+from tb_sol_plugin.metrics.rules.copies import rules_off
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.units import human
@@ -21,7 +21,8 @@ VERDICTS: Final[dict[str, Literal["info", "warn"]]] = {"wrong": "warn", "cache":
 
 
 def notices(
-    capture: Capture, found: pd.DataFrame, directions: pd.DataFrame, limits: link.Limits, where: Scope, step: str, spec: DeviceSpec | None
+    capture: Capture, found: pd.DataFrame, directions: pd.DataFrame, limits: bandwidth.Limits, where: Scope, step: str,
+    spec: DeviceSpec | None,
 ) -> list[Notice]:
     """The notices of a selection.
 
@@ -40,8 +41,8 @@ def notices(
         out.append(Notice(text, "warn", Link("memcpy_copies", {"first": "bytes"} | at, "The largest copies")))
     if spec is None:
         out.append(Notice(f"No limits to compare with: {why_no_limits(capture)}.", "info"))
-    for said in link.evidence(found, limits, spec):
-        query = {"direction": said.direction, "min_bytes": str(link.LARGE)} | at
+    for said in bandwidth.evidence(found, limits, spec):
+        query = {"direction": said.direction, "min_bytes": str(bandwidth.LARGE)} | at
         text = f"{NAMES[said.direction]}: {said.text[0].lower() + said.text[1:]}"
         out.append(Notice(text, VERDICTS[said.verdict], Link("memcpy_copies", query, "These copies")))
     off = rules_off(capture, where)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memcpy import counted, counted_findings
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS, copies
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
-from tb_sol_plugin.metrics.profile_notes import profile_notices
-from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
+from tb_sol_plugin.metrics.copies import counted
+from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES, copies
+from tb_sol_plugin.metrics.report.notes import profile_notices
+from tb_sol_plugin.metrics.rules.copies import patterns
+from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
@@ -230,7 +230,7 @@ def _spans(count: int) -> list[int]:
 
 def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
     """What counted copies tell; nothing at all where nobody knows of waiting and nothing else is to be told."""
-    found = counted_findings.findings(capture, where)
+    found = patterns.findings(capture, where)
     if not found and (counted.counted(capture, where)["blocking"].to_numpy() < 0).all():
         return []
     section = FindingsSection(
@@ -243,7 +243,7 @@ def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
     return [section]
 
 
-def _finding(f: counted_findings.CountedFinding, steps: int, where: Scope) -> Finding:
+def _finding(f: patterns.CountedFinding, steps: int, where: Scope) -> Finding:
     key = f.rule if f.rule in TITLES else f"{f.rule}_{f.direction}"
     per = " per step" if where.steps else ""
     size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes and f.rule != "reads" else ""

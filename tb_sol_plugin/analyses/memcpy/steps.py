@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memcpy.exposure import ALL
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies.exposure import ALL
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, Column, FigureSection, Link, Mark, Sort, make_table

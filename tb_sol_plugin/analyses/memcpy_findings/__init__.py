@@ -18,11 +18,12 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memcpy_findings.tables import BLOCKING, EVIDENCE, PATTERNS, blocking_table, evidence_table, patterns_table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.memcpy import link, records
-from tb_sol_plugin.metrics.memcpy.blocking import blocking
-from tb_sol_plugin.metrics.memcpy.patterns import RULES, CopyFinding, as_finding, combined_ns, copy_findings, rules_off, step_ns
-from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, Thresholds, changed, from_text
-from tb_sol_plugin.metrics.scope import Scope, in_steps, scope
+from tb_sol_plugin.metrics.copies import bandwidth, records
+from tb_sol_plugin.metrics.copies.blocking import blocking
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds, changed, from_text
+from tb_sol_plugin.metrics.rules.copies import RULES, copy_findings, rules_off, step_ns
+from tb_sol_plugin.metrics.rules.engine import CopyFinding, as_finding, combined_ns
+from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Notice, Report, Scalar
@@ -73,7 +74,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     held = blocking(capture, found, limits_of)
-    worth = copy_findings(capture, where, link.peaks(device_for(capture, query.device_limits)), limits_of)
+    worth = copy_findings(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
     step = step_ns(capture, where)
     keep = {k: v for k, v in (("step", query.step), ("device_limits", query.device_limits), ("thresholds", query.thresholds)) if v}
     chosen = _chosen(worth, query.rule)

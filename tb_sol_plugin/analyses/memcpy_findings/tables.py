@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.attribution import sum_by
-from tb_sol_plugin.metrics.memcpy import groups, records, words
-from tb_sol_plugin.metrics.memcpy.blocking import REASONS
-from tb_sol_plugin.metrics.memcpy.patterns import CopyFinding
-from tb_sol_plugin.metrics.memcpy.patterns.say import outermost_operator
-from tb_sol_plugin.metrics.phases import STEP
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.copies import groups, records
+from tb_sol_plugin.metrics.copies.blocking import REASONS
+from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
+from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.time.attribution import sum_by
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.phases import STEP
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
@@ -198,7 +198,7 @@ def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
     own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
     return pd.DataFrame(own | {
         "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
-        "kinds": [words.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
+        "kinds": [records.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
     })  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _kinds(mine: pd.DataFrame) -> Coded:
     code = arrays.together(*ends)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
-    return code, np.array([words.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
+    return code, np.array([records.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
 
 
 def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:

@@ -20,9 +20,9 @@ from tb_sol_plugin.analyses.memcpy_ranks.figure import panels
 from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart, part
 from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, PEERS, Ranks, rows_of, times_text
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memcpy import counted
-from tb_sol_plugin.metrics.memcpy.words import NAMES
+from tb_sol_plugin.metrics.copies import counted
+from tb_sol_plugin.metrics.copies.records import NAMES
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (

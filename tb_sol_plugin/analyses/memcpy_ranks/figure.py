@@ -8,10 +8,10 @@ import numpy as np
 
 from tb_sol_plugin.analyses.memcpy_ranks.part import RankPart
 from tb_sol_plugin.analyses.memcpy_ranks.rows import MEASURES, Ranks, times_text
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memcpy.words import COLORS, NAMES
-from tb_sol_plugin.metrics.rank_axis import BARS, absent, across, escaped, places, short
-from tb_sol_plugin.metrics.rank_axis import ends as ends_of
+from tb_sol_plugin.metrics.copies.records import COLORS, NAMES
+from tb_sol_plugin.metrics.ranks import peers
+from tb_sol_plugin.metrics.ranks.axis import BARS, absent, across, escaped, places, short
+from tb_sol_plugin.metrics.ranks.axis import ends as ends_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of

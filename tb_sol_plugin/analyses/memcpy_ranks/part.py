@@ -7,9 +7,9 @@ import math
 import msgspec
 import numpy as np
 
-from tb_sol_plugin.metrics.memcpy import counted, groups, records
-from tb_sol_plugin.metrics.memcpy.blocking import blocking
-from tb_sol_plugin.metrics.scope import in_steps, scope
+from tb_sol_plugin.metrics.copies import counted, groups, records
+from tb_sol_plugin.metrics.copies.blocking import blocking
+from tb_sol_plugin.metrics.time.scope import in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses.memcpy_ranks.part import Direction, RankPart
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memcpy.records import DIRECTIONS
+from tb_sol_plugin.metrics.copies.records import DIRECTIONS
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import human
 

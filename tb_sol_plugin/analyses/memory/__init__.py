@@ -14,15 +14,12 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.memory import allocations, figure, operators, peak, recorded, steps, tiles
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.choose import SOURCES, Memory, Source, chosen, memories
-from tb_sol_plugin.metrics.memory.headroom import headroom
-from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
-from tb_sol_plugin.metrics.memory.holders import answers, holders
-from tb_sol_plugin.metrics.memory.leak import longest
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, holders
+from tb_sol_plugin.metrics.memory.labels import since
+from tb_sol_plugin.metrics.memory.leaks import longest
+from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, chosen, memories, moment, origin, window_of
 from tb_sol_plugin.metrics.memory.stack import stacked
-from tb_sol_plugin.metrics.memory.summary import summary
-from tb_sol_plugin.metrics.memory.window import moment, origin, window_of
-from tb_sol_plugin.metrics.memory.words import since
+from tb_sol_plugin.metrics.memory.summary import headroom, summary
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FieldNow, Link, Notice, Report

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory import lives as L
+from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Mark, Sort, Stretch, TableSection, make_table

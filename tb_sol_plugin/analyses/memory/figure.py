@@ -10,9 +10,9 @@ import numpy as np
 
 from tb_sol_plugin.metrics.memory.curves import NO_TIMES, Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
-from tb_sol_plugin.metrics.memory.outer import outer_phases
+from tb_sol_plugin.metrics.memory.labels import CATEGORIES, color, escape, label
+from tb_sol_plugin.metrics.memory.owners import outer_phases
 from tb_sol_plugin.metrics.memory.summary import Summary
-from tb_sol_plugin.metrics.memory.words import CATEGORIES, color, escape, label
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FigureSection, Stretch, Zoom

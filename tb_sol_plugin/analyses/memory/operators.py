@@ -7,8 +7,8 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.allocations import by_operator
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.operators import by_operator
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Sort, TableSection, make_table
 

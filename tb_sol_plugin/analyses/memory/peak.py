@@ -6,8 +6,8 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory.held import By, Holders
-from tb_sol_plugin.metrics.memory.words import color, gib, label, since
+from tb_sol_plugin.metrics.memory.attribution import By, Holders
+from tb_sol_plugin.metrics.memory.labels import color, gib, label, since
 from tb_sol_plugin.model.report import Column, Link, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.choose import SOURCES, Memory, Source, memories
+from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, memories
 from tb_sol_plugin.metrics.memory.summary import summary
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, TableSection, make_table

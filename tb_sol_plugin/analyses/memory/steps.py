@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.steps import of_steps
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Link, Sort, Stretch, TableSection, make_table
@@ -42,7 +42,7 @@ class Shown:
 
 def section(capture: Capture, curve: Curves, origin: int, scale: float, query: dict[str, str]) -> Shown | None:
     """None where no step was recorded with a part of the curve. curve: whole."""
-    frame = of_steps(capture, curve)
+    frame = sums_of_steps(capture, curve)
     if not len(frame):
         return None
     left = max(len(frame) - MOST, 0)

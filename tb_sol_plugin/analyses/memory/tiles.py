@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tb_sol_plugin.metrics.memory.headroom import Headroom
-from tb_sol_plugin.metrics.memory.held import By, Holders
-from tb_sol_plugin.metrics.memory.leak import WORDS, Leak
-from tb_sol_plugin.metrics.memory.summary import Summary
-from tb_sol_plugin.metrics.memory.words import gib, label, since
+from tb_sol_plugin.metrics.memory.attribution import By, Holders
+from tb_sol_plugin.metrics.memory.labels import gib, label, since
+from tb_sol_plugin.metrics.memory.leaks import WORDS, Leak
+from tb_sol_plugin.metrics.memory.summary import Headroom, Summary
 from tb_sol_plugin.model.report import FactsSection, Link, Mark, Scalar
 from tb_sol_plugin.units import human
 

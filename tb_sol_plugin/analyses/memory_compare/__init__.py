@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.memory_compare import beside
 from tb_sol_plugin.analyses.memory_compare.figure import bars, lines
 from tb_sol_plugin.analyses.memory_compare.part import ComparePart, part
 from tb_sol_plugin.analyses.memory_compare.rows import BOTH, Differences, differences, grouping
-from tb_sol_plugin.metrics.memory.words import gib
+from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Side
 from tb_sol_plugin.model.report import AnySection, Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table

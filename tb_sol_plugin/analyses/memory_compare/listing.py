@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory import lives as L
+from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.allocations import by_operator
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.lines import own_line
-from tb_sol_plugin.metrics.memory.operators import by_operator
-from tb_sol_plugin.metrics.memory.owners import owners
-from tb_sol_plugin.metrics.memory.steps import of_steps
-from tb_sol_plugin.metrics.names import module_instance
+from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
+from tb_sol_plugin.metrics.memory.owners import own_line, owners
+from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
@@ -153,7 +152,7 @@ def _said(code: Ints, column: pd.Series, text: Callable[[str], str]) -> _Texts:
 
 def steps_of(capture: Capture, curve: Curves) -> Steps | None:
     """None where no step was recorded with a part of the curve. curve: whole."""
-    frame = of_steps(capture, curve)
+    frame = sums_of_steps(capture, curve)
     if not len(frame):
         return None
     columns = (frame[c].tolist()[:MOST_STEPS] for c in ("step", "peak", "end", "allocated"))

@@ -8,13 +8,12 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.analyses.memory_compare.listing import Listing, Steps, kinds_of, operators_of, steps_of
-from tb_sol_plugin.metrics.memory.choose import SOURCES
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, holders
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
 from tb_sol_plugin.metrics.memory.fragmentation import heap
-from tb_sol_plugin.metrics.memory.held import GROUPINGS, By
-from tb_sol_plugin.metrics.memory.holders import answers, holders
-from tb_sol_plugin.metrics.memory.looked import look
-from tb_sol_plugin.metrics.setting import setting
+from tb_sol_plugin.metrics.memory.sources import SOURCES
+from tb_sol_plugin.metrics.memory.summary import look
+from tb_sol_plugin.metrics.report.notes import setting
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 

@@ -9,8 +9,8 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory_compare.part import REST, SMALLER, ComparePart, Row
-from tb_sol_plugin.metrics.memory.held import GROUPINGS
-from tb_sol_plugin.metrics.memory.words import color, label
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS
+from tb_sol_plugin.metrics.memory.labels import color, label
 
 BOTH: Final = "both"
 _LAST: Final = ("before", "unknown")

@@ -17,8 +17,8 @@ from tb_sol_plugin.analyses.memory_expected.figure import bars
 from tb_sol_plugin.analyses.memory_expected.part import ExpectedPart, part
 from tb_sol_plugin.analyses.memory_expected.query import FACTS, TABLES, MemoryExpectedQuery
 from tb_sol_plugin.analyses.memory_expected.rows import NAMES, Rank, Row, compared, rows_of, verdict
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memory.actual import NOTHING, ROWS
+from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (
     AnySection,

@@ -12,7 +12,7 @@ from tb_sol_plugin.cost.transformer.explain import Formula, explained
 from tb_sol_plugin.cost.transformer.memory import PRESETS, WIDTH, Layout, Model, Stage, per_parameter, stage
 from tb_sol_plugin.cost.transformer.query import LAYOUT_NUMBERS, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, WORDS, asked, problems
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.memory.actual import ROWS
+from tb_sol_plugin.metrics.memory.expected import ROWS
 
 Given: TypeAlias = Mapping[str, "str | int | bool"]
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.format import PLAN
-from tb_sol_plugin.metrics.memory.actual import actual
 from tb_sol_plugin.metrics.memory.budget import CATEGORIES, budget, totals
+from tb_sol_plugin.metrics.memory.expected import actual
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memory.training_query import LAYOUT, MODEL, TRAINING, TrainingQuery
+from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, TRAINING, TrainingQuery
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.report import Column
 
 

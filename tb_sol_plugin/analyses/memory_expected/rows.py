@@ -8,7 +8,7 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory_expected.expectation import Expectation, Expected
 from tb_sol_plugin.analyses.memory_expected.part import ExpectedPart, Held
-from tb_sol_plugin.metrics.memory.actual import ROWS
+from tb_sol_plugin.metrics.memory.expected import ROWS
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.units import human

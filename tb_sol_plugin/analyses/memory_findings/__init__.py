@@ -13,15 +13,14 @@ from tb_sol_plugin.analyses import analysis, registry
 from tb_sol_plugin.analyses.memory_findings import tables as T
 from tb_sol_plugin.analyses.memory_findings.figures import gap_figure, steps_figure
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.memory.batch import Batch, maximum_batch
-from tb_sol_plugin.metrics.memory.choose import Source, chosen, memories
+from tb_sol_plugin.metrics.memory.expected import Batch, maximum_batch
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
-from tb_sol_plugin.metrics.memory.headroom import Amount
-from tb_sol_plugin.metrics.memory.rules import Case, Lack, MemoryFinding, as_finding, case_of, memory_findings
-from tb_sol_plugin.metrics.memory.rules.limits import LEAST_SHARE
-from tb_sol_plugin.metrics.memory.rules.problem import foremost, said
-from tb_sol_plugin.metrics.memory.rules.recompute import recompute
-from tb_sol_plugin.metrics.memory.window import origin
+from tb_sol_plugin.metrics.memory.sources import Source, chosen, memories, origin
+from tb_sol_plugin.metrics.memory.summary import Amount
+from tb_sol_plugin.metrics.rules.memory import case_of, foremost, memory_findings, said
+from tb_sol_plugin.metrics.rules.memory.context import Case, Lack, MemoryFinding, as_finding
+from tb_sol_plugin.metrics.rules.memory.recompute import recompute
+from tb_sol_plugin.metrics.rules.memory.rules import LEAST_SHARE
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar

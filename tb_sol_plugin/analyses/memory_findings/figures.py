@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import Fragmentation
-from tb_sol_plugin.metrics.memory.leak import Leak
+from tb_sol_plugin.metrics.memory.leaks import Leak
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables.series import thinned

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory.batch import Batch
+from tb_sol_plugin.metrics.memory.expected import Batch
 from tb_sol_plugin.metrics.memory.fragmentation import Heap
-from tb_sol_plugin.metrics.memory.headroom import Headroom
-from tb_sol_plugin.metrics.memory.leak import Leak
-from tb_sol_plugin.metrics.memory.rules import Lack, MemoryFinding
-from tb_sol_plugin.metrics.memory.rules.recompute import Recompute
+from tb_sol_plugin.metrics.memory.leaks import Leak
+from tb_sol_plugin.metrics.memory.summary import Headroom
+from tb_sol_plugin.metrics.rules.memory.context import Lack, MemoryFinding
+from tb_sol_plugin.metrics.rules.memory.recompute import Recompute
 from tb_sol_plugin.model.report import Column, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

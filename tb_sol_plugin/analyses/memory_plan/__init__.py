@@ -17,7 +17,7 @@ from tb_sol_plugin.analyses.memory_plan.query import DEVICES, FACTS, FORMULAS, L
 from tb_sol_plugin.analyses.memory_plan.stand import stand
 from tb_sol_plugin.cost.transformer.memory import WIDTH, formula
 from tb_sol_plugin.cost.transformer.search import Spread
-from tb_sol_plugin.metrics.memory.words import gib
+from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar
 from tb_sol_plugin.units import NARROW

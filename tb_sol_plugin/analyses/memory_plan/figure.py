@@ -7,7 +7,7 @@ from typing import Final
 from tb_sol_plugin.analyses.memory_plan.plan import GIB, Plan
 from tb_sol_plugin.analyses.memory_plan.query import FACTS
 from tb_sol_plugin.cost.transformer.memory import Stage
-from tb_sol_plugin.metrics.memory.words import gib as gib_of
+from tb_sol_plugin.metrics.memory.labels import gib as gib_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import FactsSection, FigureSection

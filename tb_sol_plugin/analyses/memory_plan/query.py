@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from tb_sol_plugin.devices.catalog import known_keys
-from tb_sol_plugin.metrics.memory.training_query import LAYOUT, MODEL, TRAINING, TrainingQuery
+from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, TRAINING, TrainingQuery
 from tb_sol_plugin.model.report import Column
 
 POWERS: Final = ("1", "2", "4", "8", "16", "32", "64")

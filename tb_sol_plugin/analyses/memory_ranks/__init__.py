@@ -19,8 +19,8 @@ from tb_sol_plugin.analyses import over_workers
 from tb_sol_plugin.analyses.memory_ranks.figure import strip
 from tb_sol_plugin.analyses.memory_ranks.part import RankPart, part
 from tb_sol_plugin.analyses.memory_ranks.rows import MEASURES, Ranks, by_stage, rows_of
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.memory.words import gib
+from tb_sol_plugin.metrics.memory.labels import gib
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import (

@@ -8,8 +8,8 @@ import numpy as np
 
 from tb_sol_plugin.analyses.memory_ranks.part import RankPart
 from tb_sol_plugin.analyses.memory_ranks.rows import MEASURES, Ranks
-from tb_sol_plugin.metrics import peers
-from tb_sol_plugin.metrics.rank_axis import BARS, absent, across, ends, escaped, places, short
+from tb_sol_plugin.metrics.ranks import peers
+from tb_sol_plugin.metrics.ranks.axis import BARS, absent, across, ends, escaped, places, short
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of

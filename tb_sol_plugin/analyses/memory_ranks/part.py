@@ -6,13 +6,12 @@ from typing import Final
 
 import msgspec
 
-from tb_sol_plugin.metrics.memory.choose import SOURCES
+from tb_sol_plugin.metrics.memory.attribution import By, answers, holders
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.held import By
-from tb_sol_plugin.metrics.memory.holders import answers, holders
-from tb_sol_plugin.metrics.memory.looked import look
-from tb_sol_plugin.metrics.memory.place import place
-from tb_sol_plugin.metrics.memory.words import label
+from tb_sol_plugin.metrics.memory.expected import place
+from tb_sol_plugin.metrics.memory.labels import label
+from tb_sol_plugin.metrics.memory.sources import SOURCES
+from tb_sol_plugin.metrics.memory.summary import look
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 

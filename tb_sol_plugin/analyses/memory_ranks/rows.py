@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory_ranks.part import RankPart
-from tb_sol_plugin.metrics import peers
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.report import Scalar
 from tb_sol_plugin.tables.arrays import Floats
 

@@ -17,22 +17,24 @@ from tb_sol_plugin.analyses.modules import rows as rows_of
 from tb_sol_plugin.analyses.modules.figure import icicle
 from tb_sol_plugin.analyses.modules.names import node_names, row_names
 from tb_sol_plugin.analyses.modules.words import headline, notices, said, worded
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.label_times import module_calls, qualified_names
-from tb_sol_plugin.metrics.module_tree import labels_alone
-from tb_sol_plugin.metrics.modules import (
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.time import scope as source
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.metrics.trees.label_times import module_calls, qualified_names
+from tb_sol_plugin.metrics.trees.module_tree import labels_alone
+from tb_sol_plugin.metrics.trees.modules import (
+    Beside,
     MergedRow,
     by_class,
     class_rows,
+    known_beside,
     merge_siblings,
     merged_sums,
     module_times,
+    modules_beside,
     unmerged,
     work_of,
 )
-from tb_sol_plugin.metrics.modules_beside import Beside, known_beside, modules_beside
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source_notes import source_notices
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model.capture import Capture

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.modules import MergedRow
+from tb_sol_plugin.metrics.trees.modules import MergedRow
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import efficiency_colour, light
 from tb_sol_plugin.model.report import FigureSection, Scalar

@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.modules import MergedRow
+from tb_sol_plugin.metrics.trees.modules import MergedRow
 
 NUMBERED: Final = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})$")
 MOST_NAMED: Final = 3

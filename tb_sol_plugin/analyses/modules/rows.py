@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.label_times import module_calls, module_device_ns
-from tb_sol_plugin.metrics.module_tree import labels_alone
-from tb_sol_plugin.metrics.module_work import OUTSIDE as NO_NODE
-from tb_sol_plugin.metrics.module_work import Direction, ModuleWork
-from tb_sol_plugin.metrics.modules import OWN, MergedRow
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work.direction import recomputed
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.label_times import module_calls, module_device_ns
+from tb_sol_plugin.metrics.trees.module_tree import labels_alone
+from tb_sol_plugin.metrics.trees.modules import OUTSIDE as NO_NODE
+from tb_sol_plugin.metrics.trees.modules import OWN, Direction, MergedRow, ModuleWork
+from tb_sol_plugin.metrics.work.ownership import recomputed
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

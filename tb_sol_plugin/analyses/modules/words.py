@@ -6,10 +6,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.module_work import Direction
-from tb_sol_plugin.metrics.modules import OWN
-from tb_sol_plugin.metrics.modules_beside import Beside
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.trees.modules import OWN, Beside, Direction
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
 from tb_sol_plugin.units import human
@@ -17,7 +15,7 @@ from tb_sol_plugin.units import human
 
 def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole: int) -> str:
     """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
-    if source.is_capture(capture):
+    if scope.is_capture(capture):
         return _counted(table, direction)
     if table.empty:
         return "No module was called in this selection."

@@ -16,9 +16,9 @@ import pandas as pd
 from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.operators.columns import COLUMNS, FACTS, ID
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.operator_groups import Groups, groups
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.operators import Groups, groups
+from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, ratios, sums
 from tb_sol_plugin.model import figure as fig

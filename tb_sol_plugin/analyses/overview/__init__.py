@@ -17,20 +17,17 @@ from tb_sol_plugin.analyses.overview.figure import use_figure
 from tb_sol_plugin.analyses.overview.waterfall import PART_COLUMNS, part_table, waterfall_figure
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
-from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.joined_notes import joined_notices
-from tb_sol_plugin.metrics.levers import COPY_RULES, NEEDS_TIMES, Lever, finding, levers
-from tb_sol_plugin.metrics.memory.rules.problem import memory_section
-from tb_sol_plugin.metrics.overview_facts import device_and_run
-from tb_sol_plugin.metrics.overview_parts import PLAIN, parts_of, shown_ratio
-from tb_sol_plugin.metrics.overview_sentence import WRONG, sentence
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import is_capture, is_profile
-from tb_sol_plugin.metrics.source_notes import source_notices
-from tb_sol_plugin.metrics.step_split import CATEGORIES
-from tb_sol_plugin.metrics.unmodelled import unmodelled
-from tb_sol_plugin.metrics.waterfall import Waterfall, waterfall
-from tb_sol_plugin.metrics.work.calls import group
+from tb_sol_plugin.metrics.report.notes import joined_notices, source_notices
+from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
+from tb_sol_plugin.metrics.rules.engine import Lever, finding
+from tb_sol_plugin.metrics.rules.memory import memory_section
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, levers
+from tb_sol_plugin.metrics.rules.time.transfers import COPY_RULES
+from tb_sol_plugin.metrics.time.breakdown import CATEGORIES, device_word
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.work import group
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (

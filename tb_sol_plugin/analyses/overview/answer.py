@@ -9,14 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.breakdown import device_word
-from tb_sol_plugin.metrics.overview_parts import PLAIN, shown_ratio
-from tb_sol_plugin.metrics.overview_sentence import WRONG, a_device, why_no_ratio
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.source import step_time
-from tb_sol_plugin.metrics.step_split import average, split_steps, split_windows
-from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.metrics.waterfall import Waterfall, windows_of
+from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, a_device, shown_ratio, why_no_ratio
+from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
+from tb_sol_plugin.metrics.time.scope import Scope, step_time
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
+from tb_sol_plugin.metrics.work.sums import utilisation
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Link, Mark, Scalar
 from tb_sol_plugin.units import human

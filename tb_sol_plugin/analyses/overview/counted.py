@@ -10,11 +10,11 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.overview.answer import Tiles, step_words
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.phase_work import phase_work
-from tb_sol_plugin.metrics.phases import STEP, phase_times
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.waterfall import Waterfall
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
+from tb_sol_plugin.metrics.trees.phase_work import phase_work
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.work.sums import ratios
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, FactsSection, Link, Sort, TableSection, make_table

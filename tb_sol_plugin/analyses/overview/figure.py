@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_sol_plugin.metrics.breakdown import device_word, layers, use_over_time
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.waterfall import windows_of
+from tb_sol_plugin.metrics.time.breakdown import device_word, layers, use_over_time
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import light

@@ -11,10 +11,10 @@ import pandas as pd
 from tb_sol_plugin.analyses.overview.answer import Tiles
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import why_no_limits
-from tb_sol_plugin.metrics.overview_sentence import WRONG, a_device
-from tb_sol_plugin.metrics.profile_tree import ScopeWork, scope_tree, scope_work
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.waterfall import Waterfall
+from tb_sol_plugin.metrics.report.overview import WRONG, a_device
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.sums import ratios
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.overview_parts import SMALL, Part, Parts
+from tb_sol_plugin.metrics.report.overview import SMALL, Part, Parts
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import Column, FigureSection, TableSection, make_table

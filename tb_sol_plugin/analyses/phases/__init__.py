@@ -15,14 +15,13 @@ from tb_sol_plugin.analyses import analysis
 from tb_sol_plugin.analyses.phases import figure as chart
 from tb_sol_plugin.analyses.phases import of_profiles
 from tb_sol_plugin.analyses.phases.rows import once, per_step, tree_rows
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.breakdown import layers
-from tb_sol_plugin.metrics.joined_notes import joined_notices
-from tb_sol_plugin.metrics.label_times import phase_device_ns, usual_phase_ns
-from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, phase_work
-from tb_sol_plugin.metrics.phases import STEP, host_shares, phase_times, phase_tree
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source_notes import source_notices
+from tb_sol_plugin.metrics.report.notes import joined_notices, source_notices
+from tb_sol_plugin.metrics.time import scope as source
+from tb_sol_plugin.metrics.time.breakdown import layers
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, usual_phase_ns
+from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE, PhaseWork, phase_work
+from tb_sol_plugin.metrics.trees.phases import STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.breakdown import layers
-from tb_sol_plugin.metrics.label_times import phase_device_ns
-from tb_sol_plugin.metrics.phases import Share, host_shares
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.source import is_capture
+from tb_sol_plugin.metrics.time.breakdown import layers
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture
+from tb_sol_plugin.metrics.trees.label_times import phase_device_ns
+from tb_sol_plugin.metrics.trees.phases import Share, host_shares
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import light

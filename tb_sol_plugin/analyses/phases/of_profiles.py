@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.profile_notes import profile_notices
-from tb_sol_plugin.metrics.profile_tree import OUTSIDE, ScopeWork, scope_tree, scope_work
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.report.notes import profile_notices
+from tb_sol_plugin.metrics.time import scope as source
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import marks_of, ratios
 from tb_sol_plugin.model import schemas as S

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
-from tb_sol_plugin.metrics.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.phase_work import NO_PHASE, PhaseWork, in_a_phase
-from tb_sol_plugin.metrics.phases import STEP, device_owners
-from tb_sol_plugin.metrics.scope import Scope
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
+from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE, PhaseWork, in_a_phase
+from tb_sol_plugin.metrics.trees.phases import STEP, device_owners
 from tb_sol_plugin.metrics.work.sums import ratios, sums
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -31,7 +31,7 @@ WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
     """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). All but ratios over `divide`."""
-    if source.is_capture(capture):
+    if scope.is_capture(capture):
         node, usual = frame["node"].to_numpy(), usual_phase_ns(capture, part)
         other = usual.host_ns[node] * part.step_count if usual is not None else np.nan
         frame = frame.assign(device_ns=phase_device_ns(capture, part)[node], usual_ns=other)
@@ -51,7 +51,7 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         out[name] = per_step(out[name].tolist(), divide)
     if not len(capture.device):
         for name in (*DEVICE, "device_events"):
-            if name != "device_ns" or not source.is_capture(capture):
+            if name != "device_ns" or not scope.is_capture(capture):
                 out[name] = None
     return out, outside["id"].tolist() if len(outside) else []
 

@@ -25,14 +25,11 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.joined_notes import joined_notices
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import has_ledger
-from tb_sol_plugin.metrics.source_notes import sampled_words, source_notices
-from tb_sol_plugin.metrics.unmodelled import unmodelled
-from tb_sol_plugin.metrics.work.calls import Work, work
-from tb_sol_plugin.metrics.work.group_times import group_times, with_group_times
-from tb_sol_plugin.metrics.work.rows import By, ByLabel, rows
+from tb_sol_plugin.metrics.report.notes import joined_notices, sampled_words, source_notices
+from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
+from tb_sol_plugin.metrics.work.rows import By, ByLabel, group_times, rows, with_group_times
+from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FigureSection, Report, Scalar, TableSection

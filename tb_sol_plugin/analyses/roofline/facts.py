@@ -12,12 +12,12 @@ from tb_sol_plugin.analyses.roofline.columns import FACTS
 from tb_sol_plugin.analyses.roofline.selection import Selection
 from tb_sol_plugin.devices.limits import devices_in_use
 from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, DeviceSpec
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.joined_notes import check_of
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.utilisation import utilisation
-from tb_sol_plugin.metrics.waterfall import windows_of
-from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.report.notes import check_of
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.waterfall import windows_of
+from tb_sol_plugin.metrics.work.sums import utilisation
+from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Mark, Scalar
 from tb_sol_plugin.tables import intervals as iv
@@ -118,7 +118,7 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
     if not rows:
         return {}
     time = iv.length(windows)
-    usual = source.step_time(capture, rows) if done.from_ledger else None
+    usual = scope.step_time(capture, rows) if done.from_ledger else None
     if usual is not None:
         time = round(usual.length_ns * len(rows))
     ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]

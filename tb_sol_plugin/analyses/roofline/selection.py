@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.scope import Scope
-from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.kinds import KINDS
-from tb_sol_plugin.metrics.work.links import over_link
+from tb_sol_plugin.metrics.work.ownership import over_link
+from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

@@ -14,10 +14,10 @@ from tb_sol_plugin.analyses.roofline.columns import COLUMNS, ID, KIND_COLUMNS, L
 from tb_sol_plugin.analyses.roofline.selection import COMMUNICATION, NO_MODEL, OUTSIDE, OVER_LINK, PARTS, Selection
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.kernel_name import short_name
-from tb_sol_plugin.metrics.work.calls import launches_of
+from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.kinds import KINDS
+from tb_sol_plugin.metrics.work.work import launches_of
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

@@ -8,8 +8,8 @@ import pandas as pd
 from tb_sol_plugin.analyses.roofline.selection import NO_MODEL, Selection
 from tb_sol_plugin.devices.limits import caution, why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Notice, Scalar, number_of
 from tb_sol_plugin.units import human

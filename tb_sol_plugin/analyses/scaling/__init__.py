@@ -17,14 +17,12 @@ from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling import figures, tables
 from tb_sol_plugin.analyses.scaling.query import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.scaling.beyond import beyond, unknown
-from tb_sol_plugin.metrics.scaling.gather import CONFIDENCE_S, RECORD, Gathered, gather
-from tb_sol_plugin.metrics.scaling.given import FILES
-from tb_sol_plugin.metrics.scaling.hints import hints
-from tb_sol_plugin.metrics.scaling.outlook import Outlook, Run
-from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
-from tb_sol_plugin.metrics.scaling.points import contrary
-from tb_sol_plugin.metrics.scaling.terms import measure_next
+from tb_sol_plugin.metrics.goodput.fit import CONFIDENCE_S, RECORD, Gathered, gather
+from tb_sol_plugin.metrics.goodput.hints import hints
+from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
+from tb_sol_plugin.metrics.goodput.points import FILES, contrary
+from tb_sol_plugin.metrics.goodput.predict import Outlook, Run, beyond, unknown
+from tb_sol_plugin.metrics.goodput.terms import measure_next
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
 from tb_sol_plugin.units import human

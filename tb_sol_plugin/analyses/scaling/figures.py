@@ -10,10 +10,9 @@ import numpy as np
 from tb_sol_plugin.analyses.scaling.tables import bands, gains, point_id
 from tb_sol_plugin.cost.goodput.fit import band
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
-from tb_sol_plugin.metrics.scaling.beyond import beyond, of_counts
-from tb_sol_plugin.metrics.scaling.gather import Gathered
-from tb_sol_plugin.metrics.scaling.outlook import Outlook
-from tb_sol_plugin.metrics.scaling.points import Point
+from tb_sol_plugin.metrics.goodput.fit import Gathered
+from tb_sol_plugin.metrics.goodput.points import Point
+from tb_sol_plugin.metrics.goodput.predict import Outlook, beyond, of_counts
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import NARROW, human

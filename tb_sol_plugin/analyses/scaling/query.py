@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final, Literal
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.scaling.terms import Wanted
+from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column
 

@@ -10,10 +10,9 @@ import pandas as pd
 from tb_sol_plugin.analyses.scaling.query import NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS
 from tb_sol_plugin.cost.goodput.fit import band
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
-from tb_sol_plugin.metrics.scaling.beyond import of_counts
-from tb_sol_plugin.metrics.scaling.gather import Gathered
-from tb_sol_plugin.metrics.scaling.outlook import Outlook
-from tb_sol_plugin.metrics.scaling.points import Point
+from tb_sol_plugin.metrics.goodput.fit import Gathered
+from tb_sol_plugin.metrics.goodput.points import Point
+from tb_sol_plugin.metrics.goodput.predict import Outlook, of_counts
 from tb_sol_plugin.model.report import Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human, number
 

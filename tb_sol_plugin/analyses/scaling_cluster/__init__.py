@@ -18,11 +18,11 @@ from tb_sol_plugin.analyses import over_runs
 from tb_sol_plugin.analyses.scaling_cluster.query import FACTS, JOBS, LEFT, REPLAYED, SIZES, ScalingClusterQuery
 from tb_sol_plugin.cost.goodput.cluster import Allocation, Arrivals, Cluster, Job, JobClass, Replayed, allocate, arrivals, replay
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.scaling.gather import RECORD, gather
-from tb_sol_plugin.metrics.scaling.given import FILES
-from tb_sol_plugin.metrics.scaling.outlook import Outlook
-from tb_sol_plugin.metrics.scaling.part import ScalingPart, part
-from tb_sol_plugin.metrics.scaling.terms import Wanted
+from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
+from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
+from tb_sol_plugin.metrics.goodput.points import FILES
+from tb_sol_plugin.metrics.goodput.predict import Outlook
+from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FigureSection, Mark, Notice, Report, Scalar, Sort, make_table

@@ -18,10 +18,9 @@ from tb_sol_plugin.devices.catalog import table as device_table
 from tb_sol_plugin.devices.limits import device_for, why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics import whatif as W
-from tb_sol_plugin.metrics.scope import Scope, scope
-from tb_sol_plugin.metrics.source import has_ledger
-from tb_sol_plugin.metrics.source_notes import source_notices
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
+from tb_sol_plugin.metrics.work import whatif as W
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -15,11 +15,11 @@ from typing import Literal, TypeAlias, get_args
 
 from tb_sol_plugin.devices.match import match
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.hatchet.of_events import add_device, add_host
 from tb_sol_plugin.metrics.hatchet.of_ledger import add_copies, add_ledger
 from tb_sol_plugin.metrics.hatchet.places import By, default_by
 from tb_sol_plugin.metrics.hatchet.tree import Tree, chunks, device_type
+from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.model.capture import Capture
 
 Choice: TypeAlias = Literal["auto", "module", "phase", "operator"]
@@ -32,7 +32,7 @@ def hatchet(capture: Capture, by: str = "auto") -> Iterator[bytes]:
         raise BadQuery(f"no tree by {by[:40]!r}", hint=f"choose {', '.join(CHOICES)}", field="by")
     chosen: By = default_by(capture) if by == "auto" else by  # type: ignore[assignment]
     tree = Tree()
-    if source.is_profile(capture) or source.is_capture(capture):
+    if scope.is_profile(capture) or scope.is_capture(capture):
         labelled = "module" if by == "auto" and (capture.tables["ledger"]["module"].to_numpy() >= 0).any() else by
         add_ledger(tree, capture, labelled)
         add_copies(tree, capture, labelled)

@@ -11,7 +11,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.hatchet.places import OUTSIDE, By, places, reasons
 from tb_sol_plugin.metrics.hatchet.tree import HOST_TIME, TIME, WIDTHS, Number, Tree
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import source
 from tb_sol_plugin.metrics.hatchet.of_events import copy_name
 from tb_sol_plugin.metrics.hatchet.tree import HOST_TIME, TIME, WIDTHS, Number, Tree
-from tb_sol_plugin.metrics.work.calls import launches_of, work
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.work.work import launches_of, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
@@ -27,7 +27,7 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
     An operator that only copied to or from a device stands as that copy (see `add_copies`): count and bytes are the copy's, only a time
     that was measured stays here.
     """
-    profile = source.is_profile(capture)
+    profile = scope.is_profile(capture)
     frames = _Labels(tree, capture, by)
     ops = work(capture).ops
     if not len(ops):
@@ -39,7 +39,7 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
     count = launches_of(ops)
     numbers = {n: ops[n].to_numpy(dtype=np.float64) for n in ("measured_ns", "flop", "bytes")}
     device = table["device"].to_numpy()[rows]
-    on_host = source.on_cpu(capture) and not profile
+    on_host = scope.on_cpu(capture) and not profile
     copied = Counter[tuple[int, str]]() if profile else _copied(capture, frames)
     for i in range(len(ops)):
         where = "" if on_host else str(max(int(device[i]), 0))
@@ -84,7 +84,7 @@ def add_copies(tree: Tree, capture: Capture, by: str) -> None:
     label = frames.label_of(table)
     words = {c: arrays.pick(table[c], np.arange(len(table))) for c in ("direction", "src_kind", "dst_kind")}
     columns = {c: table[c].tolist() for c in ("count", "bytes", "without_bytes", "time_ns", "call_ns", "src_device", "dst_device")}
-    counted = not source.is_profile(capture)
+    counted = not scope.is_profile(capture)
     for i in range(len(table)):
         if counted and max(columns["src_device"][i], columns["dst_device"][i]) < 0:
             continue
@@ -111,7 +111,7 @@ class _Labels:
     def __init__(self, tree: Tree, capture: Capture, by: str) -> None:
         labels = capture.tables[S.LABELS.name]
         self.tree = tree
-        self.every = source.is_profile(capture)
+        self.every = scope.is_profile(capture)
         self.by = by if by in ("module", "phase") else "phase"
         self.what = [str(w) for w in arrays.pick(labels["what"], np.arange(len(labels)))]
         self.name = [str(n) for n in arrays.pick(labels["name"], np.arange(len(labels)))]

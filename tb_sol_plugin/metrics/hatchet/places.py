@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics import attribution as at
-from tb_sol_plugin.metrics.label_times import module_names
-from tb_sol_plugin.metrics.module_tree import module_tree
-from tb_sol_plugin.metrics.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.trees.label_times import module_names
+from tb_sol_plugin.metrics.trees.module_tree import module_tree
+from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.owners import owners
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.memory.choose import number_of
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
+from tb_sol_plugin.metrics.memory.sources import number_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays

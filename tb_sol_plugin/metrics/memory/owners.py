@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Final
@@ -10,14 +11,74 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.memory.lines import is_users_frame
-from tb_sol_plugin.metrics.phases import phase_tree
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.trees.module_tree import phase_name
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
+
+# -- The line of a program that asked for memory ---------------------------------------------------------------------
+# out of call stacks, the innermost that is not torch's own.
+
+
+_TORCH: Final = re.compile(
+    r"(?:^|/)torch/(?:_[^/]*|nn|autograd|optim|utils|cuda|xpu|mps|cpu|distributed|profiler|amp|fx|jit|func|ao|testing|functional\.py|"
+    r"storage\.py|serialization\.py|random\.py|overrides\.py|library\.py|__init__\.py)(?:/|$)"
+)
+_PASSING: Final = re.compile(r"(?:^|/)(?:contextlib|functools|threading|runpy|concurrent/futures/\w+|importlib/\S+)\.py$|^<")
+_FRAME: Final = re.compile(r"^(?P<file>.*?)\(\d+\): ", re.DOTALL)
+PYTHON: Final = (".py", ".ipynb", ".pyx")
+MOST_LINES: Final = 64
+"""Frames of one stack that are said."""
+
+
+def is_users(file: str) -> bool:
+    """Whether a file holds lines of the program and not of torch or of python's plumbing (wrappers, threads)."""
+    return not _TORCH.search(file) and not _PASSING.search(file)
+
+
+def is_users_frame(name: str) -> bool:
+    """The same of a python frame as a profiler writes it: `model.py(7): forward`."""
+    match = _FRAME.match(name)
+    return match is not None and is_users(match["file"])
+
+
+def frames(text: str) -> list[tuple[str, int, str]]:
+    """(file, line, function) of a call stack of `memory_events` or `memory_blocks`, innermost first; none where it cannot be read."""
+    try:
+        found = json.loads(text) if text else []
+    except ValueError:
+        return []
+    return [(str(f[0]), int(f[1]), str(f[2])) for f in found if isinstance(f, list) and len(f) == 3]
+
+
+def said(frame: tuple[str, int, str]) -> str:
+    """`model.py(7): forward`, as a profiler writes python frames; the part of the path in front of installed packages is left out."""
+    file, line, function = frame
+    for package in ("site-packages/", "dist-packages/"):
+        file = file.rpartition(package)[2]
+    return f"{file}({line}): {function}" if line >= 0 else f"{file}: {function}"
+
+
+def own_line(text: str) -> str:
+    """The innermost line of the program in a call stack; without one the innermost python line, else the innermost frame; "" of none."""
+    every = frames(text)
+    python = [f for f in every if f[0].endswith(PYTHON)]
+    for found in ([f for f in python if is_users(f[0])], python, every):
+        if found:
+            return said(found[0])
+    return ""
+
+
+def stack_text(text: str) -> str:
+    """A call stack as lines, innermost first."""
+    every = frames(text)
+    more = len(every) - MOST_LINES
+    return "\n".join([said(f) for f in every[:MOST_LINES]] + [f"… {more:,} more"] * (more > 0))
+
 
 _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
 """A python frame that stands in a file; built-in functions have neither file nor line."""
@@ -77,3 +138,25 @@ def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
     found = np.searchsorted(start[order], time, side="right") - 1
     row = order[found.clip(0)]
     return np.where((found >= 0) & (time < end[row]), row, -1).astype(np.int32)
+
+
+# -- The outermost phases of a recording as marks on an axis of time -------------------------------------------------
+
+
+def outer_phases(capture: Capture) -> pd.DataFrame:
+    """User ranges with no other around them but a step, on the thread that has most of them: name, start_ns, end_ns, in order of time."""
+    return memo(capture, ("memory.outer_phases",), lambda: _outer(capture))
+
+
+def _outer(capture: Capture) -> pd.DataFrame:
+    h = at.host(capture)
+    rows = np.flatnonzero(h.kind == S.ANNOTATION)
+    if not len(rows):
+        return pd.DataFrame({"name": np.zeros(0, object), "start_ns": np.zeros(0, np.int64), "end_ns": np.zeros(0, np.int64)})
+    step = arrays.where(capture.host["name"], lambda name: phase_name(name) == STEP)
+    above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
+    rows = rows[((above < 0) | step[above.clip(0)]) & ~step[rows]]
+    if len(rows):
+        rows = rows[h.thread[rows] == np.bincount(h.thread[rows].clip(0)).argmax()]
+    names = [phase_name(str(n)) for n in arrays.pick(capture.host["name"], rows)]
+    return pd.DataFrame({"name": np.array(names, object), "start_ns": h.start[rows], "end_ns": h.stop[rows]})

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.attribution import TIMELINE, held_throughout, of_record, records_with_parts
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
-from tb_sol_plugin.metrics.memory.choose import beside, is_host
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.held_by_parts import TIMELINE, held_throughout, of_record, records_with_parts
+from tb_sol_plugin.metrics.memory.sources import beside, is_host
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints

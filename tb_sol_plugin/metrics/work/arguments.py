@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.work.calls import Work
+from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 
 

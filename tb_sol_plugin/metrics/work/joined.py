@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import attribution as at
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.breakdown import COMPUTATION, classes
-from tb_sol_plugin.metrics.phase_labels import label_paths, phase_nodes
-from tb_sol_plugin.metrics.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes
+from tb_sol_plugin.metrics.time.kernel_names import TF32
+from tb_sol_plugin.metrics.trees.label_times import label_paths, phase_nodes
+from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs
 from tb_sol_plugin.metrics.work.inferred import stacked
 from tb_sol_plugin.metrics.work.kinds import DIRECTIONS
-from tb_sol_plugin.metrics.work.ledger import COLLECTIVE, ledger_costs
-from tb_sol_plugin.metrics.work.types import TF32
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask

@@ -15,8 +15,8 @@ from torch import nn  # noqa: E402
 
 import tb_sol_plugin as sol  # noqa: E402
 from tb_sol_plugin import ingest  # noqa: E402
+from tb_sol_plugin.metrics.copies import counted  # noqa: E402
 from tb_sol_plugin.metrics.hatchet import hatchet  # noqa: E402
-from tb_sol_plugin.metrics.memcpy import counted  # noqa: E402
 from tb_sol_plugin.model.report import UnavailableReport  # noqa: E402
 
 ROOT = Path(__file__).parents[3]

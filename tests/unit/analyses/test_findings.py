@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.levers import RULES
+from tb_sol_plugin.metrics.rules.time import RULES
 from tb_sol_plugin.model.capture import Capture
 from tests.support.captures import report
 from tests.support.findings import H100_BANDWIDTH, call, step

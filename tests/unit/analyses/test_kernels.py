@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.analyses import get
-from tb_sol_plugin.metrics import kernels as K
+from tb_sol_plugin.metrics.time import kernels as K
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.report import encode

@@ -7,8 +7,8 @@ import pytest
 
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.memcpy import choose, groups, records
-from tb_sol_plugin.metrics.memcpy.choose import CopyChoice
+from tb_sol_plugin.metrics.copies import groups, records
+from tb_sol_plugin.metrics.copies.groups import CopyChoice
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.query import parse
@@ -98,7 +98,7 @@ def test_a_row_of_a_grouped_table_means_exactly_its_copies(by: groups.By) -> Non
     every = np.ones(len(capture.device), bool)
     found = records.copies(capture, every)
     table = groups.table(capture, every, by)
-    queries = choose.of_rows(capture, found, table, by)
+    queries = groups.of_rows(capture, found, table, by)
     seen: list[str] = []
     for query, count, time in zip(queries, table["count"], table["time_ns"], strict=True):
         report = capture.analyze("memcpy_copies", **query)
@@ -112,9 +112,9 @@ def test_a_row_of_a_grouped_table_means_exactly_its_copies(by: groups.By) -> Non
 def test_the_step_of_a_table_goes_on_to_its_rows() -> None:
     capture = recording()
     rows = capture.device["step"].to_numpy() == 1
-    queries = choose.of_rows(capture, records.copies(capture, rows), groups.table(capture, rows, "direction"), "direction", "4")
+    queries = groups.of_rows(capture, records.copies(capture, rows), groups.table(capture, rows, "direction"), "direction", "4")
     assert {tuple(q.items()) for q in queries} == {(("direction", d), ("step", "4")) for d in ("DtoH", "HtoD", "Memset")}
-    steps = choose.of_rows(capture, records.copies(capture, rows), groups.table(capture, rows, "step"), "step", "3-4")
+    steps = groups.of_rows(capture, records.copies(capture, rows), groups.table(capture, rows, "step"), "step", "3-4")
     assert {q["step"] for q in steps} == {"4"}
 
 
@@ -148,8 +148,8 @@ def test_copies_are_unavailable_without_any() -> None:
 
 def test_a_choice_is_said_in_words() -> None:
     choice = parse(CopyChoice, {"direction": "DtoH", "kinds": "Device > Pageable", "stream": "7", "size": "to 4 KiB", "linked": "yes"})
-    assert choose.said(choice) == "device to host, Device > Pageable, to 4 KiB, stream 7, launch recorded"
-    assert choose.said(CopyChoice()) == ""
+    assert groups.said(choice) == "device to host, Device > Pageable, to 4 KiB, stream 7, launch recorded"
+    assert groups.said(CopyChoice()) == ""
 
 
 def test_copies_that_held_the_host_are_chosen_by_their_reason() -> None:

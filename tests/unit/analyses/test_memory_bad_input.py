@@ -13,7 +13,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin import cli, cli_doctor
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.metrics.memory.choose import memories
+from tb_sol_plugin.metrics.memory.sources import memories
 from tb_sol_plugin.model.report import Report, to_plain
 from tests.support import memory_snapshot as M
 from tests.support.trace_builder import TraceBuilder

@@ -9,8 +9,8 @@ import pytest
 
 from tb_sol_plugin.analyses.modules.names import below, node_names, row_names
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.modules import merge_siblings, module_times
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.modules import merge_siblings, module_times
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import FigureSection, TableSection, UnavailableReport

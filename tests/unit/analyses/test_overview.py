@@ -269,7 +269,7 @@ def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
 
 
 def test_the_articles_of_devices() -> None:
-    from tb_sol_plugin.metrics.overview_sentence import a_device
+    from tb_sol_plugin.metrics.report.overview import a_device
 
     names = (
         "H100 SXM",
@@ -412,7 +412,7 @@ def test_a_recording_of_the_host_says_how_to_get_limits(tmp_path: Path) -> None:
 def test_a_measured_cpu_gets_the_whole_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN rates of the CPU: 10 GFLOP/s, so that the product takes 52 428.8 ns at its limit
     cpu = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 1e10}, vector={"fp32": 1e10}, memory_bandwidth=1e11)
-    monkeypatch.setattr("tb_sol_plugin.metrics.waterfall.device_for", lambda capture, limits: cpu)
+    monkeypatch.setattr("tb_sol_plugin.metrics.time.waterfall.device_for", lambda capture, limits: cpu)
     answer = overview(host_step(tmp_path))
     assert "the same work at the limits of this CPU takes" in plain(answer.headline)
     assert answer.facts["speed_of_light"] == pytest.approx(0.0524288) and answer.facts["mfu"] == pytest.approx(0.0524288)

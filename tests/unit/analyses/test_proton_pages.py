@@ -8,7 +8,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, Report, UnavailableReport
 from tests.support.captures import report

@@ -11,7 +11,7 @@ from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.trace_builder import TraceBuilder

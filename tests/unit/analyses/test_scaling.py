@@ -12,7 +12,7 @@ from tb_sol_plugin.analyses import run_alone
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
-from tb_sol_plugin.metrics.scaling import gather
+from tb_sol_plugin.metrics.goodput import fit
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 
@@ -205,7 +205,7 @@ def test_a_larger_micro_batch_than_ran_is_extrapolated(tmp_path: Path) -> None:
 
 
 def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "CONFIDENCE_S", 60.0)
+    monkeypatch.setattr(fit, "CONFIDENCE_S", 60.0)
     # GIVEN one configuration measured with 0.31 and 0.9 s WHEN asked THEN both are named
     report = of(tmp_path, *clean((1, 1, 32), (1, 2, 16)), (1, 2, 32, 0.3, 0.31), (1, 2, 32, 0.3, 0.9))
     assert "2 replicas on 1 node with 32 samples each: 310.0\u202fms and 900.0\u202fms" in said(report)

@@ -12,7 +12,7 @@ from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.whatif import BYTES, STANDS_FOR, eligible, limits
+from tb_sol_plugin.metrics.work.whatif import BYTES, STANDS_FOR, eligible, limits
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import fields
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
@@ -142,7 +142,7 @@ def test_only_floating_matrix_work_changes() -> None:
 
 def test_limits_as_recorded_are_those_of_the_roofline(run: Capture) -> None:
     # GIVEN the same work and device THEN this page's arithmetic gives what every other page shows
-    from tb_sol_plugin.metrics.work.calls import work
+    from tb_sol_plugin.metrics.work.work import work
 
     spec = device_for(run)
     assert spec is not None

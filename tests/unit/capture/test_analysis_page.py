@@ -13,7 +13,7 @@ from tb_sol_plugin.capture.log_values import scalars
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 
 torch = pytest.importorskip("torch", reason="runs a small model")
 

@@ -12,8 +12,9 @@ from rich.console import Console
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli_report import tell, waterfall
 from tb_sol_plugin.cli_sol import sol_lines
-from tb_sol_plugin.metrics.console import NO_PHASE, UNATTRIBUTED, ConsoleReport, console_report
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, TableSection
 

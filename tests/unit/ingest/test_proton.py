@@ -179,7 +179,7 @@ def test_kernels_of_another_kind_of_device_have_no_limit(tmp_path: Path) -> None
     a100 = {"arch": "80", "num_sms": 108, "clock_rate": 1_410_000, "memory_clock_rate": 1_593_000, "bus_width": 5120}
     frames = (kernel("k", 900, bytes=1_000), kernel("k", 100, device="1", bytes=1_000))
     capture = read(tmp_path, *frames, devices={"CUDA": {"0": H100, "1": a100}})
-    from tb_sol_plugin.metrics.work.calls import work
+    from tb_sol_plugin.metrics.work.work import work
 
     ops = work(capture, device_for(capture, "")).ops
     # THEN the second has time and no limit, and says why

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics import attribution as at
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics import breakdown as B
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.query import Query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.phases import STEP, host_shares
+from tb_sol_plugin.metrics.trees.phases import STEP, host_shares
 
 
 def test_a_level_that_only_names_make_gives_way_to_the_phases_in_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_sol_plugin.metrics import idle
+from tb_sol_plugin.metrics.time import breakdown
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
@@ -19,17 +19,17 @@ def test_each_cause_by_hand():
             "duration_ns": [100, 10, 100, 80, 100, 0, 100], "call": [0, 0, 1, 2, 3, 3, -1],
         }),
     })  # fmt: skip
-    found = idle.gaps(capture, np.ones(7, bool))
+    found = breakdown.gaps(capture, np.ones(7, bool))
     # THEN four gaps on device 0 and none on device 1, each with the row that ends it
     assert found["start_ns"].tolist() == [100, 300, 400, 600]
     assert found["duration_ns"].tolist() == [100, 20, 100, 100]
-    assert [idle.CAUSES[c] for c in found["cause"]] == ["host_wait", "kernel_wait", "other", "unknown"]
+    assert [breakdown.CAUSES[c] for c in found["cause"]] == ["host_wait", "kernel_wait", "other", "unknown"]
     assert found["next"].tolist() == [2, 3, 4, 6]
-    assert idle.by_cause(found) == {"host_wait": 100, "kernel_wait": 20, "other": 100, "unknown": 100}
-    assert idle.by_length(found, 100) == (20, 300)
+    assert breakdown.by_cause(found) == {"host_wait": 100, "kernel_wait": 20, "other": 100, "unknown": 100}
+    assert breakdown.by_length(found, 100) == (20, 300)
 
 
 def test_without_device_work_there_is_no_gap():
     capture = Capture(Facts("test", "x", 0), {})
-    found = idle.gaps(capture, np.zeros(0, bool))
-    assert len(found) == 0 and set(idle.by_cause(found).values()) == {0} and idle.by_length(found, 10) == (0, 0)
+    found = breakdown.gaps(capture, np.zeros(0, bool))
+    assert len(found) == 0 and set(breakdown.by_cause(found).values()) == {0} and breakdown.by_length(found, 10) == (0, 0)

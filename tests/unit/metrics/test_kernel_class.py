@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.metrics.kernel_class import MATRIX, classify, kind_of, matrix_of, unit_name
-from tb_sol_plugin.metrics.kernel_name import LONGEST, short_name
+from tb_sol_plugin.metrics.time.kernel_names import LONGEST, MATRIX, classify, kind_of, matrix_of, short_name, unit_name
 from tb_sol_plugin.model.figure import TOKENS
 
 ELEMENTWISE = (

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.levers import RULES, combined_ns, levers
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.metrics.rules.time import RULES, combined_ns, levers
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.levers import Lever, levers
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import _waterfall
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.rules.engine import Lever
+from tb_sol_plugin.metrics.rules.time import levers
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import _waterfall
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.query import Query
 from tests.support.findings import H100_BANDWIDTH, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder

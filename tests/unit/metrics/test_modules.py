@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.metrics.modules import by_class, merge_siblings, merged_sums, module_times, module_tree, unmerged
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.module_tree import module_tree
+from tb_sol_plugin.metrics.trees.modules import by_class, merge_siblings, merged_sums, module_times, unmerged
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics import peers
+from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, WorkerState
 
 

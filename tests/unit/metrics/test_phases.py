@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.metrics.names import phase_name, phase_parts
-from tb_sol_plugin.metrics.phases import host_shares, phase_times, phase_tree
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees.module_tree import phase_name, phase_parts
+from tb_sol_plugin.metrics.trees.phases import host_shares, phase_times, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder

@@ -6,7 +6,7 @@ import pytest
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.query import Query

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics import step_split as P
+from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 

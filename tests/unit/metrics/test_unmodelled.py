@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.unmodelled import unmodelled
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.work import work
 from tests.support.trace_builder import TraceBuilder
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.devices.catalog import table
-from tb_sol_plugin.metrics.utilisation import utilisation
+from tb_sol_plugin.metrics.work.sums import utilisation
 
 H100 = table()["H100_SXM"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.metrics.waits import HAND_OVER_NS, LAUNCH_NS, waits
+from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, waits
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.breakdown import COMMUNICATION, COMPUTATION, MEMCPY
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import Waterfall, exclusive_parts, waterfall
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, exclusive_parts, waterfall
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import intervals as iv
@@ -114,7 +114,7 @@ def test_a_measured_cpu_has_a_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     t.step(1, 0, 1_000_000)
     t.op("aten::mm", 0, 400_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
     cpu = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 1e10}, vector={"fp32": 1e10}, memory_bandwidth=1e11)
-    monkeypatch.setattr("tb_sol_plugin.metrics.waterfall.device_for", lambda capture, limits: cpu)
+    monkeypatch.setattr("tb_sol_plugin.metrics.time.waterfall.device_for", lambda capture, limits: cpu)
     f = of(read_back(t, tmp_path))
     assert f.sol_ns == pytest.approx(2 * 64**3 / 1e10 * 1e9) and f.ratio == pytest.approx(0.0524288)
     assert f.limits.compute == f.sol_ns and f.limits.memory == 0.0

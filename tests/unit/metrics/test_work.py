@@ -10,8 +10,8 @@ import pytest
 from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import Work, group, work
 from tb_sol_plugin.metrics.work.costs import element_of
+from tb_sol_plugin.metrics.work.work import Work, group, work
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import Work, work
+from tb_sol_plugin.metrics.work.work import Work, work
 
 torch = pytest.importorskip("torch")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 from tests.support.trace_builder import TraceBuilder
 
 NAME = "aten::cudnn_convolution_backward"

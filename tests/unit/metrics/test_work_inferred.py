@@ -9,8 +9,8 @@ import pytest
 
 from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import Work, work
 from tb_sol_plugin.metrics.work.inferred import REASON
+from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model import schemas as S
 from tests.support.trace_builder import TraceBuilder
 

@@ -12,15 +12,15 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics import source
-from tb_sol_plugin.metrics.modules import module_times
-from tb_sol_plugin.metrics.phase_work import phase_work
-from tb_sol_plugin.metrics.phases import phase_times, phase_tree
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.unmodelled import unmodelled
-from tb_sol_plugin.metrics.waterfall import waterfall
-from tb_sol_plugin.metrics.work.calls import group, work
+from tb_sol_plugin.metrics.time import scope as source
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
+from tb_sol_plugin.metrics.trees.modules import module_times
+from tb_sol_plugin.metrics.trees.phase_work import phase_work
+from tb_sol_plugin.metrics.trees.phases import phase_times, phase_tree
 from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
+from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.work import group, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.captures import report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 from tests.support.trace_builder import TraceBuilder
 
 STEP = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk{keys}sqsq32sqsk{keys})"

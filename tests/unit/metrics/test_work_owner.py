@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.work.owner import above, outermost, owners
+from tb_sol_plugin.metrics.work.ownership import above, outermost, owners
 
 
 @st.composite

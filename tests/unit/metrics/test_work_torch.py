@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.calls import work
+from tb_sol_plugin.metrics.work.work import work
 
 torch = pytest.importorskip("torch")
 

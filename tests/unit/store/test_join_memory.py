@@ -11,9 +11,9 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.metrics.memory.choose import memories
+from tb_sol_plugin.metrics.memory.attribution import answers, holders
 from tb_sol_plugin.metrics.memory.curves import whole
-from tb_sol_plugin.metrics.memory.holders import answers, holders
+from tb_sol_plugin.metrics.memory.sources import memories
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
 from tb_sol_plugin.model.memory_join import SNAPSHOT, TIMELINE, joined_files, on_its_clock

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memcpy import api_calls, records
+from tb_sol_plugin.metrics.copies import blocking, records
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.odd_copies import COPIES, recording
@@ -30,7 +30,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 @pytest.fixture(scope="module")
 def calls(odd: Capture) -> pd.DataFrame:
-    return api_calls.calls(odd, everything(odd)).set_index("api")
+    return blocking.calls(odd, everything(odd)).set_index("api")
 
 
 def test_every_function_with_its_calls_copies_bytes_and_times(calls: pd.DataFrame) -> None:
@@ -81,7 +81,7 @@ def test_versions_are_one_function_and_calls_without_device_work_are_counted(tmp
     t.call("cudaLaunchKernel", 2_000, 10)
     t.op("cudaMemcpyAsync", 3_000, 10)  # an operator of that name is no call
     found = read(str(t.write(tmp_path / "w.1.pt.trace.json")))
-    got = api_calls.calls(found, everything(found)).set_index("api")
+    got = blocking.calls(found, everything(found)).set_index("api")
     assert got.index.tolist() == ["cudaMemcpy", "cuMemcpyHtoD", "cudaMemcpyAsync", "cudaMemPrefetchAsync", "cudaMemAdvise"]
     assert got["calls"].tolist() == [1, 1, 1, 2, 1] and got["host_ns"].tolist() == [500, 300, 50, 30, 5]
     assert got["what"].tolist() == ["copy", "copy", "copy", "prefetch", "advise"]
@@ -94,8 +94,8 @@ def test_versions_are_one_function_and_calls_without_device_work_are_counted(tmp
 def test_a_selection_counts_its_own_calls(odd: Capture) -> None:
     start = odd.host["start_ns"].to_numpy()
     middle = int(np.median(start))
-    early, late = (api_calls.calls(odd, mask) for mask in (start < middle, start >= middle))
-    whole = api_calls.calls(odd, everything(odd))
+    early, late = (blocking.calls(odd, mask) for mask in (start < middle, start >= middle))
+    whole = blocking.calls(odd, everything(odd))
     for column in ("calls", "copies", "host_ns", "device_ns"):
         assert early[column].sum() + late[column].sum() == whole[column].sum()
     assert 0 < early["calls"].sum() < whole["calls"].sum()
@@ -103,4 +103,4 @@ def test_a_selection_counts_its_own_calls(odd: Capture) -> None:
 
 def test_without_host_events_there_are_no_calls() -> None:
     capture = Capture(Facts("test", "x", 0), {"device": S.DEVICE.frame({"kind": [S.MEMCPY], "direction": ["HtoD"], "call": [-1]})})
-    assert len(api_calls.calls(capture, everything(capture))) == 0
+    assert len(blocking.calls(capture, everything(capture))) == 0

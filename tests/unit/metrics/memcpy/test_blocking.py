@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.memcpy.blocking import REASONS
+from tb_sol_plugin.metrics.copies.blocking import REASONS
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.copy_findings import US, found, held, steps
 from tests.support.trace_builder import TraceBuilder

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.memcpy import exposure, groups
-from tb_sol_plugin.metrics.scope import Scope, scope
+from tb_sol_plugin.metrics.copies import exposure, groups
+from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.query import Query

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.memcpy import fitting, link
+from tb_sol_plugin.metrics.copies import bandwidth
 
 MIB = 1 << 20
 
@@ -20,8 +20,8 @@ def frame(size: object, duration: object, *, direction: str = "HtoD", src: str =
     )  # fmt: skip
 
 
-def only(found: pd.DataFrame) -> fitting.Fit:
-    (one,) = fitting.fits(found)
+def only(found: pd.DataFrame) -> bandwidth.Fit:
+    (one,) = bandwidth.fits(found)
     return one
 
 
@@ -34,7 +34,7 @@ def test_latency_and_rate_come_back_from_copies_that_mostly_waited() -> None:
     assert fit.latency_ns == pytest.approx(2001, rel=0.01) and fit.bytes_per_s == pytest.approx(25e9, rel=0.01)
     assert (fit.direction, fit.src_kind, fit.dst_kind, fit.bins, fit.copies, fit.why) == ("HtoD", "Pinned", "Device", 4, 40, "")
     assert fit.residual < 0.001
-    assert link.latency_fit(found, "HtoD") == (fit.latency_ns, fit.bytes_per_s) and link.latency_fit(found, "DtoH") is None
+    assert bandwidth.latency_fit(found, "HtoD") == (fit.latency_ns, fit.bytes_per_s) and bandwidth.latency_fit(found, "DtoH") is None
 
 
 @settings(deadline=None)
@@ -72,7 +72,7 @@ def test_pairs_of_kinds_have_lines_of_their_own() -> None:
     size = np.array([4096, 65536, MIB, 16 * MIB, 64 * MIB])
     parts = [frame(size, 1501 + size / 25), frame(size, 3001 + size / 10, src="Pageable"), frame(size, 901 + size / 700, direction="DtoD")]
     found = pd.concat(parts, ignore_index=True)
-    assert [(f.direction, f.src_kind, round(f.latency_ns), round(f.bytes_per_s / 1e9, 1)) for f in fitting.fits(found)] == [
+    assert [(f.direction, f.src_kind, round(f.latency_ns), round(f.bytes_per_s / 1e9, 1)) for f in bandwidth.fits(found)] == [
         ("HtoD", "Pageable", 3001, 10.0), ("HtoD", "Pinned", 1501, 25.0), ("DtoD", "Pinned", 901, 700.0),
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_a_negative_latency_is_not_given_but_the_rate_is() -> None:
     size = np.array([65536, 131072, 2 * MIB, 8 * MIB, 32 * MIB, 128 * MIB])
     fit = only(frame(size, size / 25.0 - 300))
     assert np.isnan(fit.latency_ns) and fit.bytes_per_s == pytest.approx(25e9, rel=0.01) and "negative" in fit.why
-    assert link.latency_fit(frame(size, size / 25.0 - 300), "HtoD") is None
+    assert bandwidth.latency_fit(frame(size, size / 25.0 - 300), "HtoD") is None
 
 
 def test_a_clock_of_whole_microseconds_hides_a_short_latency() -> None:
@@ -126,4 +126,4 @@ def test_what_has_no_size_no_time_or_an_impossible_size_is_left_out() -> None:
     found["oversize"] = found["bytes"] == 10**13
     fit = only(found)
     assert fit.copies == 4 and fit.why == "" and fit.bytes_per_s == pytest.approx(25.8e9, rel=0.001)
-    assert fitting.fits(frame([], [])) == []
+    assert bandwidth.fits(frame([], [])) == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memcpy import groups
+from tb_sol_plugin.metrics.copies import groups
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.odd_copies import COPIES, recording

@@ -9,7 +9,7 @@ import pytest
 from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.limits import overridden
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.memcpy import link
+from tb_sol_plugin.metrics.copies import bandwidth
 
 MIB = 1 << 20
 GEN4 = DeviceSpec(key="x", name="x", memory_bandwidth=2e12, l2_bytes=40 * MIB, pcie_bytes_per_s=31.5e9, pcie_gen=4, pcie_lanes=16,
@@ -24,18 +24,18 @@ def large(rate_gb: float, *, direction: str = "HtoD", src: str = "Pinned", dst: 
 
 
 def say(found: pd.DataFrame, spec: DeviceSpec = GEN4) -> list[tuple[str, str]]:
-    return [(e.direction, e.verdict) for e in link.evidence(found, link.peaks(spec), spec)]
+    return [(e.direction, e.verdict) for e in bandwidth.evidence(found, bandwidth.peaks(spec), spec)]
 
 
 # -- limits ---------------------------------------------------------------------------------------------------
 
 
 def test_a_copy_on_the_device_reads_and_writes_each_byte() -> None:
-    found = link.peaks(GEN4)
+    found = bandwidth.peaks(GEN4)
     assert found["DtoD"] == (1e12, "memory / 2") and found["Memset"] == (2e12, "memory")
     assert found["HtoD"] == found["DtoH"] == (31.5e9, "PCIe 4.0 x16")
     assert found["PtoP"] == (300e9, "NVLink") and "HtoH" not in found and "Unknown" not in found
-    assert link.peaks(None) == {}
+    assert bandwidth.peaks(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_copy_on_the_device_reads_and_writes_each_byte() -> None:
 )  # fmt: skip
 def test_limits_of_the_table(key: str, host: tuple[float, str], peer: tuple[float, str]) -> None:
     # one direction, GB/s: PCIe of 16 lanes 15.75, 31.5, 63 and 121 by generation; half of what NVLink moves both ways
-    found = link.peaks(overridden(key))
+    found = bandwidth.peaks(overridden(key))
     assert found["HtoD"] == found["DtoH"] == host
     assert found["PtoP"] == peer
     spec = table()[key]
@@ -65,13 +65,13 @@ def test_limits_of_the_table(key: str, host: tuple[float, str], peer: tuple[floa
 
 def test_every_row_of_the_table_names_the_column_of_each_limit() -> None:
     for spec in table().values():
-        assert set(link.peaks(spec)) <= set(link.columns(spec)) | {"HtoD"}
-    assert link.columns(table()["GB200"])["HtoD"] == "c2c_bidir_gb_per_s" and link.columns(GEN4)["HtoD"] == "pcie_gen"
-    assert link.columns(table()["L4"])["PtoP"] == "pcie_gen"
+        assert set(bandwidth.peaks(spec)) <= set(bandwidth.columns(spec)) | {"HtoD"}
+    assert bandwidth.columns(table()["GB200"])["HtoD"] == "c2c_bidir_gb_per_s" and bandwidth.columns(GEN4)["HtoD"] == "pcie_gen"
+    assert bandwidth.columns(table()["L4"])["PtoP"] == "pcie_gen"
 
 
 def test_limits_given_as_a_rate_have_no_generation() -> None:
-    assert link.peaks(DeviceSpec(key="x", name="x", pcie_bytes_per_s=25e9)) == {"HtoD": (25e9, "PCIe"), "DtoH": (25e9, "PCIe")}
+    assert bandwidth.peaks(DeviceSpec(key="x", name="x", pcie_bytes_per_s=25e9)) == {"HtoD": (25e9, "PCIe"), "DtoH": (25e9, "PCIe")}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_limits_given_as_a_rate_have_no_generation() -> None:
     ],
 )  # fmt: skip
 def test_the_link_that_suits_a_rate(gb_per_s: float, words: str, override: str) -> None:
-    assert link.suits(gb_per_s * 1e9) == (words, override)
+    assert bandwidth.suits(gb_per_s * 1e9) == (words, override)
 
 
 # -- evidence -------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_the_link_that_suits_a_rate(gb_per_s: float, words: str, override: str) 
 def test_a_copy_faster_than_the_limit_says_that_the_assumption_is_wrong() -> None:
     # GIVEN four copies at 20 GB/s and one at 55 over an assumed 31.5 GB/s
     found = pd.concat([large(20), large(55, count=1), large(20)], ignore_index=True)
-    (said,) = link.evidence(found, link.peaks(GEN4), GEN4)
+    (said,) = bandwidth.evidence(found, bandwidth.peaks(GEN4), GEN4)
     # THEN the fastest one is named, and what would suit
     assert (said.verdict, said.row, said.override, said.suits) == ("wrong", 4, "+pcie=5x16", "PCIe 5.0 x16 or 6.0 x8")
     assert said.bytes_per_s == pytest.approx(55e9, rel=1e-3) and said.share == pytest.approx(55 / 31.5, rel=1e-3)
@@ -116,10 +116,10 @@ def test_a_coarse_clock_says_nothing_it_cannot_tell() -> None:
 
 def test_the_fastest_pinned_copies_far_below_the_limit_would_suit_another_link() -> None:
     # GIVEN an H100 on PCIe 5.0 whose pinned copies reach 12 GB/s
-    (said,) = link.evidence(large(12), link.peaks(table()["H100_SXM"]))
+    (said,) = bandwidth.evidence(large(12), bandwidth.peaks(table()["H100_SXM"]))
     assert (said.verdict, said.suits, said.override) == ("slow", "PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")
     # what the reader may then say makes it agree
-    assert link.evidence(large(12), link.peaks(overridden("H100_SXM")) | {"HtoD": (15.75e9, "PCIe 3.0 x16")}) == []
+    assert bandwidth.evidence(large(12), bandwidth.peaks(overridden("H100_SXM")) | {"HtoD": (15.75e9, "PCIe 3.0 x16")}) == []
     # at half of the limit and more, with two copies only, or from pageable memory, nothing is said
     assert say(large(31.5 * 0.53)) == [] and say(large(31.5 * 0.52)) == [("HtoD", "slow")]
     assert say(large(12, count=2)) == [] and say(large(12, src="Pageable")) == [] and say(large(12, src="Host")) == []
@@ -130,8 +130,8 @@ def test_the_fastest_pinned_copies_far_below_the_limit_would_suit_another_link()
 def test_pageable_copies_reach_six_tenths_at_most() -> None:
     assert say(large(31.5 * 0.59, src="Pageable")) == []
     assert say(large(31.5 * 0.61, src="Pageable")) == [("HtoD", "pageable")]
-    assert link.expected("Device", "Pageable") == (0.0, 0.6) and link.expected("Pinned", "Device") == (0.65, 1.05)
-    assert link.expected("Pageable", "Pinned") == (0.0, 0.6) and link.expected("Host", "Device") is None
+    assert bandwidth.expected("Device", "Pageable") == (0.0, 0.6) and bandwidth.expected("Pinned", "Device") == (0.65, 1.05)
+    assert bandwidth.expected("Pageable", "Pinned") == (0.0, 0.6) and bandwidth.expected("Host", "Device") is None
 
 
 def test_copies_that_fit_into_the_cache_are_not_bound_by_memory() -> None:
@@ -139,7 +139,7 @@ def test_copies_that_fit_into_the_cache_are_not_bound_by_memory() -> None:
     assert say(large(1500, direction="DtoD", size=20 * MIB)) == [("DtoD", "cache")]
     assert say(large(1500, direction="DtoD", size=20 * MIB + 1)) == [("DtoD", "wrong")]
     assert say(large(3000, direction="Memset", src="", size=40 * MIB)) == [("Memset", "cache")]
-    (said,) = link.evidence(large(1500, direction="DtoD"), link.peaks(GEN4), GEN4)
+    (said,) = bandwidth.evidence(large(1500, direction="DtoD"), bandwidth.peaks(GEN4), GEN4)
     assert said.override == "" and said.suits == ""
 
 
@@ -151,5 +151,5 @@ def test_directions_are_judged_apart_and_impossible_sizes_not_at_all() -> None:
 
 
 def test_rate_is_unknown_without_bytes_or_time() -> None:
-    got = link.rate(np.array([100, 0, 100, -1]), np.array([10, 10, 0, 10]))
+    got = bandwidth.rate(np.array([100, 0, 100, -1]), np.array([10, 10, 0, 10]))
     assert got[0] == 10e9 and np.isnan(got[1:]).all()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, rules_off
-from tb_sol_plugin.metrics.scope import scope
+from tb_sol_plugin.metrics.rules.copies import rules_off
+from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import US, found, steps
 from tests.support.trace_builder import TraceBuilder

@@ -9,12 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.levers import combined_ns as levers_ns
-from tb_sol_plugin.metrics.levers import levers
-from tb_sol_plugin.metrics.memcpy import records
-from tb_sol_plugin.metrics.memcpy.patterns import as_finding, combined_ns, step_ns
-from tb_sol_plugin.metrics.scope import scope
-from tb_sol_plugin.metrics.waterfall import waterfall
+from tb_sol_plugin.metrics.copies import records
+from tb_sol_plugin.metrics.rules.copies import step_ns
+from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
+from tb_sol_plugin.metrics.rules.time import combined_ns as levers_ns
+from tb_sol_plugin.metrics.rules.time import levers
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import findings_of
 from tests.support.trace_builder import TraceBuilder

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memcpy import records
+from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.odd_copies import APART, COPIES, FIRST, recording

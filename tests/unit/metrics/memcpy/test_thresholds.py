@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.memcpy.thresholds import DEFAULT, WORDS, Thresholds, changed, from_text
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, WORDS, Thresholds, changed, from_text
 
 
 def test_nothing_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.metrics.memory.actual import NO_GRADIENTS, NO_OPTIMIZER, NO_PEAK, NOTHING, ROWS, actual
+from tb_sol_plugin.metrics.memory.expected import NO_GRADIENTS, NO_OPTIMIZER, NO_PEAK, NOTHING, ROWS, actual
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tests.unit.metrics.memory.test_budget import capture_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.memory import batch as B
+from tb_sol_plugin.metrics.memory import expected as B
 from tb_sol_plugin.metrics.memory.curves import whole
-from tb_sol_plugin.metrics.memory.headroom import Amount, Headroom
+from tb_sol_plugin.metrics.memory.summary import Amount, Headroom
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 

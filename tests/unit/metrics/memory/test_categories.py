@@ -8,9 +8,9 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, holders
 from tb_sol_plugin.metrics.memory.categories import LABELS, NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import curves
-from tb_sol_plugin.metrics.memory.holders import BEFORE, UNKNOWN, holders
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder
 from tests.unit.metrics.memory.test_holders import said

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.memory import window as W
-from tb_sol_plugin.metrics.memory.choose import chosen, is_host, memories, number_of
+from tb_sol_plugin.metrics.memory import sources as W
+from tb_sol_plugin.metrics.memory.sources import chosen, is_host, memories, number_of
 from tb_sol_plugin.metrics.memory.summary import capacity, summary
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts

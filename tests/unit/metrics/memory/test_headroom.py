@@ -8,7 +8,7 @@ import pytest
 
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
-from tb_sol_plugin.metrics.memory import headroom as H
+from tb_sol_plugin.metrics.memory import summary as H
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -111,4 +111,4 @@ def test_without_blocks_fragmentation_is_not_claimed() -> None:
 def test_memory_of_the_host_has_no_headroom() -> None:
     table = S.MEMORY.frame({"time_ns": [1], "device_type": [0], "device_id": [-1], "bytes": [5], "total_allocated": [5], "address": [1]})
     h = of(Capture(Facts("kineto", "x", 0), {"memory": table}))
-    assert h.left.bytes is None and h.base.why == H.OF_THE_HOST and h.max_allocated.bytes == 5
+    assert h.left.bytes is None and h.base.why == H.HEADROOM_OF_THE_HOST and h.max_allocated.bytes == 5

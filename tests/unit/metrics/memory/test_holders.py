@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, By, Holders, answers, holders
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
-from tb_sol_plugin.metrics.memory.holders import BEFORE, GROUPINGS, UNKNOWN, By, Holders, answers, holders
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.trace_builder import TraceBuilder

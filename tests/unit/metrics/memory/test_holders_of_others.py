@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, answers, holders
 from tb_sol_plugin.metrics.memory.curves import curves, whole
-from tb_sol_plugin.metrics.memory.holders import BEFORE, GROUPINGS, UNKNOWN, answers, holders
-from tb_sol_plugin.metrics.memory.lines import is_users, own_line
+from tb_sol_plugin.metrics.memory.owners import is_users, own_line
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support import memory_snapshot as M

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
-from tb_sol_plugin.metrics.memory import leak as L
+from tb_sol_plugin.metrics.memory import leaks as L
 from tb_sol_plugin.metrics.memory.curves import whole
-from tb_sol_plugin.metrics.memory.per_step import per_step
+from tb_sol_plugin.metrics.memory.leaks import per_step
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.memory_snapshot import snapshot

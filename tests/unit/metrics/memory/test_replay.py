@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory import owners as O
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.operators import by_operator
+from tb_sol_plugin.metrics.memory.allocations import by_operator
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support.trace_builder import TraceBuilder

@@ -11,9 +11,9 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
-from tb_sol_plugin.metrics.memory import rules as R
-from tb_sol_plugin.metrics.memory.rules.case import as_finding
-from tb_sol_plugin.metrics.memory.rules.problem import memory_section
+from tb_sol_plugin.metrics.rules import memory as R
+from tb_sol_plugin.metrics.rules.memory import memory_section
+from tb_sol_plugin.metrics.rules.memory.context import as_finding
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support import memory_heaps as heaps

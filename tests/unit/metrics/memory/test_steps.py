@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory import lives as L
-from tb_sol_plugin.metrics.memory.steps import of_steps
+from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
@@ -35,7 +35,7 @@ def test_steps_equal_a_slow_count(choices: list[tuple[int, int, bool]], spans: l
     c = Capture(Facts("kineto", "x", 0), {"memory": table, "steps": steps})
     (curve,) = C.whole(c)
     # WHEN each is summed up THEN peak, end and sums are those of walking through the events that start <= time < end
-    found = of_steps(c, curve).set_index("step")
+    found = sums_of_steps(c, curve).set_index("step")
     for number, (start, length) in enumerate(begin):
         inside = [(b, a) for t, b, a in events if start <= t < start + length]
         if number not in found.index:
@@ -56,7 +56,7 @@ def test_a_record_at_the_end_of_a_step_is_of_that_step() -> None:
     steps = S.STEPS.frame({"number": [0, 1, 2], "host_start_ns": [0, 10, 22], "host_end_ns": [10, 20, 32]})
     c = Capture(Facts("sol_capture", "x", 0), {"memory_records": records, "steps": steps})
     # THEN each step has the peak that its own record tells, and its level
-    found = of_steps(c, C.whole(c)[0])
+    found = sums_of_steps(c, C.whole(c)[0])
     assert found[["peak", "end"]].values.tolist() == [[50, 5], [60, 6], [70, 7]] and found["allocated"].tolist() == [-1] * 3
 
 
@@ -64,7 +64,7 @@ def test_no_step_in_the_curve() -> None:
     records = S.MEMORY_RECORDS.frame({"time_ns": [10], "device": [0], "allocated": [5], "max_allocated": [5], "since": ["process"]})
     steps = S.STEPS.frame({"number": [0], "host_start_ns": [50], "host_end_ns": [60]})
     c = Capture(Facts("sol_capture", "x", 0), {"memory_records": records, "steps": steps})
-    assert not len(of_steps(c, C.whole(c)[0]))
+    assert not len(sums_of_steps(c, C.whole(c)[0]))
 
 
 def test_a_history_pairs_like_events_do() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.scaling.given import parse
+from tb_sol_plugin.metrics.goodput.points import parse
 
 LISTS = {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.34, 0.41]}
 

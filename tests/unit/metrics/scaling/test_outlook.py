@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.cost.goodput import Fit, GoodputFunction, GradParams, PerfParams, points
-from tb_sol_plugin.metrics.scaling.outlook import Outlook, Terms
+from tb_sol_plugin.metrics.goodput.predict import Outlook, Terms
 
 P1 = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 

@@ -10,9 +10,8 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.cost.goodput import fit, objective
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
-from tb_sol_plugin.metrics.scaling.part import ScalingPart, Step, part_of
-from tb_sol_plugin.metrics.scaling.points import Point, checked, combined, of_run
-from tb_sol_plugin.metrics.scaling.steps import steps
+from tb_sol_plugin.metrics.goodput.part import ScalingPart, Step, part_of, steps
+from tb_sol_plugin.metrics.goodput.points import Point, checked, combined, of_run
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, facts_of
 from tests.support.scaling_runs import step_trace, write_run

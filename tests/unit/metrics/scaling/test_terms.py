@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_sol_plugin.cost.goodput.model import GradParams
-from tb_sol_plugin.metrics.scaling.given import Given
-from tb_sol_plugin.metrics.scaling.part import ScalingPart
-from tb_sol_plugin.metrics.scaling.points import Point
-from tb_sol_plugin.metrics.scaling.terms import Wanted, measure_next, memory_limit, settle
+from tb_sol_plugin.metrics.goodput.part import ScalingPart
+from tb_sol_plugin.metrics.goodput.points import Given, Point
+from tb_sol_plugin.metrics.goodput.terms import Wanted, measure_next, memory_limit, settle
 
 PART = ScalingPart((), 0, "", False, 8, "", False, 0, 0)
 

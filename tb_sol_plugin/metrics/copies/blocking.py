@@ -1,0 +1,357 @@
+"""Which copies held the host, for how long, and how much of that time the device had nothing to do.
+
+What CUDA documents decides before any measure: copies within a device or between devices never wait for the host; copies between
+two places of the host, and those with an end in unified memory, always do; "asynchronous" copies to or from pageable memory do too.
+Reasons, the first that holds:
+
+    tiny_read    up to 64 bytes to the host, inside of an operator that needs the value: `aten::item`, `aten::nonzero` …
+    sync_api     the call is synchronous by its name, or for the kinds of memory it copies between
+    pageable     the call is asynchronous by its name, but an end is pageable
+    waits        the call outlasts the copy by more than 50 us or ends after it; or the host's next act is to wait for it
+    managed_set  memory of the host or unified memory is set by a synchronous call
+
+Host time is that of the call, the drain of the stream included, and of a wait (`cudaStreamSynchronize` and the like) that follows at
+once and holds the end of the copy. Launches of graphs hold nothing for a copy inside of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.copies.records import COPY_API, COPY_KERNEL, api_name, copies, family_of, waits_by_name
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS
+from tb_sol_plugin.metrics.time.scope import extent
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+REASONS: Final = {
+    "tiny_read": "Reads a value",
+    "sync_api": "Synchronous call",
+    "pageable": "Pageable memory",
+    "waits": "The host waits for it",
+    "managed_set": "Set of host memory",
+}
+"""Reasons in the order in which they are asked, as a page says them."""
+READS: Final = re.compile(
+    r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero(_numpy)?|argwhere|equal|allclose|masked_select|_?unique\w*|repeat_interleave)$"
+)
+"""Operators whose result the host needs before it can go on."""
+SCALAR: Final = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"))
+"""Of those the ones that only ever copy to the host. AMD's tracer records their copy as one inside of the device."""
+SYNCHRONIZE: Final = re.compile(r"^(cuda|hip|cu|musa)\w*Synchronize")
+WITHIN: Final = ("DtoD", "PtoP")
+UNSURE: Final = (COPY_KERNEL, "Unknown")
+"""Copies whose ends are not known: only their times tell whether they held the host."""
+ON_HOST: Final = ("Pinned", "Pageable", "Managed", "Managed Static")
+COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", "pause_ns", "resume_ns", "until_ns", "idle_until_ns")
+
+
+def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEFAULT) -> pd.DataFrame:
+    """Per copy of `found` (see `records.copies`), in its order:
+
+    reason ("" for a copy that held nothing), host_ns (its call and the wait after it; 0 without a reason), lost_ns (the same, each
+    nanosecond of a thread once over all copies), idle_ns (of the time from the call to the next work of the device that in which the
+    device ran dry, no more than the host was held, each nanosecond once over all copies), wait (host row of the wait, -1),
+    from_ns, until_ns (when the host was held, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
+    wait; both the end of the call where there is no wait), idle_until_ns (until when the device may run dry for it).
+    """
+    known: list[tuple[Ints, pd.DataFrame]] = memo(capture, ("copies.held",), list)
+    mine = found["row"].to_numpy()
+    usual = (thresholds.outlast_ns, thresholds.read_bytes) == (DEFAULT.outlast_ns, DEFAULT.read_bytes)
+    for rows, held in known if usual else []:
+        if np.array_equal(mine, rows):
+            return held.copy(deep=False)
+    out = _blocking(capture, found, thresholds)
+    if usual and (not known or len(out) > len(known[0][0])):  # the largest selection is the one that is asked for most
+        known[:] = [(mine, out)]
+    return out.copy(deep=False)
+
+
+def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> pd.DataFrame:
+    if not len(found) or not len(capture.host):
+        out = pd.DataFrame({c: np.zeros(len(found), np.int64) for c in COLUMNS})
+        return out.assign(reason=np.full(len(found), "", object), wait=np.full(len(found), -1, np.int64))
+    wait = _waits(capture, found)
+    reason = _reasons(capture, found, wait, thresholds)
+    held = reason != ""
+    wait = np.where(held, wait, -1)
+    h = at.host(capture)
+    start, length = found["call_start_ns"].to_numpy(), found["call_ns"].to_numpy()
+    second = np.where(wait >= 0, h.duration[np.maximum(wait, 0)], 0)
+    until = np.where(wait >= 0, h.stop[np.maximum(wait, 0)], start + length)
+    first = np.flatnonzero(held)
+    more = np.flatnonzero(wait >= 0)
+    place = np.concatenate((first, more))
+    rows = np.concatenate((found["call"].to_numpy()[first], wait[more]))
+    lost = np.zeros(len(found), np.int64)
+    np.add.at(lost, place, _once(h.thread[rows], h.start[rows], h.stop[rows]))
+    pause = start + length
+    resume = np.where(wait >= 0, h.start[np.maximum(wait, 0)], pause)
+    late = np.zeros(len(found), np.int64)
+    late[held] = _until(capture, start[held], pause[held], resume[held], until[held])
+    idle = np.zeros(len(found), np.int64)
+    parts = np.concatenate((start[first], resume[first])), np.concatenate((pause[first], late[first]))
+    np.add.at(idle, np.concatenate((first, first)), _idle_once(idle_spans(capture), *parts))
+    return pd.DataFrame({
+        "reason": pd.Series(reason, dtype=object, copy=False), "host_ns": np.where(held, length + second, 0), "lost_ns": lost,
+        "idle_ns": idle, "wait": wait, "from_ns": np.where(held, start, 0), "pause_ns": np.where(held, pause, 0),
+        "resume_ns": np.where(held, resume, 0), "until_ns": np.where(held, until, 0), "idle_until_ns": late,
+    }, copy=False)  # fmt: skip
+
+
+def idle_spans(capture: Capture) -> iv.Spans:
+    """Time of the recording in which no device runs anything, without the hand-overs from one queued event to the next.
+
+    A hand-over is a gap of up to 20 us before work that was launched before the gap began: the host has no part in it.
+    """
+
+    def make() -> iv.Spans:
+        start = capture.device["start_ns"].to_numpy()
+        low, high = iv.gaps(iv.union(start, start + capture.device["duration_ns"].to_numpy()), *extent(capture))
+        following = _following(capture, high)
+        launch = at.launches(capture)
+        queued = (following >= 0) & (launch.call[following] >= 0) & (launch.time[following] <= low)
+        keep = ~queued | (high - low > HAND_OVER_NS)
+        return low[keep], high[keep]
+
+    return memo(capture, ("copies.idle",), make)
+
+
+def _following(capture: Capture, moment: Ints) -> Ints:
+    """The device row that starts at or next after each moment, -1 after the last."""
+    first = capture.device["start_ns"].to_numpy()
+    order = np.argsort(first, kind="stable")
+    place = np.searchsorted(first[order], moment)
+    return np.asarray(np.append(order, -1)[place], np.int64)
+
+
+def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
+    """Per copy whether a host row of `mask` holds its call."""
+    h = at.host(capture)
+    if not len(h.start):
+        return np.zeros(len(found), bool)
+    call = found["call"].to_numpy()
+    above = tree.nearest(mask, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)])
+    return np.asarray(above >= 0, np.bool_)
+
+
+def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thresholds) -> npt.NDArray[np.object_]:
+    direction, src, dst = (found[c].to_numpy(object) for c in ("direction", "src_kind", "dst_kind"))
+    size, duration, call_ns = (found[c].to_numpy() for c in ("bytes", "duration_ns", "call_ns"))
+    api = found["api"].to_numpy(object)
+    copies = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "cpy")
+    sets = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "set")
+    synchronous = found["is_async"].to_numpy() == 0
+    managed = arrays.each(src, lambda kind: kind.startswith("Managed")) | arrays.each(dst, lambda kind: kind.startswith("Managed"))
+    pageable = (src == "Pageable") | (dst == "Pageable")
+    within = np.isin(direction, WITHIN) & ~managed
+    unsure = np.isin(direction, UNSURE)
+    small = (size >= 0) & (size <= thresholds.read_bytes)
+    reads, scalar = (_under_operators(capture, found, test) for test in (lambda n: READS.match(n) is not None, SCALAR.__contains__))
+    start, end = found["call_start_ns"].to_numpy(), found["start_ns"].to_numpy() + duration
+    late = (call_ns > duration + thresholds.outlast_ns) | ((start <= end) & (end <= start + call_ns)) | (wait >= 0)
+    moves = copies & (direction != "Memset") & ~within
+    known = moves & ~unsure
+    answers = {
+        "tiny_read": copies & small & (((direction == "DtoH") & reads) | ((within | unsure) & scalar & synchronous)),
+        "sync_api": known & (synchronous | managed | ((direction == "HtoH") & ~pageable)),
+        "pageable": known & pageable,
+        "waits": moves & late,
+        "managed_set": sets & (direction == "Memset") & synchronous & (np.isin(src, ON_HOST) | np.isin(dst, ON_HOST)),
+    }
+    names = np.array([*REASONS, ""], object)
+    return np.asarray(names[np.select([answers[r] for r in REASONS], range(len(REASONS)), len(REASONS))], object)
+
+
+def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mask:
+    named = arrays.where(capture.host["name"], test)  # type: ignore[arg-type]
+    return under(capture, found, named & (at.host(capture).kind == S.OPERATOR))
+
+
+def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
+    """Per copy the call that waits for it: the thread's next act for the device after the copy's call, and it holds the copy's end.
+
+    A wait for another stream, where the recorder tells, is none.
+    """
+    out = np.full(len(found), -1, np.int64)
+    h = at.host(capture)
+    call = found["call"].to_numpy().astype(np.int64)
+    waits = (h.kind == S.CALL) & arrays.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
+    able = (call >= 0) & (found["is_async"].to_numpy() == 1) & ~np.isin(found["direction"].to_numpy(object), (*WITHIN, "Memset"))
+    able &= ~found["graph"].to_numpy()
+    if not waits.any() or not able.any():
+        return out
+    acts = waits.copy()
+    launched = capture.device["call"].to_numpy()
+    acts[launched[launched >= 0]] = True
+    rows = np.flatnonzero(acts)
+    following = np.append(rows, -1)[np.searchsorted(rows, call, side="right")]
+    end = found["start_ns"].to_numpy() + found["duration_ns"].to_numpy()
+    safe = np.maximum(following, 0)
+    hit = able & (following >= 0) & waits[safe] & (h.thread[safe] == h.thread[np.maximum(call, 0)])
+    hit &= (h.start[safe] >= h.stop[np.maximum(call, 0)]) & (h.start[safe] <= end) & (end <= h.stop[safe])
+    stream = _stream_of(capture, following[hit])
+    own = found["stream"].to_numpy()[hit]
+    hit[hit] = (stream < 0) | (own < 0) | (stream == own)
+    place = np.flatnonzero(hit)
+    place = place[np.lexsort((end[place], following[place]))]  # of several copies of one call the last
+    last = np.append(following[place][1:] != following[place][:-1], True) if len(place) else np.zeros(0, bool)
+    out[place[last]] = following[place[last]]
+    return out
+
+
+def _stream_of(capture: Capture, rows: Ints) -> Ints:
+    """The stream that a wait waits for, -1 where all or where the recorder does not tell."""
+    sync, calls = capture.tables["sync"], capture.tables["calls"]
+    one = sync[arrays.where(sync["name"], lambda n: n.lower().startswith("stream sync"))] if len(sync) else sync
+    if not len(one) or not len(calls) or not len(rows):
+        return np.full(len(rows), -1, np.int64)
+    calls = calls[calls["host"].isin(rows)]
+    number = dict(zip(calls["host"].tolist(), calls["correlation"].tolist(), strict=True))
+    stream = dict(zip(one["correlation"].tolist(), one["stream"].tolist(), strict=True))
+    stream.pop(-1, None)
+    return np.array([stream.get(number.get(r, -1), -1) for r in rows.tolist()], np.int64)
+
+
+def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
+    """Per interval what of it no earlier one of its group covers: the parts of a group add up to its union."""
+    out = np.zeros(len(start), np.int64)
+    order = np.lexsort((start, group))
+    for one in np.unique(group).tolist():
+        mine = order[group[order] == one]
+        reach = np.maximum.accumulate(stop[mine])
+        before = np.concatenate((start[mine][:1], reach[:-1]))
+        out[mine] = np.maximum(stop[mine] - np.maximum(start[mine], before), 0)
+    return out
+
+
+def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints) -> Ints:
+    """Per time for which the host was held, [start, pause) and [resume, stop), the time until which the device may run dry for it.
+
+    That is its end; or, where the device has no work then and gets the next only by a later launch, as much later as the device was
+    not dry while the host was held: had the host gone on, that launch would have come earlier by as long as it was held.
+    """
+    low, high = idle_spans(capture)
+    if not len(low):
+        return stop
+    inside = iv.overlap_with(start, pause, (low, high)) + iv.overlap_with(resume, stop, (low, high))
+    slot = np.searchsorted(low, stop, side="right") - 1
+    safe = np.maximum(slot, 0)
+    dry = (slot >= 0) & (stop < high[safe])
+    following = _following(capture, high[safe])
+    launch = at.launches(capture)
+    later = (following >= 0) & ((launch.call[following] < 0) | (launch.time[following] >= stop))
+    return np.asarray(np.where(dry & later, np.minimum(high[safe], stop + (pause - start + stop - resume - inside)), stop), np.int64)
+
+
+def _idle_once(idle: iv.Spans, start: Ints, until: Ints) -> Ints:
+    """Idle time per interval, each nanosecond in the first interval that holds it."""
+    out = np.zeros(len(start), np.int64)
+    order = np.argsort(start, kind="stable")
+    reach = np.maximum.accumulate(until[order]) if len(order) else until
+    before = np.concatenate((start[order][:1], reach[:-1]))
+    out[order] = iv.overlap_with(np.maximum(start[order], before), until[order], idle)
+    return out
+
+
+# -- api_calls -------------------------------------------------------------------------------------------------------
+# Which calls: runtime, driver and HIP functions by one expression (`records.COPY_API`), so that a new form of `cudaMemcpy…` needs no new
+# line here; and any other call that a copy is joined to (a graph launch, a call of another vendor), so that nothing joined is left out.
+# Where a recorder writes a runtime call and the driver call inside of it, both are rows of their own: host time is per row, not to be
+# summed.
+
+
+WHAT: Final = {"cpy": "copy", "set": "set", "Prefetch": "prefetch", "Advise": "advise"}
+OTHER: Final = "other"
+MANAGED: Final = ("Managed", "Managed Static")
+"""Kinds of memory that the driver moves between host and device by itself."""
+
+
+def calls(capture: Capture, host: Mask) -> pd.DataFrame:
+    """The calls among some host rows (a mask over `host`), by function, longest host time first.
+
+    Columns: api (name without version and stream suffixes), family ("runtime", "driver", "hip", "" other), what (copy, set, prefetch,
+    advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 not told by the name),
+    calls, without_device (calls without a device row; prefetch and advice never have one), host_ns (sum of their durations),
+    waited (calls that returned after their last copy had ended), copies (device rows joined, sets included), bytes (NaN where none was
+    recorded), without_bytes, device_ns (plain sum), managed (copies with an end in managed memory).
+    """
+    found = copies(capture, np.ones(len(capture.device), bool))[["call", "start_ns", "duration_ns", "bytes", "src_kind", "dst_kind"]]
+    found = found[found["call"].to_numpy() >= 0]
+    chosen = _chosen(capture, host, found["call"].to_numpy())
+    rows = np.flatnonzero(chosen)
+    names = capture.host["name"].cat.categories
+    used, code = np.unique(capture.host["name"].cat.codes.to_numpy()[rows], return_inverse=True)
+    said = [str(names[c]) for c in used.tolist()]
+    api, place = np.unique(np.array([api_name(n) for n in said], object).astype(str), return_inverse=True)
+    api_of = place[code] if len(rows) else np.zeros(0, np.int64)
+    texts = api.tolist()
+    joined = found[chosen[found["call"].to_numpy()]] if len(chosen) else found.iloc[:0]
+    out = pd.DataFrame({
+        "api": np.array(texts, object),
+        "family": np.array([family_of(t) for t in texts], object),
+        "what": np.array([what_of(t) for t in texts], object),
+        "is_async": np.array([-1 if what_of(t) == OTHER else 0 if waits_by_name(t) else 1 for t in texts], np.int8),
+        **_sums(capture, rows, api_of, joined, len(texts)),
+    })  # fmt: skip
+    return out.sort_values(["host_ns", "api"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def what_of(api: str) -> str:
+    """copy, set, prefetch or advise; other for a call that is none of them."""
+    found = COPY_API.match(api)
+    return WHAT[found[1]] if found else OTHER
+
+
+def _chosen(capture: Capture, host: Mask, joined: npt.NDArray[np.int32]) -> Mask:
+    """Calls among the rows whose name says that they copy, or that a copy is joined to."""
+    if not len(capture.host):
+        return np.zeros(0, bool)
+    names = capture.host["name"]
+    good = np.fromiter((COPY_API.match(str(n)) is not None for n in names.cat.categories), bool, len(names.cat.categories))
+    chosen = good[names.cat.codes.to_numpy()] & (capture.host["kind"].to_numpy() == S.CALL)
+    chosen[joined] = True
+    return np.asarray(chosen & host, np.bool_)
+
+
+def _sums(
+    capture: Capture, rows: npt.NDArray[np.intp], api: npt.NDArray[np.integer], joined: pd.DataFrame, count: int
+) -> dict[str, npt.NDArray[np.generic]]:
+    h = at.host(capture)
+    call = joined["call"].to_numpy()
+    last = np.full(len(h.start), -1, np.int64)
+    np.maximum.at(last, call, joined["start_ns"].to_numpy() + joined["duration_ns"].to_numpy())
+    place = np.zeros(len(h.start), np.int64)
+    place[rows] = api
+    of_copy = place[call]
+    size = joined["bytes"].to_numpy()
+    known = size >= 0
+    with_size = at.sum_by(of_copy[known], size[known], count)
+    copied, bare = _count(of_copy, count), _count(of_copy[~known], count)
+    managed = joined["src_kind"].isin(MANAGED).to_numpy() | joined["dst_kind"].isin(MANAGED).to_numpy()
+    return {
+        "calls": _count(api, count),
+        "without_device": _count(api[last[rows] < 0], count),
+        "host_ns": at.sum_by(api, h.duration[rows], count),
+        "waited": _count(api[(last[rows] >= 0) & (h.stop[rows] >= last[rows])], count),
+        "copies": copied,
+        "bytes": np.where(bare < copied, with_size.astype(np.float64), np.nan),
+        "without_bytes": bare,
+        "device_ns": at.sum_by(of_copy, joined["duration_ns"].to_numpy(), count),
+        "managed": _count(of_copy[managed], count),
+    }
+
+
+def _count(code: npt.NDArray[np.integer], count: int) -> Ints:
+    return np.bincount(code, minlength=count).astype(np.int64)

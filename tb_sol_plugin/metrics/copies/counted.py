@@ -1,0 +1,173 @@
+"""Copies that were counted without being recorded as events, in groups: by a SOL capture at the dispatcher, or by Proton.
+
+The columns are those of `groups.table`; what nobody timed is NaN. A SOL capture times the calls of the host only, Proton the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.copies.records import COPY_KERNEL, DIRECTIONS
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.label_times import label_paths
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+
+By: TypeAlias = Literal["direction", "kind", "device", "step", "phase", "module", "operator"]
+Texts: TypeAlias = npt.NDArray[np.object_]
+
+NO_STEP: Final = "(of no one step)"
+NO_MODULE: Final = "(no module)"
+NO_PHASE: Final = "(no phase)"
+NO_OPERATOR: Final = "(no operator)"
+NOT_KNOWN: Final = "(not recorded)"
+READS: Final = "aten::_local_scalar_dense"
+"""The operator behind `item()`, `float(tensor)` and `if tensor:`."""
+WITHIN: Final = ("HtoH", "DtoD", COPY_KERNEL)
+"""Directions that stay within the host or within a device."""
+
+EVENTS_ONLY: Final = (
+    "oversize", "median_ns", "p95_ns", "large_count", "large_bytes", "large_bytes_per_s", "union_ns", "hidden_ns", "exposed_ns",
+    "idle_exposed_ns",
+)  # fmt: skip
+"""Columns of recorded copies that need each copy by itself: NaN here."""
+
+
+def has(capture: Capture) -> bool:
+    """Whether any copy was counted."""
+    return len(capture.tables["copies"]) > 0
+
+
+def counted(capture: Capture, where: Scope | None = None) -> pd.DataFrame:
+    """The rows of COPIES in a selection of steps; all of them where no step is asked for. Those of no one step are in every whole."""
+    table = capture.tables["copies"]
+    if where is None or where.whole:
+        return table
+    return table[np.isin(table["step"].to_numpy(), where.rows)].reset_index(drop=True)
+
+
+def iterations(capture: Capture, where: Scope | None = None) -> int:
+    """What to divide by for an average per step: the iterations in which copies were counted; 1 where they are of no one step."""
+    if where is not None and not where.whole:
+        return max(len(where.rows), 1)
+    table = counted(capture, where)
+    mine = set(table["iteration"].to_numpy()[table["iteration"].to_numpy() >= 0].tolist())
+    sampled = capture.tables["iterations"]
+    looked_at = set(capture.steps["number"].to_numpy()[capture.steps["number"].to_numpy() >= 0].tolist())
+    if len(sampled) and capture.facts.source == "sol_capture":
+        mine |= looked_at & set(sampled["number"].to_numpy()[sampled["sampled"].to_numpy()].tolist())
+    return max(len(mine), 1)
+
+
+def labels(capture: Capture, rows: pd.DataFrame, by: str) -> Texts:
+    """What each row of COPIES is grouped by besides its direction; "" for direction and kind."""
+    if by in ("direction", "kind"):
+        return np.full(len(rows), "", object)
+    if by == "step":
+        return np.array([str(n) if n >= 0 else NO_STEP for n in rows["iteration"].tolist()], object)
+    if by == "operator":
+        return _or(arrays.pick(rows["name"], np.arange(len(rows))), NO_OPERATOR)
+    if by == "device":
+        return _devices(rows)
+    if by == "module":
+        table = capture.tables["labels"]
+        names = arrays.pick(table["name"], np.arange(len(table)))
+        classes = arrays.pick(table["class_name"], np.arange(len(table)))
+        known = {i: str(n or c) for i, (n, c) in enumerate(zip(names.tolist(), classes.tolist(), strict=True))}
+        return _by_label(rows["module"].to_numpy(), known, NO_MODULE)
+    if by == "phase":
+        return _by_label(rows["phase"].to_numpy(), {i: "/".join(p) for i, p in enumerate(label_paths(capture))}, NO_PHASE)
+    return np.full(len(rows), NOT_KNOWN, object)
+
+
+def _or(text: Texts, otherwise: str) -> Texts:
+    return np.where(text == "", otherwise, text).astype(object)
+
+
+def _by_label(label: npt.NDArray[np.integer], names: Mapping[int, str], none: str) -> Texts:
+    return np.array([names.get(i) or none for i in label.tolist()], object)
+
+
+def _devices(rows: pd.DataFrame) -> Texts:
+    out = []
+    for direction, src, dst in zip(rows["direction"].astype(str), rows["src_device"].tolist(), rows["dst_device"].tolist(), strict=True):
+        if src >= 0 and dst >= 0 and src != dst:
+            out.append(f"device {src} to {dst}")
+        else:
+            out.append(f"device {max(src, dst)}" if max(src, dst) >= 0 else "host" if direction == "HtoH" else NOT_KNOWN)
+    return np.array(out, object)
+
+
+def table(capture: Capture, by: str, where: Scope | None = None) -> pd.DataFrame:
+    """Counted copies in groups, as `groups.table` has them. Count and bytes add up to the same sums whatever `by` is.
+
+    Columns: those of `groups.table`, of which EVENTS_ONLY are NaN; time_ns, mean_ns, share and bandwidth_bytes_per_s too where any copy of
+    the row was not timed. Besides: call_ns (of the host, inside the calls), blocking (copies that the host waited for); NaN where unknown
+    for any copy of the row.
+    """
+    rows = counted(capture, where)
+    group = labels(capture, rows, by)
+    found = pd.DataFrame({c: arrays.pick(rows[c], np.arange(len(rows))) for c in ("direction", "src_kind", "dst_kind")})
+    found["direction"] = _or(found["direction"].to_numpy(object), "Unknown")
+    found["group"] = group
+    keys = ["direction", "src_kind", "dst_kind"] if by == "kind" else ["direction"] if by == "direction" else ["direction", "group"]
+    grouped = found.groupby(keys, sort=False)
+    code = grouped.ngroup().to_numpy().astype(np.int64)
+    first = np.unique(code, return_index=True)[1]
+    out = found.iloc[first].reset_index(drop=True)
+    if by != "kind":
+        for c in ("src_kind", "dst_kind"):
+            out[c] = _joined(code, found[c].to_numpy(object), len(out))
+    out = out.assign(**_sums(code, rows, len(out)))
+    place = {d: i for i, d in enumerate(DIRECTIONS)}
+    out["_place"] = [place.get(d, len(place)) for d in out["direction"]]
+    order = ["_place", "bytes", "count"] if by in ("direction", "kind") else ["bytes", "count", "_place"]
+    return out.sort_values(order, ascending=[c == "_place" for c in order], kind="stable", ignore_index=True).drop(columns="_place")
+
+
+def _joined(code: Ints, text: Texts, count: int) -> list[str]:
+    seen: list[set[str]] = [set() for _ in range(count)]
+    for c, t in set(zip(code.tolist(), text.tolist(), strict=True)):
+        if t:
+            seen[c].add(t)
+    return [", ".join(sorted(s)) for s in seen]
+
+
+def _sums(code: Ints, rows: pd.DataFrame, count: int) -> dict[str, npt.NDArray[np.generic]]:
+    copies, size, without = (_add(code, rows[c].to_numpy(), count) for c in ("count", "bytes", "without_bytes"))
+    time, call = (np.bincount(code, rows[c].to_numpy(np.float64), count) for c in ("time_ns", "call_ns"))
+    blocking = rows["blocking"].to_numpy(np.float64)
+    waited = np.bincount(code, np.where(blocking < 0, np.nan, blocking), count)
+    known = np.where(without < copies, size.astype(np.float64), np.nan)
+    all_time, all_bytes = float(time.sum()), int(size.sum())
+    none = np.full(count, np.nan)
+    rated = rows["without_bytes"].to_numpy() == 0  # of the others it is not known what part of the time is theirs
+    rated_bytes = np.bincount(code[rated], rows["bytes"].to_numpy(np.float64)[rated], count)
+    rated_time = np.bincount(code[rated], rows["time_ns"].to_numpy(np.float64)[rated], count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "count": copies,
+            "bytes": known,
+            "without_bytes": without,
+            "time_ns": time,
+            "mean_ns": time / copies,
+            "share": time / all_time if all_time > 0 else none,
+            "bytes_share": size / all_bytes if all_bytes else none,
+            "bandwidth_bytes_per_s": np.where(rated_time > 0, rated_bytes / rated_time * 1e9, np.nan),
+            "call_ns": call,
+            "blocking": waited,
+            **dict.fromkeys(EVENTS_ONLY, none),
+        }
+
+
+def _add(code: Ints, value: npt.NDArray[np.integer], count: int) -> Ints:
+    """Exact integer sums per code."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, code, value)
+    return out

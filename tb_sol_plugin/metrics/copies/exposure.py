@@ -1,0 +1,199 @@
+"""How much of the copies lies bare, step by step, and what the engines of a device do meanwhile.
+
+Per device: C is the union of its kernels that compute, M the union of some copies. hidden = |M in C|, exposed = |M outside C|;
+idle_exposed is the part of the exposed time that no communication kernel covers either. Sums over devices. Integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.copies.records import DIRECTIONS, copies, covered
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Ints
+
+ALL: Final = "all"
+"""Stands for every direction at once: copies of several directions that run side by side count once."""
+COMPUTE_LANE: Final = "compute"
+COMMUNICATION_LANE: Final = "communication"
+SLOTS: Final = 600
+"""Shapes of a lane closer than a 600th of the window are one: they would share a pixel."""
+
+
+def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
+    """Exposure of the copies and sets that each step launched: one row per step and direction, and one per step with direction `all`.
+
+    Columns: step (row of `steps`; -1 outside every step), direction, count, time_ns (plain sum), union_ns, hidden_ns, exposed_ns
+    (hidden + exposed = union), idle_exposed_ns, step_ns (length of the step; -1 outside), share (exposed over the length of the step
+    on all devices with copies; NaN outside). Ordered by step, `all` first, then directions in their order of display.
+    """
+    found = copies(capture, where.device)
+    step = capture.device["step"].to_numpy()[found["row"].to_numpy()].astype(np.int64)
+    names = [ALL, *DIRECTIONS]
+    used, texts = pd.factorize(found["direction"])
+    place = np.array([names.index(d) if d in names else names.index("Unknown") for d in texts.tolist()] or [0], np.int64)
+    direction = place[used] if len(used) else np.zeros(0, np.int64)
+    devices = max(int(found["device"].nunique()), 1)
+    parts = []
+    for one in (np.zeros_like(direction), direction):
+        code, distinct = pd.factorize(step * len(names) + one)
+        code, rows = code.astype(np.int64), len(distinct)
+        parts.append(pd.DataFrame({
+            "step": distinct // len(names), "direction": distinct % len(names), "count": np.bincount(code, minlength=rows).astype(np.int64),
+            "time_ns": _sum(code, found["duration_ns"].to_numpy(), rows), **union_parts(capture, code, found, rows),
+        }))  # fmt: skip
+    out = pd.concat(parts, ignore_index=True).sort_values(["step", "direction"], kind="stable", ignore_index=True)
+    rows = len(out)
+    bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
+    at = out["step"].to_numpy()
+    out["step_ns"] = np.where(at >= 0, bounds[np.maximum(at, 0)], -1) if len(bounds) else np.full(rows, -1, np.int64)
+    length = out["step_ns"].to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out["share"] = np.where(length > 0, out["exposed_ns"].to_numpy() / (length * devices), np.nan)
+    out["direction"] = [names[d] for d in out["direction"]]
+    return out
+
+
+def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:
+    """union_ns, hidden_ns, exposed_ns and idle_exposed_ns of groups of copies; `code` names the group of each row, below `count`."""
+    device, ids = pd.factorize(found["device"].to_numpy())
+    start = found["start_ns"].to_numpy()
+    many = max(len(ids), 1)
+    merged, first, last = I.union_within(code * many + device, start, start + found["duration_ns"].to_numpy())
+    group, on = merged // many, ids[merged % many] if len(ids) else np.zeros(0, np.int64)
+    union = _sum(group, last - first, count)
+    hidden = _sum(group, covered(capture, on, first, last, communication=False), count)
+    behind = _sum(group, covered(capture, on, first, last, communication=True), count)
+    return {"union_ns": union, "hidden_ns": hidden, "exposed_ns": union - hidden, "idle_exposed_ns": union - behind}
+
+
+def worst_step(steps: pd.DataFrame) -> int | None:
+    """Row of `steps` of the step whose copies lie bare the longest (the first of equals); None where no step has exposed copies."""
+    mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
+    if not len(mine) or int(mine["exposed_ns"].max()) <= 0:
+        return None
+    return int(mine["step"].iloc[int(mine["exposed_ns"].to_numpy().argmax())])
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What the engines of one device do in a window.
+
+    shapes: one row per drawn interval: lane (`compute`, `communication` or a direction), start_ns, end_ns, count (events merged in it),
+    bytes (their sum, -1 where one has none), busy_ns (plain sum of their durations), row (device row of a single copy, else -1).
+    exposed: lane, start_ns, end_ns of the parts of copies that no computation covers. totals: lane, union_ns, hidden_ns, exposed_ns,
+    clipped to the window; union_ns and exposed_ns: of all its copies together, each moment once. devices: how many devices have copies
+    there; `device` is the one with the most exposed time.
+    """
+
+    device: int
+    devices: int
+    window_ns: tuple[int, int]
+    shapes: pd.DataFrame
+    exposed: pd.DataFrame
+    totals: pd.DataFrame
+    union_ns: int
+    exposed_ns: int
+
+
+def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -> Lanes | None:
+    """The engine lanes of a window (start, end) in ns: of the device whose copies are exposed the longest; None without copies there.
+
+    Everything that runs in the window is in it, whoever launched it, cut at its ends. At most twice `slots` shapes per lane.
+    """
+    low, high = window_ns
+    start = capture.device["start_ns"].to_numpy()
+    end = start + capture.device["duration_ns"].to_numpy()
+    inside = (start < high) & (end > low)
+    found = copies(capture, inside)
+    if not len(found) or high <= low:
+        return None
+    first = np.maximum(found["start_ns"].to_numpy(), low)
+    last = np.minimum(found["start_ns"].to_numpy() + found["duration_ns"].to_numpy(), high)
+    ids = np.unique(found["device"].to_numpy())
+    device_of = capture.device["device"].to_numpy()
+    kind, is_kernel = classes(capture), capture.device["kind"].to_numpy() == S.KERNEL
+    work = {}
+    for one in ids.tolist():
+        rows = inside & is_kernel & (device_of == one) & (kind == COMPUTATION)
+        work[one] = I.clip(I.union(start[rows], end[rows]), low, high)
+    bare = {one: I.subtract(_of(first, last, found["device"].to_numpy() == one), work[one]) for one in ids.tolist()}
+    device = max(ids.tolist(), key=lambda one: (I.length(bare[one]), -one))
+    gap = max((high - low) // max(slots, 1), 1)
+    talk = inside & is_kernel & (device_of == device) & (kind == COMMUNICATION)
+    said = I.clip(I.union(start[talk], end[talk]), low, high)
+    shapes, exposed, totals = [], [], []
+    for lane, spans in ((COMPUTE_LANE, work[device]), (COMMUNICATION_LANE, said)):
+        if len(spans[0]):
+            shapes.append(_merged(lane, spans[0], spans[1], np.full(len(spans[0]), -1), np.full(len(spans[0]), -1), gap, slots))
+            totals.append((lane, I.length(spans), -1, -1))
+    here = found["device"].to_numpy() == device
+    for lane in [d for d in DIRECTIONS if (found["direction"][here] == d).any()]:
+        mine = here & (found["direction"] == lane).to_numpy()
+        union = _of(first, last, mine)
+        open_parts = I.subtract(union, work[device])
+        shapes.append(_merged(lane, first[mine], last[mine], found["bytes"].to_numpy()[mine], found["row"].to_numpy()[mine], gap, slots))
+        joined = _close(*open_parts, gap)
+        exposed.append(pd.DataFrame({"lane": lane, "start_ns": joined[0], "end_ns": joined[1]}))
+        totals.append((lane, I.length(union), I.length(union) - I.length(open_parts), I.length(open_parts)))
+    return Lanes(
+        device,
+        len(ids),
+        window_ns,
+        pd.concat(shapes, ignore_index=True),
+        pd.concat(exposed, ignore_index=True),
+        pd.DataFrame(totals, columns=["lane", "union_ns", "hidden_ns", "exposed_ns"]),
+        I.length(_of(first, last, here)),
+        I.length(bare[device]),
+    )
+
+
+def _of(start: Ints, end: Ints, rows: npt.NDArray[np.bool_]) -> I.Spans:
+    return I.union(start[rows], end[rows])
+
+
+def _close(start: Ints, end: Ints, gap: int) -> I.Spans:
+    """A clean set with gaps below `gap` filled."""
+    if not len(start):
+        return start, end
+    opens = np.concatenate(([True], start[1:] - end[:-1] >= gap))
+    return start[opens], end[np.concatenate((opens[1:], [True]))]
+
+
+def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, most: int) -> pd.DataFrame:
+    """Short intervals with less than `gap` before them join what lies before; at most twice `most` shapes."""
+    order = np.lexsort((end, start))
+    start, end, size, row = start[order], end[order], size[order], row[order]
+    reach = np.maximum.accumulate(end) if len(end) else end
+    long = end - start >= gap
+    opens = np.ones(len(start), bool)
+    apart = start[1:] - reach[:-1] >= gap
+    opens[1:] = apart | long[1:] | long[:-1]
+    if np.count_nonzero(opens) > 2 * most:  # many long ones side by side, on many streams
+        opens[1:] = apart
+    code = np.cumsum(opens) - 1
+    count = int(code[-1]) + 1 if len(code) else 0
+    first = np.flatnonzero(opens)
+    known = np.minimum.reduceat(size, first) >= 0 if count else np.zeros(0, bool)
+    number = np.bincount(code, minlength=count).astype(np.int64)
+    return pd.DataFrame({
+        "lane": lane, "start_ns": start[first], "end_ns": np.maximum.reduceat(end, first) if count else end, "count": number,
+        "bytes": np.where(known, _sum(code, size, count), -1), "busy_ns": _sum(code, end - start, count),
+        "row": np.where(number == 1, row[first], -1),
+    })  # fmt: skip
+
+
+def _sum(code: Ints, value: Ints, count: int) -> Ints:
+    """Exact integer sums per code."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, code, value)
+    return out

@@ -1,0 +1,226 @@
+"""From the parts of all workers and the files beside them to one fit under its terms."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from tb_sol_plugin.cost.goodput.fit import Bootstrap, Fit, LeftOut, bootstrap, fit, leave_one_out, plain_objective
+from tb_sol_plugin.cost.goodput.fit import points as usable
+from tb_sol_plugin.errors import BadInput, BadQuery, Unavailable
+from tb_sol_plugin.metrics.goodput import points as G
+from tb_sol_plugin.metrics.goodput.part import ScalingPart
+from tb_sol_plugin.metrics.goodput.points import Point, combined, of_run
+from tb_sol_plugin.metrics.goodput.predict import Outlook
+from tb_sol_plugin.metrics.goodput.terms import Settled, Wanted, settle
+from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
+from tb_sol_plugin.units import human
+
+RECORD: Final = (
+    "record a few steps of one or more configurations with the profiler and tell the batch with "
+    "prof.add_metadata_json('atomic_bsz', '32'), or call profile_step_start and profile_step_commit of tb_sol_plugin.capture in the loop"
+)
+CONFIDENCE_S: Final = 2.5
+"""Seconds for each of the two ways in which a fit is tested; what they reach by then is shown."""
+
+
+MOST_RUNS: Final = 1_024
+"""Runs whose points are remembered."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """points: all of them, used or not. fit: None where no point can be used. silent: runs that give no point -> why."""
+
+    points: tuple[Point, ...]
+    outlook: Outlook | None
+    settled: Settled | None
+    boot: Bootstrap | None
+    left_out: tuple[LeftOut, ...]
+    plain: float | None
+    biased: bool
+    silent: dict[str, str]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def used(self) -> tuple[Point, ...]:
+        """Points that the fit takes, in order."""
+        return tuple(p for p in self.points if p.used)
+
+    @property
+    def fit(self) -> Fit | None:
+        """The fit to them."""
+        return self.outlook.fit if self.outlook is not None else None
+
+
+def gather(
+    workers: Sequence[WorkerPart[ScalingPart]],
+    files: Sequence[BesideFile],
+    *,
+    runs: str = "",
+    path: str = "",
+    terms: Wanted | None = None,
+    sure: bool = True,
+) -> Gathered:
+    """Points of the runs named (separated by commas, "" all), of the files beside them and of the one at `path`, and a fit to them.
+
+    terms: what was chosen. sure: how far the fit can be trusted is worked out too. Unavailable where there is no point at all, with the
+    reasons of the runs; BadQuery for a run that is not there.
+    """
+    wanted = [name.strip() for name in runs.split(",") if name.strip()]
+    own_of: dict[str, list[WorkerPart[ScalingPart]]] = {}
+    for w in workers:
+        if not wanted or w.run in wanted:
+            own_of.setdefault(w.run, []).append(w)
+    unknown = [name for name in wanted if name not in own_of]
+    if unknown:
+        raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
+    points: list[Point] = []
+    parts: list[ScalingPart] = []
+    silent: dict[str, str] = {} if wanted else _others(own_of)
+    notes: list[str] = []
+    for name, own in own_of.items():
+        if name in silent:
+            continue
+        found, why, told = _RUNS.of(name, own)
+        points += found
+        parts += told
+        if not found and any(w.state != "waiting" for w in own):
+            silent[name] = why[0] if why else "nothing of it could be read"
+    given, more = _given(files, path, set(own_of))
+    notes += more
+    points += [p for p in given.points if not (wanted and p.run) or p.run in wanted]
+    points = combined(points)
+    if not points:
+        reasons = list(dict.fromkeys(silent.values()))
+        raise Unavailable(reasons[0] if len(reasons) == 1 else "no recording here tells how long steps take", hint=RECORD)
+    used = tuple(p for p in points if p.used)
+    if not used:
+        return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))
+    settled = settle(used, parts, given, terms or Wanted())
+    made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
+    biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
+    return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
+
+
+def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
+    """Runs of another model, or on other devices, than most workers here are of, and in what they differ.
+
+    What is not known differs from nothing. A run's devices and its model, told by its parameters, are those of its first worker that
+    could be read.
+    """
+    of: dict[str, tuple[tuple[str, ...], int]] = {}
+    for name, own in runs.items():
+        read = [w for w in own if w.state == "read"]
+        if read and read[0].facts is not None:
+            of[name] = read[0].facts.devices, max(w.part.parameters for w in read[:1])
+    out: dict[str, str] = {}
+    for at, words in ((0, "it ran on {}, the others on {}"), (1, "its model has {} parameters, that of the others {}")):
+        left = {n: k for n, k in of.items() if n not in out}
+        counts: Counter[object] = Counter()
+        for name, key in left.items():
+            if at == 0 or key[1]:
+                counts[key[at]] += len(runs[name])
+        if len(counts) < 2:
+            continue
+        most = counts.most_common(1)[0][0]
+        for name, key in left.items():
+            if (at == 0 or key[1]) and key[at] != most:
+                said = [", ".join(k) or "a CPU" if at == 0 else human(k, "count") for k in (key[at], most)]  # type: ignore[arg-type, call-overload]
+                out[name] = words.format(*said)
+    return out
+
+
+Run = tuple[list[Point], list[str], list[ScalingPart]]
+
+
+class _Runs:
+    """Points of runs whose parts were put together before: going over a thousand workers for a changed term would take seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[object, ...], Run] = {}
+
+    def of(self, name: str, own: Sequence[WorkerPart[ScalingPart]]) -> Run:
+        """(points, why there are none, the parts without their steps) of one run."""
+        key = (name, *((w.worker, w.order, w.state, w.key, w.problem) for w in own))
+        sure = all(w.key or w.state != "read" for w in own)
+        with self._lock:
+            known = self._known.get(key) if sure else None
+        if known is None:
+            points, why = of_run(name, own)
+            slim = [msgspec.structs.replace(w.part, steps=()) for w in own if w.state == "read"]
+            known = (points, why, slim)
+            with self._lock:
+                while len(self._known) >= MOST_RUNS:
+                    self._known.pop(next(iter(self._known)))
+                self._known |= {key: known} if sure else {}
+        return known
+
+
+_RUNS: Final = _Runs()
+
+
+@lru_cache(maxsize=16)
+def _fitted(
+    rows: tuple[tuple[float, ...], ...], sure: bool
+) -> tuple[Fit, Bootstrap | None, tuple[LeftOut, ...], float | None]:
+    """A fit is asked again with every change of a term, and stays the same."""
+    columns = np.array(rows, float).T
+    made = fit(*columns)
+    if not sure:
+        return made, None, (), None
+    kept, _ = usable(*columns)
+    return made, bootstrap(made, limit_s=CONFIDENCE_S), tuple(leave_one_out(made, limit_s=CONFIDENCE_S)), plain_objective(kept)
+
+
+def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
+    """Points of all files, and what is wrong with them; what else they tell is of the last that tells it.
+
+    A file that is named stands over those beside the runs, and these over scalars of TensorBoard.
+    """
+    notes: list[str] = []
+    out = G.Given()
+    named = G.parse(_read(path), os.path.basename(path)) if path else None
+    for one in sorted(files, key=lambda one: one.text.startswith('{"scalars"'), reverse=True):
+        if one.problem:
+            notes.append(f"{one.file}: {one.problem}")
+            continue
+        if one.run and one.run not in runs:
+            continue
+        try:
+            found = G.parse(one.text, one.file)
+        except BadQuery as error:
+            notes.append(f"{error.message} ({error.hint})")
+            continue
+        out = _over(out, replace(found, points=tuple(replace(p, run=p.run or one.run) for p in found.points)))
+    out = _over(out, named) if named is not None else out
+    return out, [*notes, *out.bad]
+
+
+def _over(first: G.Given, then: G.Given) -> G.Given:
+    grads = then if then.sqr is not None and then.var is not None else first
+    return G.Given(
+        (*first.points, *then.points), grads.sqr, grads.var, then.initial or first.initial, then.most or first.most,
+        then.bounds if then.bounds[1] else first.bounds, then.accumulation if then.accumulation is not None else first.accumulation,
+        grads.grads_from, (*first.bad, *then.bad),
+    )  # fmt: skip
+
+
+def _read(path: str) -> str:
+    try:
+        if os.path.getsize(path) > G.LARGEST:
+            raise BadInput(f"larger than {G.LARGEST // 1024 // 1024} MiB", hint="a file of points is small", file=os.path.basename(path))
+        with open(path, encoding="utf-8-sig") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no text in UTF-8"
+        raise BadInput(f"cannot be read: {why}", hint="give a JSON or CSV file of points", file=os.path.basename(path)) from None

@@ -1,0 +1,236 @@
+"""What the fitted model says of replicas and batch sizes that nobody ran: curves, a grid, the best of both, where adding stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.cost.goodput.fit import Fit
+from tb_sol_plugin.cost.goodput.model import GoodputFunction, GradParams, SpeedupFunction, accum_time, network_time, optim_time
+from tb_sol_plugin.metrics.goodput.points import Point
+from tb_sol_plugin.tables.arrays import Floats, Ints
+
+GRID: Final = 24
+"""Total batch sizes of the grid."""
+COLUMNS: Final = 20
+"""Counts of replicas of the grid."""
+_EPS: Final = 1e-8
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is asked of the model. Batch sizes in samples.
+
+    initial: total batch size that the job was made for. most: largest total one. low, high: bounds of a replica's micro-step.
+    accumulation: whether micro-steps may be accumulated. per_node: replicas of a node. replicas: largest count looked at.
+    share: a further replica pays while it brings at least so much of what one replica does. grads: None where not known.
+    """
+
+    initial: int
+    most: int
+    low: int
+    high: int
+    accumulation: bool
+    per_node: int
+    replicas: int
+    share: float = 0.5
+    grads: GradParams | None = None
+
+    def nodes(self, replicas: npt.ArrayLike) -> Ints:
+        """Nodes that so many replicas take, filled one after the other."""
+        return np.asarray(-(-np.asarray(replicas, np.int64) // self.per_node), np.int64)
+
+    @property
+    def counts(self) -> Ints:
+        """Allocations: every count on one node, then whole nodes."""
+        one = np.arange(1, min(self.per_node, self.replicas) + 1)
+        whole = np.arange(2 * self.per_node, self.replicas + 1, self.per_node)
+        return np.concatenate([one, whole]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way to run: nodes, replicas, samples per micro-step and replica, steps of accumulation, and what the model says of it."""
+
+    nodes: int
+    replicas: int
+    atomic: int
+    accum: int
+    goodput: float
+    throughput: float
+    efficiency: float
+    speedup: float
+
+    @property
+    def total(self) -> int:
+        """Total batch size."""
+        return self.replicas * self.atomic * (self.accum + 1)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """goodput[total][count]: NaN where that total batch size cannot be run on so many replicas.
+
+    atomic, steps: the micro-batch and the steps of accumulation of each; their total is the row's, rounded up to whole samples.
+    """
+
+    counts: Ints
+    totals: Floats
+    goodput: Floats
+    atomic: Floats
+    steps: Floats
+
+
+class Outlook:
+    """The model of a fit under some terms."""
+
+    def __init__(self, fit: Fit, terms: Terms) -> None:
+        self.fit = fit
+        self.terms = terms
+        self.goodput = GoodputFunction(fit.params, terms.grads, terms.initial)  # totals above `most` are left out: strict
+        self._limits = (max(terms.most, terms.initial), (terms.low, terms.high), terms.accumulation)
+        self.speedup = SpeedupFunction(self.goodput, *self._limits, strict=True)
+
+    @cached_property
+    def best(self) -> dict[str, Floats]:
+        """Per count of replicas its best batch size: replicas, nodes, atomic, accum, goodput, throughput, efficiency, speedup."""
+        counts = self.terms.counts
+        nodes = self.terms.nodes(counts)
+        found = self.goodput.optimize(nodes, counts, *self._limits, strict=True)
+        atomic, accum = np.asarray(found.atomic_bsz, float), np.asarray(found.accum_steps, float)
+        value = np.asarray(found.goodput, float)
+        runs = np.isfinite(value)
+        throughput = np.full(len(counts), np.nan)
+        if runs.any():
+            throughput[runs] = self.goodput.throughput(nodes[runs], counts[runs], atomic[runs], accum[runs])
+        return {
+            "replicas": counts.astype(float), "nodes": nodes.astype(float), "atomic": atomic, "accum": accum, "goodput": value,
+            "throughput": throughput, "efficiency": value / throughput, "speedup": np.asarray(self.speedup(nodes, counts), float),
+        }  # fmt: skip
+
+    def at(self, place: int) -> Run:
+        """The best way to run one of the counts."""
+        b = {name: float(values[place]) for name, values in self.best.items()}
+        return Run(
+            nodes=int(b["nodes"]), replicas=int(b["replicas"]), atomic=int(b["atomic"]), accum=int(b["accum"]), goodput=b["goodput"],
+            throughput=b["throughput"], efficiency=b["efficiency"], speedup=b["speedup"],
+        )  # fmt: skip
+
+    @cached_property
+    def stop(self) -> int:
+        """Place among the counts from which on a further replica brings less than `share` of one; -1 where none of them can be run.
+
+        The gain is that in speedup from one allocation to the next, over the replicas that it adds. The last one if all pay.
+        """
+        runs = np.flatnonzero(np.isfinite(self.best["goodput"]))
+        if not len(runs):
+            return -1
+        r, s = self.best["replicas"][runs], self.best["speedup"][runs]
+        gains = np.diff(s) / np.diff(r)
+        short = np.flatnonzero(gains < self.terms.share)
+        return int(runs[short[0]] if len(short) else runs[-1])
+
+    @property
+    def pays_on(self) -> bool:
+        """Whether adding still pays at the largest count looked at."""
+        runs = np.flatnonzero(np.isfinite(self.best["goodput"]))
+        return len(runs) > 0 and self.stop == int(runs[-1])
+
+    @cached_property
+    def later(self) -> int:
+        """Place of the largest count up to which replicas added after `stop` pay on average, where more than one does; else -1.
+
+        The first ones across nodes can bring less than those after them.
+        """
+        if self.stop < 0:
+            return -1
+        r, s = self.best["replicas"], self.best["speedup"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (s - s[self.stop]) / (r - r[self.stop])
+        found = np.flatnonzero(np.isfinite(self.best["goodput"]) & (np.arange(len(r)) > self.stop) & (mean >= self.terms.share))
+        return int(found[-1]) if len(found) else -1
+
+    @cached_property
+    def top(self) -> int:
+        """Place of the count with the highest goodput, -1 where none can be run."""
+        value = self.best["goodput"]
+        return int(np.nanargmax(value)) if np.isfinite(value).any() else -1
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Goodput over replicas and total batch sizes, in equal ratios from the initial to the largest one."""
+        t = self.terms
+        counts = _few(t.counts)
+        totals = np.geomspace(t.initial, max(t.most, t.initial), GRID) if t.most > t.initial else np.array([float(t.initial)])
+        r, total = np.meshgrid(counts.astype(float), totals)
+        share = total / r
+        steps = np.ceil(share / t.high - _EPS) - 1 if t.accumulation else np.zeros_like(share)
+        if t.accumulation:  # a lone replica needs two micro-steps for its statistics
+            steps = np.where((r == 1) & (share > t.initial + _EPS), np.maximum(steps, 1), steps)
+        whole = np.floor(max(t.most, t.initial) / (r * (steps + 1)) + _EPS)
+        atomic = np.minimum(np.ceil(share / (steps + 1) - _EPS), whole)
+        fits = (share >= 1 - _EPS) & (atomic >= max(t.low, 1)) & (atomic <= t.high) & (r * atomic * (steps + 1) >= t.initial)
+        if not t.accumulation:
+            fits &= (r > 1) | (total <= t.initial + 1)
+        out = np.full(share.shape, np.nan)
+        if fits.any():
+            out[fits] = self.goodput.evaluate(t.nodes(r[fits].astype(np.int64)), r[fits], atomic[fits], steps[fits])
+        return Grid(counts, totals, out, atomic, steps)
+
+    def split(self, place: int) -> tuple[float, float, float]:
+        """(compute, network, step) in seconds of one updating micro-step of the best way to run a count."""
+        b = self.best
+        compute = accum_time(self.fit.params, b["atomic"][place])
+        network = network_time(self.fit.params, b["nodes"][place], b["replicas"][place]) if b["replicas"][place] > 1 else 0.0
+        step = optim_time(self.fit.params, b["nodes"][place], b["replicas"][place], b["atomic"][place])
+        return float(compute), float(network), float(step)
+
+
+def _few(counts: Ints) -> Ints:
+    """At most COLUMNS of the counts: the first ones, then in equal ratios; always the last."""
+    if len(counts) <= COLUMNS:
+        return counts
+    wanted = np.geomspace(1, counts[-1], COLUMNS)
+    return np.unique(counts[np.minimum(np.searchsorted(counts, wanted - _EPS), len(counts) - 1)])
+
+
+# -- What a prediction takes for granted that the points do not show -------------------------------------------------
+# more replicas or larger micro-batches than ran, unknown parameters.
+
+
+def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic: int) -> tuple[str, ...]:
+    """In words how a way to run lies beyond the points that a fit took; empty where it does not."""
+    out = []
+    most, largest = max(p.num_replicas for p in points), max(p.atomic_bsz for p in points)
+    if replicas > most:
+        out.append(f"more replicas than the {most} that ran")
+    if atomic > largest:
+        out.append(f"a larger micro-batch than the {largest} that ran")
+    return (*out, *unknown(fit, nodes, replicas))
+
+
+def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
+    """What of the synchronisation of a way to run the points do not tell, in words. A rate that is not observed counts as nothing."""
+    if replicas < 2:
+        return ()
+    link, where = ("n", "across nodes") if nodes > 1 else ("r", "within a node")
+    rules = [r.partition(":")[0] for r in fit.rules]
+    if f"alpha_{link} not observed" in rules:
+        return (f"synchronising {where} was never observed",)
+    if replicas > 2 and f"beta_{link} not observed" in rules:
+        return (f"how synchronising {where} grows with replicas was never observed",)
+    return ()
+
+
+def of_counts(points: Sequence[Point], outlook: Outlook) -> list[tuple[str, ...]]:
+    """For the best way to run each count of replicas; empty where it cannot be run."""
+    b = outlook.best
+    return [
+        beyond(points, outlook.fit, int(n), int(r), int(a)) if g == g else ()
+        for n, r, a, g in zip(b["nodes"], b["replicas"], b["atomic"], b["goodput"], strict=True)
+    ]

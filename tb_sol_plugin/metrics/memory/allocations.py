@@ -1,0 +1,178 @@
+"""Single allocations with their lives, of the sources that tell them: memory events of a trace, and the history of an allocator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.curves import GAINS, Curves
+from tb_sol_plugin.metrics.memory.owners import own_line, owners
+from tb_sol_plugin.metrics.memory.replay import Device, replay
+from tb_sol_plugin.metrics.memory.sources import number_of
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.trees.module_tree import module_instance
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
+
+COLUMNS: Final = ("bytes", "start_ns", "end_ns", "known", "row", "free_row")
+NEVER: Final = np.iinfo(np.int64).max
+
+
+def lives(capture: Capture, curve: Curves) -> pd.DataFrame | None:
+    """Allocations of a curve's source, in order of their first event; None where the source tells none.
+
+    bytes; start_ns, end_ns (-1: before the recording; NEVER: not freed while recording); known: whether both ends are told (where no
+    addresses are recorded, an allocation has no end and a free no beginning); row, free_row: of `memory` or `memory_events`, -1 none.
+    Shared: not to be changed.
+    """
+    if curve.source == "events":
+        device = next(d for d in R.devices(capture) if d.label == curve.device)
+        return memo(capture, ("memory.lives", device), lambda: _frame(R.allocations(capture, device)))
+    if curve.source == "snapshot" and len(capture.tables[S.MEMORY_EVENTS.name]):
+        number = number_of(curve.device)
+        return memo(capture, ("memory.lives", number), lambda: _of_history(capture, number))
+    return None
+
+
+def _frame(found: pd.DataFrame) -> pd.DataFrame:
+    first, last = found["first"].to_numpy(), found["last"].to_numpy()
+    return pd.DataFrame({
+        "bytes": found["bytes"].to_numpy(), "start_ns": np.where(first >= 0, found["start_ns"].to_numpy(), -1),
+        "end_ns": np.where(last >= 0, found["end_ns"].to_numpy(), NEVER),
+        "known": found["paired"].to_numpy() & ~found["reused"].to_numpy(), "row": found["row"].to_numpy(),
+        "free_row": found["free_row"].to_numpy(),
+    })  # fmt: skip
+
+
+def _of_history(capture: Capture, number: int) -> pd.DataFrame:
+    """The history of a snapshot through the same pairing: it differs in names only."""
+    table = capture.tables[S.MEMORY_EVENTS.name]
+    gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[arrays.codes(table["action"])]
+    row = np.flatnonzero((table["device"].to_numpy() == number) & (gains != 0))
+    time = table["time_ns"].to_numpy()[row]
+    if (time < 0).any():  # without times entries stand one after the other, as in the curve
+        own = np.flatnonzero(table["device"].to_numpy() == number)
+        time = np.searchsorted(own, row).astype(np.int64)
+    size = gains[row] * table["bytes"].to_numpy()[row].clip(min=0)
+    address = table["address"].to_numpy()[row]
+    none = np.full(len(row), -1, np.int64)
+    replayed = R.Replay(R.Device(1, number), row, time, size, address, none, none, False, np.cumsum(size), -1, 0)
+    return _frame(R.lives(replayed))
+
+
+def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) -> npt.NDArray[np.intp]:
+    """Positions of the allocations of at least so many bytes that begin or end in a window."""
+    keep = found["bytes"].to_numpy() >= least
+    if window is not None:
+        start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+        begins = (found["row"].to_numpy() >= 0) & (start >= window[0]) & (start <= window[1])
+        ends = (found["free_row"].to_numpy() >= 0) & (end >= window[0]) & (end <= window[1])
+        keep &= begins | ends
+    return np.flatnonzero(keep)
+
+
+def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
+    """Who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
+    row = found["row"].to_numpy()
+    if curve.source != "events":
+        said = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
+        frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(said, row.tolist(), strict=True)]
+        none = [""] * len(row)
+        return pd.DataFrame({"operator": none, "parent": none, "module": none, "phase": none, "frame": frames, "step": -1})
+    own = owners(capture).iloc[np.where(row >= 0, row, 0)].reset_index(drop=True)
+    rows = {name: np.where(row >= 0, own[name].to_numpy(), -1) for name in own.columns}
+    parent = at.nearest(capture, S.OPERATOR, rows["operator"], strict=True)
+    paths = np.array([*("" if p == STEP else p for p in phase_tree(capture).path), ""], object)
+    numbers = np.append(capture.steps["number"].to_numpy(), -1)
+    return pd.DataFrame({
+        "operator": _names(capture, rows["operator"]), "parent": _names(capture, parent),
+        "module": [module_instance(str(n)) for n in _names(capture, rows["module"])], "phase": paths[rows["phase_node"]],
+        "frame": _names(capture, rows["frame"]), "step": numbers[rows["step"]],
+    })  # fmt: skip
+
+
+def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
+    """Names of host rows, "" for -1."""
+    row = np.asarray(rows, np.int64)
+    if not len(capture.host):
+        return np.full(len(row), "", object)
+    names = arrays.pick(capture.host["name"], row.clip(0))
+    return np.where(row >= 0, names, "")
+
+
+def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
+    """What became of each: freed, freed later (than the window), never freed, from before (the window or the recording), unknown."""
+    start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    begun = found["row"].to_numpy() >= 0
+    low, high = window if window is not None else (np.iinfo(np.int64).min, NEVER - 1)
+    out = np.select(
+        [~found["known"].to_numpy(), ~begun | (start < low), end == NEVER, end > high],
+        ["unknown", "from before", "never freed", "freed later"],
+        "freed",
+    )
+    return [str(s) for s in out]
+
+
+def lifetimes(found: pd.DataFrame) -> Ints:
+    """ns from allocation to free, -1 where one of them is not recorded."""
+    start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    both = (found["row"].to_numpy() >= 0) & (found["free_row"].to_numpy() >= 0)
+    return np.where(both, end - start, -1)
+
+
+# -- Memory per operator ---------------------------------------------------------------------------------------------
+# what its calls added to memory in use, and what they allocated, with what runs inside them and alone.
+#
+# Size increase is the sum of bytes of all events inside, allocations and frees; "self" counts the events whose innermost operator it is.
+
+
+def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> pd.DataFrame:
+    """One row per operator name with a memory event of the device inside, and one with the name "" for events outside of every operator.
+
+    name, calls (that start in the window; 0 of ""), size_increase, self_size_increase (bytes, frees count negative), allocations,
+    self_allocations (events that allocate), allocated_bytes, self_allocated_bytes. window: start and end in ns of the events and calls to
+    count, all if None.
+    """
+    return memo(capture, ("memory.operators", device, window), lambda: _by_operator(capture, device, window))
+
+
+def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | None) -> pd.DataFrame:
+    r = replay(capture, device)
+    keep: Mask = np.ones(len(r.row), bool) if window is None else (r.time_ns >= window[0]) & (r.time_ns <= window[1])
+    row, size = r.row[keep], r.bytes[keep]
+    owner = owners(capture)
+    operator = owner["operator"].to_numpy()[row]
+    time = capture.tables["memory"]["time_ns"].to_numpy()[row]
+    h = at.host(capture)
+    name = arrays.codes(capture.host["name"]) if len(h.start) else np.zeros(0, np.int64)
+    group = np.where(h.kind == S.OPERATOR, name, -1).astype(np.int32)
+    called = group if window is None else np.where((h.start >= window[0]) & (h.start <= window[1]), group, -1)
+    names = len(capture.host["name"].cat.categories)
+    gain = size > 0
+    out: dict[str, Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
+    own = np.where(operator >= 0, name[operator.clip(0)], -1) if len(name) else np.full(len(row), -1)
+    outside = operator < 0
+    alone = {}
+    for column, values in (("size_increase", size), ("allocations", gain.astype(np.int64)), ("allocated_bytes", np.where(gain, size, 0))):
+        whole = at.inclusive(capture, operator, time, values, group)
+        out[column] = np.pad(whole, (0, names - len(whole)))
+        out[f"self_{column}"] = at.sum_by(own, values, names)
+        alone[column] = int(values[outside].sum())
+    seen = np.zeros(names, np.int64)
+    inside = at.inclusive(capture, operator, time, np.ones(len(row), np.int64), group)
+    seen[: len(inside)] = inside
+    kept = np.flatnonzero(seen)
+    frame = pd.DataFrame({"name": np.array(capture.host["name"].cat.categories, object)[kept], **{k: v[kept] for k, v in out.items()}})
+    if outside.any():
+        last = {"name": "", "calls": 0} | alone | {f"self_{k}": v for k, v in alone.items()}
+        frame = pd.concat([frame, pd.DataFrame([last])], ignore_index=True) if len(frame) else pd.DataFrame([last])
+    order = ["name", "calls", "size_increase", "self_size_increase", "allocations", "self_allocations", "allocated_bytes"]
+    return frame[[*order, "self_allocated_bytes"]].sort_values("self_size_increase", ascending=False, kind="stable", ignore_index=True)

@@ -1,0 +1,1 @@
+"""Sentences and facts that several reports share."""

@@ -1,0 +1,246 @@
+"""What a page says of a trace with a SOL capture beside it: where its work comes from, and whether the two agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.work.joined import COUNTED, EXPLAINED
+from tb_sol_plugin.metrics.work.work import Work
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Link, Notice
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.units import human
+
+WHOLE: Final = 0.95
+"""Part of the device's own work with a model from which a trace should explain all that was counted."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Matrix FLOP of the matched steps of a selection: explained by the trace itself, counted by the SOL capture, recomputed work left out.
+
+    taken: of the counted, what calls of unnamed time stand for. steps: matched steps; iterations: those whose work they do.
+    whole: the trace has a cost model for nearly all of its own work, so that both should be equal.
+    """
+
+    explained: float
+    counted: float
+    taken: float
+    steps: int
+    iterations: tuple[int, ...]
+    whole: bool
+
+    @property
+    def agree(self) -> bool:
+        """Whether the trace explains what was counted, where it should."""
+        return not self.whole or abs(self.explained - self.counted) <= (1 - EXPLAINED) * self.counted
+
+
+def check_of(capture: Capture, done: Work, part: Scope) -> Check | None:
+    """The comparison over the selected steps; None where no step of theirs has an iteration of the same work."""
+    steps = [s for s in done.match.steps if s.row in part.rows] if done.match is not None else []
+    if not steps:
+        return None
+    ops = done.ops
+    inside = np.isin(ops["step"].to_numpy(), [s.row for s in steps])
+    own = inside & ~(ops["link"] | ops["collective"]).to_numpy() & (ops["name"] != COUNTED).to_numpy()
+    time = ops["measured_ns" if done.by_host_time else "device_sum_ns"].to_numpy(dtype=np.float64)
+    spent = float(time[own].sum())
+    taken = ops["flop"].to_numpy(dtype=np.float64)[inside & (ops["name"] == COUNTED).to_numpy()]
+    return Check(
+        explained=sum(sum(s.explained.values()) for s in steps),
+        counted=sum(s.counted for s in steps),
+        taken=float(taken.sum()),
+        steps=len(steps),
+        iterations=tuple(sorted({s.iteration for s in steps})),
+        whole=not len(taken) and bool(spent) and float(time[own & ops["modelled"].to_numpy()].sum()) >= WHOLE * spent,
+    )
+
+
+def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
+    """Nothing for a trace alone and for a SOL capture alone."""
+    if scope.source_of(capture) != "both":
+        return []
+    name = (capture.facts.metadata.get("sol_capture", "") or "a SOL capture of this run").replace("\\", "/").rpartition("/")[2]
+    found = check_of(capture, done, part)
+    if found is None:
+        why = "no iteration with inputs of the same sizes was sampled" if part.rows else "this trace has no steps"
+        return [Notice(f"Work and times are those of this trace. The SOL capture {name} beside it is not used: {why}.", "info")]
+    where = f"iteration{'s' if len(found.iterations) > 1 else ''} {', '.join(map(str, found.iterations))}"
+    if found.taken:
+        each = human(round(found.taken / found.steps), "FLOP")
+        text = f"{each} of matrix work per step that this trace does not name are those that the SOL capture {name} counted in {where}"
+        return [Notice(f"{text}. All times are those of this trace.", "info", Link("roofline", {"by": "phase"}))]
+    if not found.agree:
+        one, two = (human(round(v / found.steps), "FLOP") for v in (found.explained, found.counted))
+        return [Notice(f"This trace explains {one} of matrix work per step, the SOL capture {name} counted {two} ({where}).", "warn")]
+    if abs(found.explained - found.counted) <= (1 - EXPLAINED) * found.counted:
+        return [Notice(f"Work and times are those of this trace. The SOL capture {name} beside it counted the same work.", "info")]
+    one, two = (human(round(v / found.steps), "FLOP") for v in (found.explained, found.counted))
+    text = f"Work and times are those of this trace. It explains {one} of matrix work per step"
+    return [Notice(f"{text}, the SOL capture {name} beside it counted {two} ({where}).", "info")]
+
+
+# -- What a page says first of a profile without events --------------------------------------------------------------
+
+
+def profile_notices(capture: Capture) -> list[Notice]:
+    """That it holds sums, and how its device was found. Nothing for other recordings."""
+    if not scope.is_profile(capture):
+        return []
+    table, copies = capture.tables[S.LEDGER.name], capture.tables[S.COPIES.name]
+    launches = int(table["count"].to_numpy().clip(min=0).sum())
+    moved = int(copies["count"].to_numpy().sum())
+    held = f"{human(launches, 'count')} launches" + (f" and {human(moved, 'count')} copies" if moved else "")
+    text = (
+        f"Proton profile: {held} summed by kernel and scope, no single events. Times are plain sums on the device; "
+        "what ran at the same time counts twice."
+    )
+    out = [Notice(text, "info", Link("health"))]
+    said = [w for w in capture.facts.warnings if w]
+    out += [Notice(f"{w[0].upper()}{w[1:]}.", "info") for w in said[:2]]
+    if len(table) and not np.isfinite(table[["flop", "bytes"]].to_numpy(dtype=np.float64)).any():
+        lack = "No launch hook stated any work: there is time, and no limit to hold it against."
+        out.append(Notice(lack, "info"))
+    return out
+
+
+# -- What a page says about the source of its work -------------------------------------------------------------------
+# which iterations were counted, what the recorder lost, how normal their times are.
+
+
+MOST_NAMED: Final = 6
+MOST_WARNINGS: Final = 3
+LOST: Final = "not recorded: "
+"""How the reader begins the reason of what the recorder could not count or time."""
+WORKLESS: Final = ("tensors without data",)
+"""Beginnings of reasons that cost no work: sharded models try sizes on tensors without data. Trace health lists them."""
+
+
+def source_notices(capture: Capture, part: Scope) -> list[Notice]:
+    """Of a SOL capture: its sampled iterations and what holds for them; of a profile that it holds sums. Nothing for a trace."""
+    if not scope.is_capture(capture):
+        return profile_notices(capture)
+    out = [Notice(_what(capture, part), "info", Link("iterations"))]
+    out += [Notice(text, "warn", Link("health")) for text in _lost(capture)]
+    usual = scope.step_time(capture, part.rows)
+    if usual is not None and abs(usual.ratio - 1) > scope.DIFFERS:
+        out.append(Notice(_differs(usual), "info", Link("iterations")))
+    return out
+
+
+def sampled_words(capture: Capture, part: Scope) -> str:
+    """`sampled iteration 100`, `3 sampled iterations`."""
+    count = len(part.steps)
+    return f"sampled iteration {part.steps[0]}" if count == 1 else f"{human(count, 'count')} sampled iterations"
+
+
+def _what(capture: Capture, part: Scope) -> str:
+    table = capture.tables["iterations"]
+    every = len(table)
+    if not len(capture.tables["ledger"]):
+        return "This is a SOL capture in which no iteration has been sampled yet: times of phases, no work."
+    if not part.rows:
+        return "This is a SOL capture. No sampled iteration of it stands on the timeline: all work in it is shown together."
+    names = [str(n) for n in part.steps]
+    listed = ", ".join(names) if len(names) <= MOST_NAMED else f"{', '.join(names[: MOST_NAMED - 2])} … {names[-1]}"
+    of = f"{human(len(names), 'count')} of {human(every, 'count')} recorded"
+    timed = "operators are timed by the wall clock" if scope.calls_timed(capture) else "operators are not timed one by one"
+    left = _left_out(capture)
+    word = "iteration" if len(names) == 1 else "iterations"
+    return f"This is a SOL capture: work counted in sampled {word} {listed} ({of}); {timed}.{left}"
+
+
+def _left_out(capture: Capture) -> str:
+    """Sampled iterations whose work is not looked at, in a sentence of its own."""
+    lost = len(capture.steps) - len(scope.steps_looked_at(capture))
+    if lost <= 0:
+        return ""
+    most = human(scope.MOST_CALLS, "count")
+    return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {most} calls."
+
+
+def _lost(capture: Capture) -> list[str]:
+    out = [f"{text[0].upper()}{text[1:]}." for text in capture.facts.warnings if text][:MOST_WARNINGS]
+    issues = capture.tables["issues"]
+    reasons = arrays.pick(issues["reason"], np.arange(len(issues))).tolist()
+    found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]
+    found = [(reason, n) for reason, n in found if not reason.startswith(WORKLESS)]
+    if found:
+        said = ", ".join(f"{human(n, 'count')} × {reason}" for reason, n in found[:MOST_WARNINGS])
+        out.append(f"Some work or times were not recorded: {said}.")
+    return out
+
+
+def _differs(usual: scope.StepTime) -> str:
+    others = "the one other" if usual.count == 1 else f"the {human(usual.count, 'count')} others"
+    own, other = human(round(usual.sampled_ns), "ns"), human(round(usual.median_ns), "ns")
+    return (
+        f"A sampled iteration lasts {own}, {others} of the same inputs {other}"
+        f"{' (median)' if usual.count > 1 else ''}: ranges on the host are those of the sampled ones, a step is as long as the others."
+    )
+
+
+# -- How a recording was made, as names and texts --------------------------------------------------------------------
+# what two recordings should have in common before their numbers are compared.
+
+
+FLAGS: Final = {"record_shapes": "record_shapes", "with_stack": "with_stack", "profile_memory": "profile_memory"}
+GROUPS: Final = {
+    "pp": "pipeline stage", "tp": "tensor parallel", "dp": "data parallel", "ep": "expert parallel", "cp": "context parallel",
+}  # fmt: skip
+LONGEST: Final = 200
+"""Characters of one text."""
+
+
+def setting(capture: Capture) -> dict[str, str]:
+    """Names and texts, in order; what is not known is left out."""
+    facts, said = capture.facts, capture.facts.metadata
+    own = {name.removeprefix("sol_capture."): text for name, text in said.items()}
+    out: dict[str, str] = {}
+    if facts.world_size:
+        out["world size"] = human(facts.world_size, "count")
+    for name, words in GROUPS.items():
+        if own.get(f"groups.{name}"):
+            out[words] = own[f"groups.{name}"]
+    batch = _batch(capture)
+    if batch:
+        out["batch"] = batch
+    if own.get("model.class"):
+        out["model"] = own["model.class"]
+    if own.get("model.parameters", "").isdigit():
+        out["parameters"] = human(int(own["model.parameters"]), "count")
+    names = list(dict.fromkeys(d.name for d in facts.devices if d.name))
+    if names:
+        out["device"] = ", ".join(names)
+    memory = {d.memory_bytes for d in facts.devices if d.memory_bytes}
+    if len(memory) == 1:
+        out["memory of the device"] = human(memory.pop(), "B")
+    for name, words in (("torch_version", "torch"), ("cuda_runtime_version", "CUDA"), ("hip_runtime_version", "HIP")):
+        if facts.versions.get(name):
+            out[words] = facts.versions[name]
+    for name in ("precision.matmul", "allocator_settings"):
+        if own.get(name):
+            out[name.replace("_", " ").replace("precision.matmul", "precision of matrix products")] = own[name]
+    steps = capture.steps if not facts.pseudo_step else capture.steps.iloc[:0]
+    out["steps recorded"] = human(len(steps), "count")
+    out |= {words: "on" if facts.flags[name] else "off" for name, words in FLAGS.items() if facts.flags.get(name) is not None}
+    return {name: text[:LONGEST] for name, text in out.items()}
+
+
+def _batch(capture: Capture) -> str:
+    """Samples and tokens of an iteration, as the last one that knows them says."""
+    table = capture.tables[S.ITERATIONS.name]
+    parts = []
+    for column, word in (("batch", "samples"), ("tokens", "tokens")):
+        known = table[column].to_numpy()
+        known = known[known >= 0]
+        if len(known):
+            parts.append(f"{human(int(known[-1]), 'count')} {word}")
+    return ", ".join(parts)

@@ -1,0 +1,583 @@
+"""The parts of the overview's waterfall: what the step takes, what it could lose, and what stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.devices.figures import ORIGINS
+from tb_sol_plugin.devices.limits import devices_in_use, why_no_limits
+from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+from tb_sol_plugin.metrics.rules.engine import Lever
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
+from tb_sol_plugin.metrics.time.kernels import kernel_classes
+from tb_sol_plugin.metrics.time.scope import Scope, source_of
+from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Mark, Scalar
+from tb_sol_plugin.tables.arrays import codes
+from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+
+PLAIN: Final = 0.95
+"""Part of the device's work with a cost model from which the ratio is shown plain."""
+LEAST: Final = 0.80
+"""The same from which it is shown at all."""
+SMALL: Final = 0.01
+"""Parts of the step below which kinds of work are summed up in one bar."""
+
+KINDS: Final = {
+    "gemm": ("GEMM", "matrix products"),
+    "attention": ("Attention", "attention"),
+    "conv": ("Convolution", "convolutions"),
+    "norm": ("Softmax, norm", "norms and softmax"),
+    "elementwise": ("Elementwise", "elementwise work"),
+    "other": ("Other operators", "other operators"),
+}
+"""Kind of work: the words of its bar, and of a sentence."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One bar. ns: per step, negative where work ran faster than its limit. color: member of the palette. meaning: one sentence."""
+
+    name: str
+    ns: float
+    color: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """start = sum of losses + sum of stays. stays: the limits that are left, empty where none are known."""
+
+    start: Part
+    losses: list[Part]
+    stays: list[Part]
+
+    @property
+    def all(self) -> list[Part]:
+        """In the order of the bars."""
+        return [self.start, *self.losses, *self.stays]
+
+
+def shown_ratio(fall: Waterfall) -> float | None:
+    """The speed of light over the measured time, None where a cost model covers too little of the work."""
+    share = fall.modelled_kernel_share
+    return fall.ratio if share is not None and share >= LEAST else None
+
+
+def parts_of(capture: Capture, fall: Waterfall) -> Parts:
+    """The waterfall's bars, per step; parts without time are left out."""
+    each = fall.steps
+    start = Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink", "The measured time.")
+    if not fall.work.timed:
+        return _unsplit(fall, start)
+    waiting = _counted_parts(fall) if fall.work.from_ledger else _host_parts(fall) if fall.work.by_host_time else _waits(capture, fall)
+    work = _above_limit(fall, start.ns) if fall.has_limits else _by_kind(capture, fall, start.ns)
+    losses = [p for p in (*waiting, *work) if p.ns != 0]
+    return Parts(start, losses, _stays(fall) if fall.has_limits else [])
+
+
+def _waits(capture: Capture, fall: Waterfall) -> list[Part]:
+    unit, each = device_word(capture), fall.steps
+    unit = unit[:1].upper() + unit[1:]
+    return [
+        Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
+        *_host_waits(unit, fall),
+        Part("Exposed communication", fall.exposed_communication_ns / each, "communication", "Communication runs and nothing computes."),
+        Part("Exposed copies", fall.exposed_copies_ns / each, "memcpy", "Only copies run."),
+    ]
+
+
+def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
+    """Idle time by cause; causes too small to see are one part with the rest."""
+    each, least = fall.steps, SMALL * fall.total_ns
+    causes = (
+        ("Launch gaps", fall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
+        ("Host blocked", fall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
+    )
+    seen = [(name, ns, meaning) for name, ns, meaning in causes if ns >= least]
+    rest = fall.host_wait_ns - sum(ns for _, ns, _ in seen)
+    name, meaning = (
+        (f"{unit} waits otherwise", "Nothing runs while the host does something else.")
+        if seen
+        else (f"{unit} waits for the host", "Nothing runs and no batch is fetched.")
+    )
+    return [*(Part(n, ns / each, "idle", m) for n, ns, m in seen), Part(name, rest / each, "idle", meaning)]
+
+
+def _unsplit(fall: Waterfall, start: Part) -> Parts:
+    """Of a step whose calls have no times: the limits, and all the rest."""
+    stays = _stays(fall) if fall.has_limits else []
+    rest = start.ns - sum(p.ns for p in stays)
+    meaning = "Time above the limits, waits and communication: single calls were not timed. A profiler trace tells them apart."
+    return Parts(start, [Part("Above limit or waiting" if stays else "Step", rest, "idle", meaning)], stays)
+
+
+def _counted_parts(fall: Waterfall) -> list[Part]:
+    """Of a SOL capture of a CPU: what is in no operator, and communication."""
+    each, rest = fall.steps, fall.outside_ns
+    name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
+    if rest < 0:
+        name, meaning = (
+            "Operators beyond the step",
+            "Their times add up to more than the step: several threads at once, or slower while they are counted.",
+        )
+    communication = Part("Communication", fall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
+    return [Part(name, rest / each, "idle", meaning), communication]
+
+
+def _host_parts(fall: Waterfall) -> list[Part]:
+    each = fall.steps
+    return [
+        Part("Loading of batches", fall.input_wait_ns / each, "host", "A batch is fetched."),
+        Part("Outside operators", fall.outside_ns / each, "idle", "No operator runs: Python, or nothing that was recorded."),
+        Part("Framework", fall.framework_ns / each, "host", "Inside operators that only call others: dispatch and autograd."),
+    ]
+
+
+def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
+    """Work above its limit by kind, the largest first; kinds too small to see are one part."""
+    each = fall.steps
+    kinds = []
+    for kind, (word, _) in KINDS.items():
+        time = fall.kind_ns[kind] - fall.again_ns[kind]
+        least = fall.limits.by_kind[kind] - fall.limits.again_by_kind[kind]
+        over = (time - least) / each
+        meaning = f"{human(round(time / each), 'ns')} measured, {human(round(least / each), 'ns')} at the limit."
+        name = f"{word} above limit" if over >= 0 else f"{word} below limit"
+        kinds.append(
+            Part(name, over, kind, meaning if over >= 0 else f"{meaning} Data stayed in a cache, or the limit or the work is wrong.")
+        )
+    again = sum(fall.again_ns.values())
+    kinds.append(
+        Part(
+            "Recomputed work above limit",
+            (again - fall.limits.again) / each,
+            "other",
+            f"Forward work that runs again in the backward pass: {human(round(again / each), 'ns')} measured, "
+            f"{human(round(fall.limits.again / each), 'ns')} at the limit.",
+        )
+    )
+    kinds.append(Part("No cost model", fall.unmodelled_ns / each, "host", "Work whose limit is not known."))
+    large = [p for p in kinds if abs(p.ns) >= SMALL * whole]
+    small = [p for p in kinds if abs(p.ns) < SMALL * whole and p.ns]
+    large.sort(key=lambda p: (p.name == "No cost model", -p.ns))
+    if len(small) == 1:
+        return [*large, *small]
+    rest = sum(p.ns for p in small)
+    return [*large, Part("Small kinds above limit", rest, "other", "Kinds of work, and work without a limit, below 1 % of the step each.")]
+
+
+def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:
+    """Work without limits by kind: that of the operators' models on the host, on a device by the names of its kernels."""
+    on_host = fall.work.by_host_time
+    time, word = (dict(fall.kind_ns), "") if on_host else (kernel_time(capture, fall), " kernels")
+    meaning = "By the cost models of the operators." if on_host else "By the cost models of the operators, else by the kernels' names."
+    parts = [Part(f"{KINDS[k][0]}{word}", ns / fall.steps, k, meaning) for k, ns in time.items() if k != "other"]
+    large = sorted((p for p in parts if p.ns >= SMALL * whole), key=lambda p: -p.ns)
+    rest = time["other"] / fall.steps + sum(p.ns for p in parts if p not in large)
+    other = Part("Other operators" if on_host else "Other kernels", rest, "other", "Kinds of work that are small, or unknown by name.")
+    unknown = Part("Operators without a model", fall.unmodelled_ns / fall.steps if on_host else 0.0, "host", "Whose work is not known.")
+    return [*large, other, unknown]
+
+
+def kernel_time(capture: Capture, fall: Waterfall) -> dict[str, int]:
+    """Exclusive device time of computation by kind of work: that of the cost model, else that of the kernel's name."""
+    rows = np.flatnonzero((fall.own > 0) & ((fall.kind != NO_KIND) | (classes(capture) == COMPUTATION)))
+    if not len(rows):
+        return dict.fromkeys(KINDS, 0)
+    named = [k if k in KINDS else "other" for k in kernel_classes(capture)["kind"]]
+    by_name = np.array([list(KINDS).index(k) for k in [*named, "other"]], np.int64)[codes(capture.device["name"])[rows]]
+    kind = np.where(fall.kind[rows] != NO_KIND, fall.kind[rows], by_name)
+    total = np.zeros(len(KINDS), np.int64)
+    np.add.at(total, kind, fall.own[rows])
+    return dict(zip(KINDS, total.tolist(), strict=True))
+
+
+def _stays(fall: Waterfall) -> list[Part]:
+    each, limits = fall.steps, fall.limits
+    head = "Speed of light" if shown_ratio(fall) is not None else "Limit of modelled work"
+    parts = [
+        Part(f"{head}, compute-bound", limits.compute / each, "accent", "Limits of work that the arithmetic bounds."),
+        Part(f"{head}, memory-bound", limits.memory / each, "accent-line", "Limits of work that the memory bandwidth bounds."),
+        Part(f"{head}, recomputed", limits.again / each, "ink-3", "Limits of forward work that runs again in the backward pass."),
+    ]
+    return [p for p in parts if p.ns > 0] or [Part(head, 0.0, "accent", "")]
+
+
+# -- Facts about the device and the run, in the order in which a reader looks for them -------------------------------
+
+
+HOW_FOUND = {
+    "derived": "derived from its units and clock",
+    "memory": "device table by name and memory",
+    "file": "device file",
+    "measured": "measured",
+    "capture": "the SOL capture, as in use while recording",
+}
+"""How the limits of a device were found, for a reader; by name where nothing else is said."""
+FLAG_WORDS = {
+    "record_shapes": "shapes",
+    "with_stack": "stacks",
+    "profile_memory": "memory",
+    "with_flops": "FLOPs",
+    "with_modules": "modules",
+}
+
+
+@dataclass
+class Found:
+    """Values in order, with their units, labels, notes, marks and what a hint adds to the definition."""
+
+    values: dict[str, Scalar] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    docs: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, label: str, value: Scalar, unit: str = "", note: str = "", mark: Mark | None = None, more: str = "") -> None:
+        """A fact; an unknown one (None or empty text) is left out."""
+        if value is None or value == "":
+            return
+        self.values[name], self.labels[name], self.units[name] = value, label, unit
+        if note:
+            self.notes[name] = note
+        if mark is not None:
+            self.marks[name] = mark
+        if more:
+            self.docs[name] = f"\n{more}"
+
+
+def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame, chosen: bool) -> Found:
+    """Device, limits, versions, what was recorded, counts. chosen: the reader picked the limits."""
+    out = Found()
+    facts = capture.facts
+    used = devices_in_use(capture)
+    names = list(dict.fromkeys(d.name or f"device {d.id}" for d in used))
+    many = f"{len(used)} × " if len(used) > 1 else ""
+    out.add("gpu", "GPU" if facts.vendor in ("nvidia", "amd", "xpu") else "Device", many + ", ".join(names) if names else None)
+    if spec is not None and spec.vendor == "cpu":
+        out.add("gpu", "CPU", spec.name)
+    if spec is not None:
+        _limits(out, spec, ops, chosen)
+    versions = facts.versions
+    runtime = [
+        f"{label} {_hip(versions[key]) if label == 'HIP' else versions[key]}"
+        for key, label in (("cuda_runtime_version", "CUDA"), ("hip_runtime_version", "HIP"), ("cuda_driver_version", "driver"))
+        if versions.get(key)
+    ]
+    out.add("runtime", "Runtime", ", ".join(runtime))
+    torch = versions.get("torch_version") or versions.get("pytorch_version") or _torch(facts.metadata)
+    out.add("framework", "PyTorch", torch)
+    if facts.rank is not None or facts.world_size:
+        out.add("rank", "Rank", _rank(facts.rank, facts.world_size), note=facts.backend)
+    _model(out, facts.metadata)
+    recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
+    out.add("recorded", "Recorded", ", ".join(recorded))
+    low, high = facts.extent_ns
+    profile = scope.is_profile(capture)
+    out.add("window_ns", "Time recorded", None if profile else high - low, "ns")
+    out.add("events", "Records" if scope.is_capture(capture) else "Frames" if profile else "Events", facts.total_events, "count")
+    if len(capture.device):
+        out.add("device_events", "Device events", len(capture.device), "count")
+    odd = len(capture.tables["issues"])
+    out.add("oddities", "Health", odd, "count", "nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
+    return out
+
+
+def _model(out: Found, metadata: dict[str, str]) -> None:
+    """What a SOL capture says of the model."""
+    out.add("model", "Model", metadata.get("model.class"), note="compiled" if metadata.get("model.compiled") == "true" else "")
+    count = metadata.get("model.parameters", "")
+    out.add("parameters", "Parameters", int(count) if count.isdigit() else None, "count")
+
+
+def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> None:
+    origin = "chosen" if chosen else HOW_FOUND.get(spec.method, "device table")
+    out.add("limits_from", "Limits from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
+    dtype = _main_type(spec, ops)
+    rates = (
+        ("matrix_peak", f"{dtype} {spec.density}", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
+        ("achievable_peak", f"{dtype} achievable", spec.achievable(dtype), "FLOP/s", _achievable_column(spec, dtype)),
+        ("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s", VECTOR_COLUMNS["fp32"]),
+        ("memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", "mem_bw_gb_per_s"),
+        ("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", "pcie_gen"),
+    )
+    for name, label, value, unit, column in rates:
+        known = spec.provenance.get(column, "derived" if spec.method == "derived" else "")
+        unsure = column in spec.unverified or known == "unverified"
+        mark = Mark("unverified", ORIGINS["unverified"]) if unsure else None
+        if mark is None and known == "derived" and spec.method == "derived":
+            mark = Mark("estimated", ORIGINS["derived"])
+        out.add(name, label, value, unit, mark=mark, more=ORIGINS.get(known, "").capitalize())
+
+
+def _achievable_column(spec: DeviceSpec, dtype: str) -> str:
+    """The column of the table that the achievable rate of a type is from: BF16's where the type has none of its own."""
+    return ACHIEVABLE_COLUMNS.get(dtype if dtype in spec.achievable_rates else "bf16", "")
+
+
+def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
+    """The type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
+    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
+    total = np.bincount(ops["dtype"].cat.codes.to_numpy() + 1, flop, minlength=1)[1:] if len(ops) else np.zeros(0)
+    if total.sum() > 0:
+        return str(ops["dtype"].cat.categories[int(total.argmax())])
+    return next((d for d in ("bf16", "fp16", "fp32") if spec.matrix_peak(d)), "")
+
+
+def _hip(version: str) -> str:
+    """`6.4.43483` of HIP's number 60443483 (major × 10⁷ + minor × 10⁵ + patch, as hip_version.h writes it); other text as it is."""
+    if not version.isdigit() or int(version) < 10_000_000:
+        return version
+    number = int(version)
+    return f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
+
+
+def _rank(rank: int | None, world: int | None) -> str:
+    """`3 of 16`, with what is known."""
+    if rank is None:
+        return f"unknown, of {world}"
+    return f"{rank} of {world}" if world else str(rank)
+
+
+def _torch(metadata: dict[str, str]) -> str:
+    """A torch version among the allowed metadata."""
+    for key, value in metadata.items():
+        last = key.rsplit(".", 1)[-1]
+        if last in ("torch_version", "pytorch_version") or key.endswith("packages.torch"):
+            return value
+    return ""
+
+
+# -- The answer of the overview in plain words -----------------------------------------------------------------------
+# how long, how long at the limits, what limits it, what the first fix would save.
+
+
+MOSTLY: Final = 0.6
+"""Part of a group from which one member stands for it in a sentence."""
+WRONG: Final = "data stayed in a cache, or the limits or the work are wrong"
+"""Why a measurement can be below its limit."""
+NEARLY: Final = 0.9
+"""Part of a group from which one member is the group."""
+MEASURE: Final = "tb-sol doctor --measure"
+
+
+def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Lever]) -> str:
+    """Two or three sentences, the numbers in bold. found: levers, the largest saving first."""
+    ratio = shown_ratio(fall)
+    if not fall.total_ns:
+        return "Nothing in this recording has a length."
+    if ratio is not None and ratio > TOLERATED:
+        return f"{_times(capture, part, fall)} It ran faster than its limits: {WRONG}."
+    said = [_times(capture, part, fall), _limited(capture, fall, found), _no_limits(capture, fall)]
+    return " ".join(s for s in said if s)
+
+
+def subject(capture: Capture, part: Scope, fall: Waterfall) -> str:
+    """What takes the time: `Step 6`, `A step` (the mean of several), `The recording`."""
+    if not fall.stepped:
+        return "The recording"
+    _, rows = windows_of(capture, part)
+    return f"Step {int(capture.steps['number'].to_numpy()[rows[0]])}" if len(rows) == 1 else "A step"
+
+
+def a_device(spec: DeviceSpec) -> str:
+    """`an H100 SXM`, `a V100 SXM2 32 GB`, `this CPU`."""
+    if spec.vendor == "cpu":
+        return "this CPU"
+    first = spec.name[:1].upper()
+    spelled = not spec.name[1:2].islower()
+    return f"{'an' if first in ('AEFHILMNORSX' if spelled else 'AEIO') else 'a'} {spec.name}"
+
+
+def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
+    """Why there is no speed of light; "" where there is one."""
+    if shown_ratio(fall) is not None:
+        return ""
+    spec = fall.work.spec
+    if fall.work.by_host_time and spec is None and not capture.facts.devices:
+        host = capture.facts.host_name
+        return f"the limits of {host or 'this CPU'} are not known; `{MEASURE}`{' run there' if host else ''} measures them"
+    if spec is None:
+        return why_no_limits(capture)
+    if fall.work.by_host_time and spec.vendor != "cpu":
+        return f"this work ran on a CPU, and {spec.name} are the limits of another kind of device"
+    if spec.memory_bandwidth is None:
+        return f"the memory bandwidth of {a_device(spec)} is not known"
+    if capture.missing("shapes") is not None and source_of(capture) == "trace":
+        return "recorded without shapes"
+    if not fall.has_limits:
+        return "no operator carries the shapes that a cost model needs"
+    share = human(fall.modelled_kernel_share, "ratio")
+    return f"a cost model covers {share} of the work, less than the {100 * LEAST:.0f}{NARROW}% that a ratio needs"
+
+
+def _no_limits(capture: Capture, fall: Waterfall) -> str:
+    why = why_no_ratio(capture, fall)
+    return f"No speed of light: {why}." if why else ""
+
+
+def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
+    name = subject(capture, part, fall)
+    step = human(round(fall.total_ns / fall.steps), "ns")
+    spec = fall.work.spec
+    if shown_ratio(fall) is None or spec is None:
+        if fall.work.by_host_time:
+            return f"{name} takes **{step}** on the host."
+        if not fall.work.timed:
+            return f"{name} takes **{step}**."
+        busy = human(fall.busy_ns / fall.total_ns, "ratio")
+        return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
+    step, least = same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
+    about = "" if (fall.modelled_kernel_share or 0) >= PLAIN and not fall.work.takes_counted else "about "
+    return f"{name} takes **{step}**; the same work at the limits of {a_device(spec)} takes {about}**{least}**."
+
+
+def same_unit(long_ns: float, short_ns: float) -> tuple[str, str]:
+    """Two times in one unit where the longer one stays below 10 000 of it."""
+    factor, unit = scale_of(max(short_ns, 1.0), "ns")
+    if not short_ns or long_ns / factor >= 1e4:
+        return human(round(long_ns), "ns"), human(round(short_ns), "ns")
+    texts = [number(v / factor, digits(v / factor)) + NARROW + unit for v in (long_ns, short_ns)]
+    return texts[0], texts[1]
+
+
+# -- what limits it -------------------------------------------------------------------------------------------
+
+
+GROUPS: Final = {
+    "input_wait": "input",
+    "host_wait": "host",
+    "host_sync": "host",
+    "launch_bound": "host",
+    "exposed_communication": "communication",
+    "exposed_copies": "copies",
+}
+"""Rule of a finding that needs no more words where its group has just been named; any other finding says its title."""
+
+
+def _limited(capture: Capture, fall: Waterfall, found: list[Lever]) -> str:
+    """The largest group of parts, and what the first fix saves at most."""
+    if not fall.work.timed:
+        return ""
+    group, words, time = _largest(capture, fall)
+    if not found:
+        return f"{words}."
+    first = found[0]
+    saving = human(first.saving_ns, "ns")
+    if GROUPS.get(first.rule) == group:
+        fixing = "fixing that" if first.saving_ns * fall.steps >= 0.9 * time else "the first fix"
+        return f"{words}; {fixing} saves at most **{saving}**."
+    return f"{words}. The first fix saves at most **{saving}**: {_lower(first.title)}."
+
+
+def _lower(title: str) -> str:
+    """A title inside a sentence: its first letter small where the first word is a plain one."""
+    return title[:1].lower() + title[1:] if title[1:2].islower() or title[1:2] == " " else title
+
+
+def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
+    """(group, words, ns) of the largest group of parts."""
+    if fall.work.by_host_time:
+        return _largest_of_host(fall)
+    unit = device_word(capture)
+    of = "the step" if fall.stepped else "the recording"
+    least = fall.sol_ns if shown_ratio(fall) is not None else 0.0
+    groups = {
+        "input": float(fall.input_wait_ns),
+        "host": float(fall.host_wait_ns),
+        "communication": float(fall.exposed_communication_ns),
+        "copies": float(fall.exposed_copies_ns),
+        "work": sum(fall.kind_ns.values()) + fall.unmodelled_ns - least,
+        "limit": least,
+    }
+    group = _first(groups)
+    share = f"{percent(groups[group] / fall.total_ns)} of {of}"
+    words = {
+        "input": f"The {unit} waits {share} for input",
+        "host": f"The {unit} waits {share}{_host_cause(fall) if fall.host_wait_ns else ''}",
+        "communication": f"For {share} the {unit} only communicates",
+        "copies": f"For {share} the {unit} only copies",
+        "work": _work_words(capture, fall, share, least > 0),
+        "limit": f"The {unit}'s own limits, {_bound(fall)}, take {share}",
+    }
+    return group, words[group], groups[group]
+
+
+def _first(groups: dict[str, float]) -> str:
+    """The largest group; the limits themselves only where they are most of the time."""
+    mostly = 2 * groups["limit"] >= sum(groups.values())
+    return "limit" if mostly else max((g for g in groups if g != "limit"), key=lambda g: groups[g])
+
+
+def _bound(fall: Waterfall) -> str:
+    return "mostly arithmetic" if fall.limits.compute > fall.limits.memory else "mostly memory bandwidth"
+
+
+def _host_cause(fall: Waterfall) -> str:
+    """What the host does meanwhile, where one cause stands for all the waiting, or for most of it."""
+    launch, blocked = fall.launch_gap_ns / fall.host_wait_ns, fall.blocked_ns / fall.host_wait_ns
+    if launch >= MOSTLY:
+        return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"
+    if blocked >= MOSTLY:
+        return f"{'' if blocked >= NEARLY else ', mostly'} while the host is blocked in runtime calls"
+    return " for the host"
+
+
+def _work_words(capture: Capture, fall: Waterfall, share: str, limited: bool) -> str:
+    if limited:
+        over = {k: fall.kind_ns[k] - fall.limits.by_kind[k] for k in KINDS} | {"unmodelled": float(fall.unmodelled_ns)}
+        return f"Time above the limits takes {share}{_most(over)}"
+    return f"Kernels take {share}{_most({k: float(v) for k, v in kernel_time(capture, fall).items()})}"
+
+
+def _most(time: dict[str, float]) -> str:
+    """`, most of it convolutions` where one kind has more than half, else `, convolutions the largest part`."""
+    whole = sum(max(v, 0.0) for v in time.values())
+    best = max(time, key=lambda k: time[k])
+    if whole <= 0 or best == "other":
+        return ""
+    noun = KINDS[best][1] if best in KINDS else "work without a cost model"
+    return f", most of it {noun}" if 2 * time[best] > whole else f", {noun} the largest part"
+
+
+def _largest_of_host(fall: Waterfall) -> tuple[str, str, float]:
+    of = "the step" if fall.stepped else "the recording"
+    limited = shown_ratio(fall) is not None
+    least = fall.sol_ns if limited else 0.0
+    work = sum(fall.kind_ns.values()) + fall.unmodelled_ns
+    groups = {
+        "input": float(fall.input_wait_ns),
+        "outside": float(fall.outside_ns),
+        "framework": float(fall.framework_ns),
+        "work": work - least,
+        "limit": least,
+    }
+    if not len(fall.work.ops):
+        return "", "No operator was recorded in it", 0.0
+    group = _first(groups)
+    share = f"{percent(groups[group] / fall.total_ns)} of {of}"
+    over = {k: fall.kind_ns[k] - (fall.limits.by_kind[k] if limited else 0.0) for k in KINDS} | {"unmodelled": float(fall.unmodelled_ns)}
+    words = {
+        "input": f"Loading of batches takes {share}",
+        "outside": f"For {share} no operator runs: it is Python, or was not recorded",
+        "framework": f"Operators that only call others take {share}",
+        "work": f"{'Time above the limits takes' if limited else 'Operators take'} {share}{_most(over)}",
+        "limit": f"The host's own limits, {_bound(fall)}, take {share}",
+    }
+    return group, words[group], groups[group]
+
+
+def percent(value: float) -> str:
+    """A share in bold and whole percent, with one decimal below ten; `over 99 %` where all but a rest would read as all."""
+    if 0.995 <= value < 1:
+        return f"over **99{NARROW}%**"
+    return "**" + number(100 * value, 0 if value >= 0.0995 else 1) + NARROW + "%**"

@@ -1,0 +1,1 @@
+"""Rules that turn what was measured into findings."""

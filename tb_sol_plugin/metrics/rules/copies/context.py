@@ -1,0 +1,313 @@
+"""What the rules about copies look at: the copies of a selection, what held the host, and which time could be saved."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
+from tb_sol_plugin.metrics.copies.blocking import idle_spans, under
+from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
+from tb_sol_plugin.metrics.copies.thresholds import Thresholds
+from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.module_tree import module_instance
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Mask, Places
+from tb_sol_plugin.units import human
+
+# -- Evidence in words -----------------------------------------------------------------------------------------------
+# how many copies, how large, between which kinds of memory, how long the host was held, and where in the program.
+
+
+_ENGINE: Final = "autograd::engine::evaluate_function: "
+_FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
+_INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
+"""Frames that say little about where a copy comes from: those of torch itself and what it is called through."""
+
+
+def evidence(
+    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, rows: Places, where: Scope, steps: int, idle_ns: int, note: str
+) -> str:
+    """One or two lines. idle_ns: what the device idles per step for a finding about the host, -1 for one about the device."""
+    parts = [f"{often(len(rows), steps if where.rows else 0)}{_size(found, rows, steps if where.rows else 0)}{kinds(found, rows)}"]
+    each = " per step" if where.rows else ""
+    if idle_ns >= 0:
+        host, longest = held["lost_ns"].to_numpy()[rows], int(held["host_ns"].to_numpy()[rows].max())
+        total = int(host.sum()) // steps
+        unit = device_word(capture)
+        dry = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
+        once = f", {human(longest, 'ns')} at most at once" if len(rows) > 1 else ""
+        parts.append(f"the host is held for {human(total, 'ns')}{each}{once}; {dry}")
+    else:
+        time = int(found["duration_ns"].to_numpy()[rows].sum()) // steps
+        most = human(int(found["duration_ns"].to_numpy()[rows].max()), "ns")
+        parts.append(f"{human(time, 'ns')}{each}{f', the longest {most}' if len(rows) > 1 else ''}")
+    if note:
+        parts.append(note)
+    weight = held["host_ns"].to_numpy()[rows] if idle_ns >= 0 else found["duration_ns"].to_numpy()[rows]
+    place = place_text(capture, found, rows, weight)
+    text = "; ".join(parts) + (f". Most {place}." if place else ".")
+    return text[0].upper() + text[1:]
+
+
+def often(count: int, steps: int) -> str:
+    """`34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
+    words = "one copy" if count == 1 else f"{human(count, 'count')} copies"
+    if not steps:
+        return words
+    if count < steps or (count % steps and count < 10 * steps):
+        return f"{words} in {steps} steps" if steps > 1 else words
+    each = round(count / steps)
+    return "one copy per step" if each == 1 else f"{human(each, 'count')} copies per step"
+
+
+def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
+    size, duration = found["bytes"].to_numpy()[rows], found["duration_ns"].to_numpy()[rows]
+    known = size >= 0
+    if not known.any():
+        return ""
+    most, total = int(size[known].max()), int(size[known].sum())
+    speed = rate(np.array([total]), np.array([int(duration[known].sum())]))[0]
+    fast = f" at {human(float(speed), 'B/s')}" if most >= LARGE and np.isfinite(speed) else ""
+    if len(rows) == 1:
+        return f" of {human(most, 'B')}{fast}"
+    together = f"{human(total // steps, 'B')} per step" if steps else f"{human(total, 'B')} in all"
+    if int(size[known].min()) == most:
+        return f" of {human(most, 'B')}{fast}" if len(rows) == steps else f" of {human(most, 'B')} each, {together}{fast}"
+    return f" of up to {human(most, 'B')}, {together}{fast}"
+
+
+def kinds(found: pd.DataFrame, rows: Places) -> str:
+    """`, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
+    ends = [found[c].to_numpy(object)[rows] for c in ("src_kind", "dst_kind")]
+    code = arrays.together(*ends)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
+    said = sorted(kinds_text(a, b) for a, b in pairs if a or b)
+    return f", {' and '.join(said)}" if 0 < len(said) <= 2 else ""
+
+
+def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.NDArray[np.int64]) -> str:
+    """Where most of some copies come from: `` in `aten::item` of `Net_0` at train.py:12 step ``. "" where nothing is known."""
+    if not len(capture.host):
+        return ""
+    host = capture.host["name"]
+    mine = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
+    outer, frame = outermost_operator(capture, mine), user_frames(capture, mine)
+    module, node = (mine[c].to_numpy() for c in ("module", "phase_node"))
+    name = arrays.codes(host)
+    group = arrays.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
+    total = np.bincount(group, weight.astype(np.float64) + 1e-9)
+    at_row = int(np.flatnonzero(group == total.argmax())[0])
+    parts = []
+    if outer[at_row] >= 0:
+        parts.append(f"in `{str(arrays.pick(host, [outer[at_row]])[0]).removeprefix(_ENGINE)}`")
+    if module[at_row] >= 0:
+        parts.append(f"of `{module_instance(str(arrays.pick(host, [module[at_row]])[0]))}`")
+    elif node[at_row] >= 0:
+        path = phase_tree(capture).path[int(node[at_row])]
+        if path != STEP:
+            parts.append(f"in {path.removeprefix(STEP + '/').rpartition('/')[2]}")
+    if frame[at_row] >= 0:
+        parts.append(f"at `{frame_text(capture, [frame[at_row]])[0]}`")
+    return " ".join(parts)
+
+
+def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Host row of the innermost python frame around each copy's call that is no part of torch; else the innermost of any file, -1."""
+    h = at.host(capture)
+    own = found["frame"].to_numpy().astype(np.int64)
+    if not (own >= 0).any():
+        return own
+    foreign = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None) & (h.kind == S.FRAME)
+    better = tree.nearest(foreign, h.parent, h.stop, found["frame"].to_numpy().astype(np.int32), found["call_start_ns"].to_numpy())
+    return np.asarray(np.where(better >= 0, better, own), np.int64)
+
+
+def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Host row of the outermost operator around each copy's call, -1 without one."""
+    h = at.host(capture)
+    row = found["operator"].to_numpy().astype(np.int64)
+    best, left = row.copy(), np.flatnonzero(row >= 0)
+    while len(left):
+        row = h.parent[row[row >= 0]].astype(np.int64)
+        left, row = left[row >= 0], row[row >= 0]
+        found_one = h.kind[row] == S.OPERATOR
+        best[left[found_one]] = row[found_one]
+    return best
+
+
+@dataclass(frozen=True)
+class Case:
+    """A selection of one recording before the rules.
+
+    found: `copies(capture, where.device)`; held: `blocking` of it, in the same order. inside: copies that count, those of the looked-at
+    steps (all where none was recorded). windows: these steps in time. steps: what a saving divides by.
+    """
+
+    capture: Capture
+    where: Scope
+    found: pd.DataFrame
+    held: pd.DataFrame
+    limits: dict[str, tuple[float, str]]
+    at: Thresholds
+    inside: Mask
+    windows: iv.Spans
+    steps: int
+
+    # -- columns ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def direction(self) -> npt.NDArray[np.object_]:
+        return self.found["direction"].to_numpy(object)
+
+    @cached_property
+    def bytes(self) -> npt.NDArray[np.int64]:
+        return self.found["bytes"].to_numpy()
+
+    @cached_property
+    def duration(self) -> npt.NDArray[np.int64]:
+        return self.found["duration_ns"].to_numpy()
+
+    @cached_property
+    def start(self) -> npt.NDArray[np.int64]:
+        return self.found["start_ns"].to_numpy()
+
+    @cached_property
+    def end(self) -> npt.NDArray[np.int64]:
+        return self.start + self.duration
+
+    @cached_property
+    def step(self) -> npt.NDArray[np.int64]:
+        """Row of the step, -1 outside; a recording without steps is one."""
+        steps = self.found["step"].to_numpy().astype(np.int64)
+        return steps if self.where.rows else np.zeros(len(steps), np.int64)
+
+    @cached_property
+    def pageable(self) -> Mask:
+        return np.asarray((self.found["src_kind"] == "Pageable") | (self.found["dst_kind"] == "Pageable"), np.bool_)
+
+    @cached_property
+    def managed(self) -> Mask:
+        out = np.zeros(len(self.found), np.bool_)
+        for name in ("src_kind", "dst_kind"):
+            code, kinds = pd.factorize(self.found[name].to_numpy(object))
+            out |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code] if len(code) else out
+        return out
+
+    @cached_property
+    def path(self) -> npt.NDArray[np.int64]:
+        """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
+        h = at.host(self.capture)
+        if not len(h.start):
+            return np.zeros(len(self.found), np.int64)
+        name = arrays.codes(self.capture.host["name"])
+        row = self.found["operator"].to_numpy().astype(np.int64)
+        distinct, place = np.unique(row, return_inverse=True)
+        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
+        row = distinct[left]
+        while len(left):
+            counts = h.kind[row] == S.OPERATOR
+            with np.errstate(over="ignore"):
+                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]] + 1
+            row = h.parent[row].astype(np.int64)
+            left, row = left[row >= 0], row[row >= 0]
+        return code[place.reshape(-1)]
+
+    def under(self, *, operator: str = "", annotation: str = "") -> Mask:
+        """Copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
+        wanted, kind = (operator, S.OPERATOR) if operator else (annotation, S.ANNOTATION)
+        if not len(self.capture.host):
+            return np.zeros(len(self.found), bool)
+        expression = re.compile(wanted)
+        named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
+        return under(self.capture, self.found, named & (at.host(self.capture).kind == kind))
+
+    # -- time that could be saved -----------------------------------------------------------------------------
+
+    def on_device(self, rows: Places) -> iv.Spans:
+        """When some copies run while no kernel of their device does, inside the windows."""
+        device = self.found["device"].to_numpy()[rows]
+        parts = []
+        for one in np.unique(device).tolist():
+            mine = rows[device == one]
+            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), busy(self.capture, one, communication=True)))
+        return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
+
+    def on_host(self, rows: Places) -> iv.Spans:
+        """When the device runs dry because some copies hold the host, inside the windows."""
+        start, pause, resume, until = (self.held[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
+        held = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
+        return iv.intersect(iv.intersect(idle_spans(self.capture), held), self.windows)
+
+    def fit(self, direction: str) -> tuple[float, float] | None:
+        """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""
+        if direction not in self._fits:
+            self._fits[direction] = latency_fit(self.found, direction)
+        return self._fits[direction]
+
+    @cached_property
+    def _fits(self) -> dict[str, tuple[float, float] | None]:
+        return {}
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.int64]:
+        """Place of each copy among the events of the recording ordered by device, stream and start: neighbours follow each other."""
+        return np.asarray(in_line(self.capture)[self.found["row"].to_numpy()], np.int64)
+
+    # -- findings ---------------------------------------------------------------------------------------------
+
+    def finding(
+        self,
+        rule: str,
+        rows: Places,
+        title: str,
+        fix: str,
+        *,
+        spans: iv.Spans,
+        most_ns: float = np.inf,
+        host: bool = False,
+        candidate: bool = False,
+        several: bool = False,
+        note: str = "",
+        direction: str = "",
+    ) -> list[CopyFinding]:
+        """A finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; none where that is nothing."""
+        saving = int(min(most_ns, iv.length(spans))) // self.steps
+        if not len(rows) or saving <= 0:
+            return []
+        main = direction or str(self.direction[rows][0])
+        held = int(self.held["lost_ns"].to_numpy()[rows].sum()) // self.steps
+        return [
+            CopyFinding(
+                rule, title, evidence(self.capture, self.found, self.held, rows, self.where, self.steps, saving if host else -1, note), fix,
+                saving, host, candidate, main, rows, spans, held, self.steps, "host" if host else COLORS.get(main, "memcpy"), several,
+            )
+        ]  # fmt: skip
+
+
+def in_line(capture: Capture) -> npt.NDArray[np.int64]:
+    """Place of each device row among all, ordered by device, stream and start."""
+
+    def make() -> npt.NDArray[np.int64]:
+        device = capture.device
+        order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
+        out = np.empty(len(order), np.int64)
+        out[order] = np.arange(len(order))
+        return out
+
+    return memo(capture, ("copies.in_line",), make)

@@ -1,0 +1,206 @@
+"""What the rules look at, and what they answer: a finding, or why they cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.memory.attribution import records_with_parts
+from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.expected import place
+from tb_sol_plugin.metrics.memory.leaks import Leak, longest
+from tb_sol_plugin.metrics.memory.sources import Memory
+from tb_sol_plugin.metrics.memory.summary import Headroom, headroom
+from tb_sol_plugin.metrics.work.ownership import in_backward
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Finding, Link
+from tb_sol_plugin.tables import arrays
+
+
+@dataclass(frozen=True)
+class MemoryFinding:
+    """One cause. saving_bytes: that fixing it could free, at most; share: of the memory in use at the peak, None where it is other memory.
+
+    cost_ns: time per step that the fix costs (recomputation), None unknown or none. candidate: the cause is likely, not proven.
+    color: palette member of what it frees. query: of the view that proves it.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    fix: str
+    saving_bytes: int
+    share: float | None
+    analysis: str
+    label: str
+    query: tuple[tuple[str, str], ...] = ()
+    cost_ns: float | None = None
+    candidate: bool = False
+    color: str = "compute"
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a rule would need. rule: its stable id; because: what is missing; record_it_with: how to record it."""
+
+    rule: str
+    because: str
+    record_it_with: str
+
+
+Answer: TypeAlias = "MemoryFinding | list[MemoryFinding] | Lack | None"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One memory of a recording before the rules. curve: the one that a page shows; limits: device limits that were chosen."""
+
+    capture: Capture
+    memory: Memory
+    curve: Curves
+    limits: str = ""
+
+    @cached_property
+    def room(self) -> Headroom:
+        return headroom(self.capture, self.curve, limits=self.limits)
+
+    @cached_property
+    def leak(self) -> Leak:
+        """Of the source that saw most steps; a leak that one of them found comes first."""
+        found = longest(self.capture, self.memory.curves)
+        assert found is not None  # a memory has a curve
+        return found
+
+    @cached_property
+    def trains(self) -> bool | None:
+        """Whether the recording holds a backward pass; None where it cannot tell."""
+        if len(self.capture.tables[S.BACKWARD.name]) or in_backward(self.capture).any():
+            return True
+        ledger = self.capture.tables[S.LEDGER.name]
+        if len(ledger):
+            return bool((ledger["direction"].to_numpy() == 1).any())
+        return False if (self.capture.host["kind"].to_numpy() == S.OPERATOR).any() else None
+
+    @cached_property
+    def peak(self) -> int:
+        """Bytes in use at most, of the curve; 0 unknown."""
+        return self.curve.peak if not self.curve.relative else 0
+
+    def share(self, size: int) -> float | None:
+        """Of the memory in use at the peak; None where that is unknown, or less than `size`: then the sources contradict each other."""
+        return size / self.peak if self.peak > 0 and size <= self.peak else None
+
+    def curve_of(self, *sources: str) -> Curves | None:
+        """The first of this memory's curves from one of these sources."""
+        return next((c for source in sources for c in self.memory.curves if c.source == source), None)
+
+
+def as_finding(found: MemoryFinding, pages: Container[str], *, query: dict[str, str] | None = None, here: str = "") -> Finding:
+    """A finding as a reader gets it. pages: analyses a link may lead to; query: fields that every link keeps; here: the page that it
+    stands on, from which the proof is the curve of memory."""
+    target, label = ("memory", "Curve") if found.analysis == here else (found.analysis, found.label)
+    keep = dict(query or {}) | dict(found.query)
+    return Finding(
+        rule=f"memory_{found.rule}", title=found.title, evidence=found.evidence, saving_bytes=found.saving_bytes, share=found.share,
+        fix=found.fix, link=Link(target, keep if target == "memory" else {}, label) if target in pages else None, color=found.color,
+        candidate=found.candidate,
+    )  # fmt: skip
+
+
+# -- What the program itself told of its parameters, gradients and optimizer -----------------------------------------
+# the last look of a recorder, with the layout of the job.
+
+
+HOW: Final = "look at it in the program: sol.capture(logdir, model=model, memory=True, optimizer=optimizer)"
+WIDTHS: Final = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "uint8": 1, "int64": 8, "int32": 4, "int16": 2,
+                 "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "bool": 1}  # fmt: skip
+"""Bytes of one number, by the names that recorders give types."""
+OPTIMIZER: Final = ("exp_avg", "exp_avg_sq", "other_optimizer", "master_weights")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The job as a recorder knows it: this rank's stage and the stages of the pipeline, sizes of the tensor and data parallel groups.
+
+    None unknown. told: whether the data parallel size was recorded; if not, it is the rest of the world size, a guess.
+    """
+
+    stage: int | None
+    stages: int | None
+    tp: int | None
+    dp: int | None
+    told: bool
+
+
+def walked(case: Case) -> pd.DataFrame | None:
+    """category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record that looked; None without."""
+    number = case.memory.number if not case.memory.host else -1
+    rows = records_with_parts(case.capture, number)
+    if not len(rows):
+        return None
+    parts = case.capture.tables[S.MEMORY_PARTS.name]
+    own = parts[parts["record"].to_numpy() == int(rows[-1])]
+    labels = case.capture.tables[S.LABELS.name]
+    label = own["module"].to_numpy().astype(np.int64)
+    known = len(labels) > 0
+    return pd.DataFrame({
+        "category": own["category"].astype(str).to_numpy(), "dtype": own["dtype"].astype(str).to_numpy(),
+        "module": arrays.pick(labels["name"], label) if known else np.full(len(own), "", object),
+        "class_name": arrays.pick(labels["class_name"], label) if known else np.full(len(own), "", object),
+        "tensors": own["tensors"].to_numpy(), "bytes": own["bytes"].to_numpy(), "view_bytes": own["view_bytes"].to_numpy(),
+    })  # fmt: skip
+
+
+def numbers_in(parts: pd.DataFrame, *categories: str) -> float | None:
+    """Numbers (elements) in tensors of these categories; None where a type has no known width."""
+    own = parts[parts["category"].isin(categories) & (parts["tensors"].to_numpy() > 0)]
+    width = np.array([WIDTHS.get(name, 0) for name in own["dtype"].tolist()], np.int64)
+    return None if (width == 0).any() else float((own["view_bytes"].to_numpy() / width).sum())
+
+
+def bytes_in(parts: pd.DataFrame, *categories: str) -> int:
+    """Bytes of these categories."""
+    return int(parts.loc[parts["category"].isin(categories), "bytes"].sum())
+
+
+def layout(capture: Capture) -> Layout:
+    """From the header of the capture and, for the data parallel size, from the size of the job."""
+    at = place(capture)
+    found: dict[str, tuple[int | None, int | None]] = {
+        name: at.get(name) or (None, _whole(told_of(capture, f"plan.{name}"))) for name in ("pp", "tp", "dp", "cp")
+    }
+    world = capture.facts.world_size
+    dp = found["dp"][1]
+    told = dp is not None
+    if dp is None and world is not None:
+        others = [found[n][1] or 1 for n in ("pp", "tp", "cp")]
+        rest = world // int(np.prod(others))
+        dp = rest if rest * int(np.prod(others)) == world else None
+        told = any(found[n][1] is not None for n in ("pp", "tp"))
+    return Layout(found["pp"][0], found["pp"][1], found["tp"][1], dp, told)
+
+
+def told_of(capture: Capture, name: str) -> str:
+    """What a SOL capture's header tells under a name, of this capture or of the one beside its trace; "" where it does not."""
+    said = capture.facts.metadata
+    return said.get(name, "") or said.get(f"sol_capture.{name}", "")
+
+
+def planned(capture: Capture, name: str) -> str:
+    """A size or word of the header's plan, "" where it is not there."""
+    return told_of(capture, f"plan.{name}")
+
+
+def planned_number(capture: Capture, name: str) -> int | None:
+    """The same as a whole number."""
+    return _whole(planned(capture, name))
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,503 @@
+"""Products whose sizes do not suit the device: rows that are not aligned, tiles and rounds that are not full, too few blocks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from math import gcd, prod
+from typing import Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.metrics.rules.engine import Lever, acting, counted, over, took
+from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.time.kernel_names import short_name, unit_name
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.units import human
+
+# -- What a matrix product looks like from outside -------------------------------------------------------------------
+# sizes and alignment from its arguments, the tile from the name of its kernel.
+
+
+OPERANDS: Final = {
+    "aten::mm": 0, "aten::bmm": 0, "aten::matmul": 0, "aten::_scaled_mm": 0, "aten::_int_mm": 0, "aten::linear": 0,
+    "aten::addmm": 1, "aten::addmm_": 1, "aten::baddbmm": 1, "aten::baddbmm_": 1, "aten::_addmm_activation": 1,
+}  # fmt: skip
+"""Place of the first of the two matrices."""
+ALIGNED: Final = 16
+"""Matrix units load 16 bytes at a time: 8 elements of FP16 or BF16, 4 of TF32, 16 of FP8 (NVIDIA's guide to matrix products)."""
+
+
+class Product(NamedTuple):
+    """batch products of m×k by k×n. aligned: bytes that divide the distance between rows of every matrix, at most 16.
+
+    odd: the sizes that are not aligned, as written (`n 50257`).
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    aligned: int
+    odd: str
+
+
+def product(name: str, call: Inputs) -> Product | None:
+    """The sizes of a call; None where it is no product or its sizes are not recorded."""
+    at = OPERANDS.get(name)
+    if at is None:
+        return None
+    a, b = call.tensor(at), call.tensor(at + 1)
+    if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2 or a.dtype not in BITS:
+        return None
+    transposed = name == "aten::linear"
+    k, n = (b.shape[-1], b.shape[-2]) if transposed else b.shape[-2:]
+    if a.shape[-1] != k:
+        return None
+    batch = prod(a.shape[:-2]) if len(b.shape) > 2 else 1
+    m = a.shape[-2] if len(b.shape) > 2 else prod(a.shape[:-1])
+    steps = [("rows of the first", a, _step(a)), ("rows of the second", b, _step(b)), ("rows of the result", a, n)]
+    found = [(gcd(step * BITS[a.dtype] // 8, ALIGNED), what, step) for what, _, step in steps if step > 1]
+    least = min((f[0] for f in found), default=ALIGNED)
+    odd = next((f"{step} elements between {what}" for size, what, step in found if size == least and least < ALIGNED), "")
+    return Product(batch, m, n, k, least, odd)
+
+
+def _step(t: Tensor) -> int:
+    """Elements from one row (or column, where these are the dense ones) to the next; without strides the row's length."""
+    rows, columns = t.shape[-2:]
+    if t.strides is None or len(t.strides) != len(t.shape):
+        return columns
+    down, across = t.strides[-2:]
+    if across == 1 or columns == 1:
+        return down if rows > 1 else 0
+    return across if down == 1 and columns > 1 else 0
+
+
+_TILES: Final = tuple(
+    re.compile(p)
+    for p in (
+        r"tilesize(\d+)x(\d+)",  # xmma of cuBLAS and cuDNN
+        r"_MT(\d+)x(\d+)x\d+",  # Tensile
+        r"nvjet_\w+?_(\d+)x(\d+)_",  # cuBLASLt since Hopper
+        r"gemm\w*?_(\d+)x(\d+)_\d+x\d+",  # CUTLASS: tile, then depth and stages
+        r"gemm_(?:\w+?_)?(\d+)x(\d+)",  # cuBLAS, older
+    )
+)
+
+
+@cache
+def tile_of(kernel: str) -> tuple[int, int] | None:
+    """The part of the result that one block computes, by the kernel's name; None where the name does not say."""
+    for pattern in _TILES:
+        found = pattern.search(kernel)
+        if found:
+            return int(found[1]), int(found[2])
+    return None
+
+
+@cache
+def aligned_by_name(kernel: str) -> int | None:
+    """Elements that a CUTLASS kernel loads at once by its name (`align1`), None where the name does not say."""
+    found = re.search(r"_align(\d+)", kernel)
+    return int(found[1]) if found else None
+
+
+def tiles(found: Product, tile: tuple[int, int]) -> tuple[int, float]:
+    """(blocks that cover the result, part of them that is used). Libraries may swap the sides: the better of both counts."""
+    out = []
+    for a, b in (tile, tile[::-1]):
+        down, across = -(-found.m // a), -(-found.n // b)
+        out.append((found.m * found.n / (down * a * across * b), down * across * found.batch))
+    used, count = max(out)
+    return count, used
+
+
+LOW_BITS: Final = ("bf16", "fp16", "tf32", "fp8")
+POOR: Final = 0.6
+"""Above 60 % of its limit a product with odd sizes is as good as most with even ones."""
+
+
+@dataclass(frozen=True)
+class _Products:
+    rows: Ints
+    code: Ints
+    found: list[Product | None]
+
+
+def _products(case: Case, *, compute_bound: bool) -> _Products | None:
+    use = case.of_kind("gemm") & case.known & (case.left > case.limit) & (case.flop > 0)
+    if compute_bound:
+        use &= arrays.where(case.ops["bound"], "compute".__eq__)
+    rows = np.flatnonzero(use)
+    if not len(rows):
+        return None
+    code, read = case.by_signature(rows)
+    found = [product(name, call) for name, call in read]
+    keep = np.array([f is not None for f in found])[code]
+    return _Products(rows[keep], code[keep], found) if keep.any() else None
+
+
+def misaligned_products(case: Case) -> Lever | None:
+    """Low-precision products on NVIDIA devices whose rows are no multiple of 16 bytes apart, far below their limit."""
+    if case.vendor != "nvidia" or case.on_host:
+        return None
+    p = _products(case, compute_bound=False)
+    if p is None:
+        return None
+    odd = np.array([f is not None and f.aligned < ALIGNED for f in p.found])[p.code]
+    odd &= case.of_type(*LOW_BITS)[p.rows] & (case.limit[p.rows] < POOR * case.time[p.rows])
+    rows, code = p.rows[odd], p.code[odd]
+    if not len(rows):
+        return None
+    grown = np.array([1.0 if f is None else _padded(f) for f in p.found])[code]
+    wanted = np.maximum(case.left[rows] - case.limit[rows] * grown, 0.0)
+    spent, least = float(case.left[rows].sum()), float((case.limit[rows] * grown).sum())
+    claimed = case.claim(rows, wanted)
+    worst = int(claimed.argmax())
+    shape = p.found[int(code[worst])]
+    kernel = case.kernel_name(int(rows[worst]))
+    loads = aligned_by_name(kernel)
+    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {over(name, shapes)}"
+    evidence += f" with {shape.odd}" if shape is not None else ""
+    evidence += f": its kernel loads {counted(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
+    return Lever(
+        "misaligned_products",
+        "Products have rows that are not a multiple of 16 bytes",
+        f"{evidence}; padded to 16 bytes the limit is {took(least)}.",
+        case.each(float(claimed.sum())),
+        "F.pad(x, (0, -x.shape[-1] % 8))  # or pad vocabulary, sequence and hidden sizes to multiples of 8",
+        "gemm",
+        "roofline",
+        "The products on the roofline",
+        find=name,
+        candidate=loads is None or loads >= 8,
+        rows=rows,
+        claimed=claimed,
+    )
+
+
+def _padded(p: Product, step: int = 8) -> float:
+    """How much the work of a product grows when n and k are rounded up to a multiple of 8."""
+    n, k = (-(-size // step) * step for size in (p.n, p.k))
+    return n * k / (p.n * p.k)
+
+
+def unfilled_tiles(case: Case) -> list[Lever]:
+    """Compute-bound products whose blocks do not fill their tiles or the last round, and those with fewer blocks than units.
+
+    used = m n / (tiles that cover m × n); a unit works on ceil(blocks / units) blocks while blocks / units would do, whatever
+    the number of blocks that it holds at once. The time that a perfect fit would save is time (1 - used × filled), and no more
+    than the time above the limit.
+    """
+    units = case.spec.units if case.spec is not None else None
+    if not units or case.on_host:
+        return []
+    p = _products(case, compute_bound=True)
+    if p is None:
+        return []
+    blocks, used = _blocks(case, p)
+    known = blocks > 0
+    filled = np.where(known, blocks / units / np.ceil(np.maximum(blocks, 1) / units), 1.0)
+    wasted = np.where(known, case.left[p.rows] * (1 - used * filled), 0.0)
+    wanted = np.minimum(wasted, case.left[p.rows] - case.limit[p.rows])
+    small = known & (blocks < units)
+    out = [
+        _fit(case, p.rows[small], wanted[small], blocks[small], used[small], units, few=True),
+        _fit(case, p.rows[known & ~small], wanted[known & ~small], blocks[known & ~small], used[known & ~small], units, few=False),
+    ]
+    return [lever for lever in out if lever is not None]
+
+
+def _blocks(case: Case, p: _Products) -> tuple[Floats, Floats]:
+    """(blocks per call, part of its tiles that is used). 0 blocks where the kernel does not say its tile or its grid.
+
+    A persistent kernel starts no more blocks than there are units and walks over the tiles: the larger of tiles and grid counts.
+    """
+    device = case.capture.device
+    main = case.main[p.rows]
+    names = np.where(main >= 0, arrays.codes(device["name"])[np.maximum(main, 0)], -1)
+    grids = np.where(main >= 0, arrays.codes(device["grid"])[np.maximum(main, 0)], -1)
+    pairs = np.stack([p.code, names, grids], axis=1)
+    kinds, which = np.unique(pairs, axis=0, return_inverse=True)
+    blocks, used = np.zeros(len(kinds)), np.ones(len(kinds))
+    for i, (code, name, grid) in enumerate(kinds.tolist()):
+        found = p.found[code]
+        tile = tile_of(str(device["name"].cat.categories[name])) if name >= 0 else None
+        if found is None or tile is None or grid < 0:
+            continue
+        count, used[i] = tiles(found, tile)
+        started = prod(int(n) for n in re.findall(r"\d+", str(device["grid"].cat.categories[grid])))
+        blocks[i] = max(count, started)
+    which = which.reshape(-1)
+    return blocks[which], used[which]
+
+
+def _fit(case: Case, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, units: int, *, few: bool) -> Lever | None:
+    if not len(rows) or not (wanted > 0).any():
+        return None
+    claimed = case.claim(rows, np.maximum(wanted, 0.0))
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    worst = int(claimed.argmax())
+    count, part = int(blocks[worst]), float(used[worst])
+    unit = "CUs" if case.vendor == "amd" else "SMs"
+    largest = f"Largest: {over(name, shapes)}, {took(most)}"
+    if few:
+        return Lever(
+            "small_products",
+            f"Products have fewer blocks than the device has {unit}",
+            f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())} and leave {unit} without work. "
+            f"{largest}, {counted(count, 'block')} on {units} {unit}.",
+            case.each(float(claimed.sum())),
+            "# larger batches, or several products in one: torch.bmm, one Linear for q, k and v",
+            "gemm", "roofline", "The products on the roofline", find=name, candidate=True, rows=rows, claimed=claimed,
+        )  # fmt: skip
+    rounds = count / units
+    filled = rounds / np.ceil(rounds)
+    return Lever(
+        "unfilled_tiles",
+        "Products do not fill their tiles or the last round of blocks",
+        f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())}. {largest}: its tiles are {human(part, 'ratio')} full, and "
+        f"{human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run "
+        f"({human(float(filled), 'ratio')}).",
+        case.each(float(claimed.sum())),
+        "torch.cuda.tunable.enable()  # TunableOp tries other tiles per size"
+        if case.vendor == "amd"
+        else 'torch.compile(model, mode="max-autotune")  # tries other tiles; or batch × sequence in multiples of the tile',
+        "gemm", "roofline", "The products on the roofline", find=name, candidate=True, rows=rows, claimed=claimed,
+    )  # fmt: skip
+
+
+# -- Products that the same device does faster elsewhere in the same recording ---------------------------------------
+
+
+LARGE_NS: Final = 20_000
+"""A product whose limit is below 20 µs ends before the clocks and caches settle: its time says little about its kernel."""
+LEAST_CALLS: Final = 3
+"""The median of fewer calls is chance."""
+BEHIND: Final = 0.8
+"""A product within a fifth of the best rate of its type is as good as it gets."""
+SLOWER: Final = 1.15
+"""Kernels within 15 % of each other are alike."""
+
+
+def slower_kernel(case: Case) -> Lever | None:
+    """Large products whose kernel is slower than another kernel that ran for the same sizes and type."""
+    if case.on_host:
+        return None
+    whole = case.known & (case.left == case.time) & (case.main >= 0)
+    rows = np.flatnonzero(case.of_kind("gemm", "conv") & whole & (case.limit >= LARGE_NS))
+    if len(rows) < 2 * LEAST_CALLS:
+        return None
+    frame = pd.DataFrame(
+        {
+            "sizes": _sizes(case, rows),
+            "kernel": arrays.codes(case.capture.device["name"])[case.main[rows]],
+            "time": case.time[rows],
+        }
+    )
+    kernels = frame.groupby(["sizes", "kernel"])["time"].agg(["median", "size"]).reset_index()
+    kernels = kernels[kernels["size"] >= LEAST_CALLS]
+    best = kernels.loc[kernels.groupby("sizes")["median"].idxmin()].set_index("sizes") if len(kernels) else kernels
+    known = frame["sizes"].isin(best.index).to_numpy() if len(kernels) else np.zeros(len(frame), bool)
+    if not known.any():
+        return None
+    reference = best["median"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
+    other = best["kernel"].reindex(frame["sizes"]).to_numpy(dtype=np.float64) != frame["kernel"].to_numpy()
+    slow = np.flatnonzero(known & other & (frame["time"].to_numpy() > SLOWER * reference))
+    if not len(slow):
+        return None
+    claimed = case.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    worst = int(claimed.argmax())
+    row = int(rows[slow][worst])
+    fast = str(case.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[slow[worst]]])])
+    ratio = float(frame["time"].iloc[slow[worst]] / reference[slow[worst]])
+    return Lever(
+        "slower_kernel",
+        "The same product runs faster elsewhere in this recording",
+        f"{acting(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {took(most)} more in "
+        f"{over(name, shapes)}, where `{short_name(case.kernel_name(row))}` ran instead of `{short_name(fast)}`.",
+        case.each(float(claimed.sum())),
+        "torch.cuda.tunable.enable()  # TunableOp picks one kernel per size"
+        if case.vendor == "amd"
+        else 'torch.compile(model, mode="max-autotune")  # one kernel per size, by measurement',
+        "gemm",
+        "kernels",
+        "The kernel",
+        find=short_name(case.kernel_name(row)),
+        rows=rows[slow],
+        claimed=claimed,
+    )
+
+
+def behind_the_best(case: Case) -> Lever | None:
+    """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
+    if case.on_host:
+        return None
+    large = case.of_kind("gemm") & case.known & (case.limit >= LARGE_NS) & arrays.where(case.ops["bound"], "compute".__eq__)
+    rows = np.flatnonzero(large & (case.left == case.time))
+    if len(rows) < 2 * LEAST_CALLS:
+        return None
+    frame = pd.DataFrame({"type": arrays.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
+    frame["limit"] = case.limit[rows]
+    groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
+    groups["reached"] = groups["limit"] / groups["time"]
+    fair = groups[(groups["calls"] >= LEAST_CALLS) & (groups["reached"] <= TOLERATED)]
+    best = fair.loc[fair.groupby("type")["reached"].idxmax()].set_index("type") if len(fair) else fair
+    reach = best["reached"].reindex(frame["type"]).to_numpy(dtype=np.float64) if len(best) else np.full(len(frame), np.nan)
+    own = groups.set_index("sizes")["reached"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
+    slow = np.flatnonzero(own < BEHIND * reach)
+    wanted = (frame["time"] - frame["limit"] / reach).to_numpy()[slow]
+    if not (wanted > 0).any():
+        return None
+    claimed = case.claim(rows[slow], np.maximum(wanted, 0.0))
+    worst = int(claimed.argmax())
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    dtype = frame["type"].iloc[slow[worst]]
+    model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
+    good, good_shapes = (str(arrays.pick(case.ops[c], [model])[0]) for c in ("name", "shapes"))
+    return Lever(
+        "behind_the_best",
+        "Some large products reach far less of their limit than others here",
+        f"{acting(len(slow), 'product', 'takes')} {took(frame['time'].to_numpy()[slow].sum())}; {over(name, shapes)} reaches "
+        f"{human(float(own[slow][worst]), 'ratio')} of its limit where {over(good, good_shapes)} reaches "
+        f"{human(float(reach[slow][worst]), 'ratio')}: {took(most)} more than at that rate.",
+        case.each(float(claimed.sum())),
+        "torch.cuda.tunable.enable()  # TunableOp tries other kernels per size"
+        if case.vendor == "amd"
+        else 'torch.compile(model, mode="max-autotune")  # tries other kernels per size',
+        "gemm",
+        "roofline",
+        "The product on the roofline",
+        find=name,
+        candidate=True,
+        rows=rows[slow],
+        claimed=claimed,
+    )
+
+
+def _sizes(case: Case, rows: Ints) -> Ints:
+    """A number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
+    dtype = arrays.codes(case.ops["dtype"])[rows]
+    return case.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1
+
+
+# -- Matrix work that leaves the matrix units idle -------------------------------------------------------------------
+# FP32 where TF32 or a 16-bit type would do, and 16-bit types on plain units.
+
+
+MATRIX_KINDS: Final = ("gemm", "conv", "attention")
+WORTH: Final = 1.5
+"""A type is offered when its peak is at least half again the present one."""
+WORDS: Final = {"tf32": "TF32", "bf16": "BF16", "fp16": "FP16", "fp32": "FP32", "fp8": "FP8", "int8": "INT8"}
+PLAIN_PEAK: Final = 2.1
+"""Plain units compute FP16 at no more than twice their FP32 rate; what is faster than 2.1 times cannot have run on them."""
+
+
+def fp32_matrix(case: Case) -> Lever | None:
+    """FP32 products and convolutions on plain units (or FP32 matrix units), against the limit in a type with a higher peak."""
+    spec = case.spec
+    fp32 = spec.matrix_peak("fp32") if spec is not None else None
+    if spec is None or not fp32 or spec.memory_bandwidth is None:
+        return None
+    better = [t for t in ("tf32", "bf16", "fp16") if spec.matrix.get(t, 0.0) >= WORTH * fp32 and t not in spec.unsupported]
+    if case.vendor != "nvidia":
+        better = [t for t in better if t != "tf32"]
+    if not better:
+        return None
+    use = case.of_kind(*MATRIX_KINDS) & case.of_type("fp32") & case.known & (case.flop > 0)
+    if case.vendor == "nvidia":
+        use &= case.matrix_unit == 0  # a matrix kernel on FP32 operands already uses TF32 or emulates FP32
+    rows = np.flatnonzero(use & (case.left > 0))
+    if not len(rows):
+        return None
+    limits = {t: _limit(case, rows, t) for t in better}
+    chosen = better[0]
+    spent = case.left[rows]
+    gain = spent > limits[chosen]
+    if not gain.any():
+        return None
+    total = float(spent[gain].sum())
+    claimed = case.claim(rows[gain], (spent - limits[chosen])[gain])
+    rows = rows[gain]
+    said = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
+    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (kind,), _ = arrays.largest([case.ops["kind"]], rows, claimed)
+    unit = unit_name(case.vendor)
+    title = "Matrix work runs in FP32" if case.vendor in ("cpu", "amd") else f"Matrix work runs in FP32 and leaves the {unit}s unused"
+    return Lever(
+        "fp32_matrix",
+        title,
+        f"{acting(len(rows), 'call', 'computes')} in FP32 for {took(total)}; the limit of the same work is {said}. "
+        f"Largest: {over(name, shapes)}, {took(most)} above that. Results differ by rounding.",
+        case.each(float(claimed.sum())),
+        _precision_fix(case, chosen, kind),
+        kind,
+        "roofline",
+        "FP32 work on the roofline",
+        find=name,
+        rows=rows,
+        claimed=claimed,
+    )  # fmt: skip
+
+
+def _limit(case: Case, rows: Ints, dtype: str) -> Floats:
+    """ns per call at the peak of another type. A 16-bit type halves the traffic; TF32 keeps it."""
+    assert case.spec is not None and case.spec.memory_bandwidth is not None
+    data = np.nan_to_num(case.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
+    seconds = np.maximum(case.flop[rows] / case.spec.matrix[dtype], data / case.spec.memory_bandwidth)
+    return np.asarray(seconds * 1e9 / case.fall.parallel, np.float64)
+
+
+def _precision_fix(case: Case, dtype: str, kind: str) -> str:
+    if dtype == "tf32":
+        if kind == "conv":
+            return 'torch.backends.cudnn.conv.fp32_precision = "tf32"  # before torch 2.9: torch.backends.cudnn.allow_tf32 = True'
+        return 'torch.set_float32_matmul_precision("high")  # or torch.autocast("cuda", torch.bfloat16)'
+    place = "cpu" if case.on_host else "cuda"
+    scaler = "  # with torch.amp.GradScaler() in training" if dtype == "fp16" else ""
+    return f'with torch.autocast("{place}", torch.{"float16" if dtype == "fp16" else "bfloat16"}):{scaler}'
+
+
+def plain_units(case: Case) -> Lever | None:
+    """Products and convolutions in a type that matrix units take, whose kernel is known to run on plain units."""
+    spec = case.spec
+    vector = spec.vector_peak("fp32") if spec is not None else None
+    if spec is None or not vector or spec.memory_bandwidth is None or case.on_host:
+        return None
+    types = [t for t in ("fp16", "bf16", "fp8", "int8") if spec.matrix.get(t, 0.0) >= WORTH * vector]
+    use = case.of_kind(*MATRIX_KINDS) & case.of_type(*types) & (case.matrix_unit == 0) & case.known & (case.flop > 0)
+    data = np.nan_to_num(case.bytes) / spec.memory_bandwidth
+    use &= case.flop / vector > data  # where memory is the wall anyway (a product with a vector), the unit does not matter
+    with np.errstate(divide="ignore", invalid="ignore"):
+        use &= ~(case.flop / np.where(case.time > 0, case.time, np.nan) * 1e9 > PLAIN_PEAK * vector)
+    rows = np.flatnonzero(use & (case.left > case.limit))
+    if not len(rows):
+        return None
+    spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
+    claimed = case.claim(rows, case.left[rows] - case.limit[rows])
+    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
+    (dtype,), _ = arrays.largest([case.ops["dtype"]], rows, claimed)
+    kernel = case.kernel_name(int(rows[int(claimed.argmax())]))
+    unit = unit_name(case.vendor)
+    return Lever(
+        "plain_units",
+        f"Matrix work in {WORDS[dtype]} misses the {unit}s",
+        f"{acting(len(rows), 'call', 'runs')} {took(spent)} in kernels that do not use them (`{short_name(kernel)}`), most in "
+        f"{over(name, shapes)}; on {unit}s the limit is {took(least)}.",
+        case.each(float(claimed.sum())),
+        "# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8",
+        "gemm",
+        "kernels",
+        "The kernel",
+        find=short_name(kernel),
+        rows=rows,
+        claimed=claimed,
+    )

@@ -1,0 +1,415 @@
+"""What a device does with its time: computation, communication, copies, idle, as unions of intervals.
+
+Classes of a device event, each event in exactly one:
+    computation     kernels that are neither communication nor a copy kernel, and sets of memory (memset)
+    communication   collective and peer kernels, by the wide or the narrow rule of the recording's columns
+    memcpy          copies, and copies that run as a kernel
+Nothing is rounded: integer nanoseconds throughout.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.scope import Scope, extent
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Mask
+
+Rule: TypeAlias = Literal["wide", "narrow"]
+
+COMPUTATION: Final = 0
+COMMUNICATION: Final = 1
+MEMCPY: Final = 2
+CLASSES: Final = ("computation", "communication", "memcpy")
+
+
+def device_word(capture: Capture) -> str:
+    """What to call the device in a sentence: a GPU where the recorder's vendor makes one, else plainly "device"."""
+    return "GPU" if capture.facts.vendor in ("nvidia", "amd", "xpu") else "device"
+
+
+def classes(capture: Capture, rule: Rule = "wide") -> npt.NDArray[np.int8]:
+    """Index into CLASSES per device row."""
+    return memo(capture, ("classes", rule), lambda: _classes(capture.device, rule))
+
+
+def _classes(device: pd.DataFrame, rule: Rule) -> npt.NDArray[np.int8]:
+    kind = device["kind"].to_numpy()
+    is_kernel = kind == S.KERNEL
+    column = "communication" if rule == "wide" else "communication_narrow"
+    out = np.full(len(device), COMPUTATION, np.int8)
+    out[is_kernel & device[column].to_numpy()] = COMMUNICATION
+    out[(kind == S.MEMCPY) | (is_kernel & device["copy_kernel"].to_numpy())] = MEMCPY
+    return out
+
+
+def linked(capture: Capture) -> Mask:
+    """Device rows that found their launch, by correlation or by flow."""
+    return np.isin(capture.device["link"].to_numpy(), (S.BY_CORRELATION, S.BY_FLOW))
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The union of intervals of each class. They overlap; `exclusive` takes them apart in this order."""
+
+    computation: I.Spans
+    communication: I.Spans
+    memcpy: I.Spans
+
+    @property
+    def busy(self) -> I.Spans:
+        return I.merge(self.computation, self.communication, self.memcpy)
+
+    @property
+    def busy_ns(self) -> int:
+        return I.length(self.busy)
+
+    def exclusive(self) -> tuple[I.Spans, I.Spans, I.Spans]:
+        """Computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
+        computation, communication, memcpy = I.exclusive([self.computation, self.communication, self.memcpy])
+        return computation, communication, memcpy
+
+
+def spans_of(capture: Capture, rows: Mask) -> I.Spans:
+    """Union of the intervals of some device rows."""
+    start = capture.device["start_ns"].to_numpy()[rows]
+    return I.union(start, start + capture.device["duration_ns"].to_numpy()[rows])
+
+
+def layers(capture: Capture, rows: Mask, *, rule: Rule = "wide") -> Layers:
+    """The three layers over some device rows."""
+    kind = classes(capture, rule)
+    return Layers(*(spans_of(capture, rows & (kind == k)) for k in (COMPUTATION, COMMUNICATION, MEMCPY)))
+
+
+def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linked: bool = False) -> pd.DataFrame:
+    """The breakdown of each device of a scope, first the row `all`: the union over all devices on one clock.
+
+    Columns: device (id as text), events, total_ns (last end - first start of the device's events), busy_ns, idle_ns,
+    computation_ns, communication_ns, exposed_communication_ns (not behind computation), memcpy_ns,
+    exposed_memcpy_ns (behind neither), overlap_ns (communication behind computation), kernel_ns (union of kernels),
+    window_ns (first step's start to last step's end; the extent where no step was recorded), utilization and
+    kernel_utilization (busy and kernel time inside the window over it), sm_efficiency and occupancy_pct (NaN where the
+    recorder gave no launch figures). total = busy + idle; busy = computation + exposed communication + exposed memcpy.
+    """
+    rows = where.device & linked(capture) if only_linked else where.device
+    ids = capture.device["device"].to_numpy()
+    frames = [_row(capture, "all", rows, where, rule)]
+    frames += [_row(capture, str(i), rows & (ids == i), where, rule) for i in np.unique(ids[rows]).tolist()]
+    return pd.DataFrame(frames)
+
+
+def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
+    """First start to last end (GPU-aware) of the scope's steps; the scope's window where there are none."""
+    if not where.rows:
+        return where.window_ns
+    chosen = list(where.rows)
+    return int(capture.steps["start_ns"].to_numpy()[chosen].min()), int(capture.steps["end_ns"].to_numpy()[chosen].max())
+
+
+def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> dict[str, str | int | float]:
+    device = capture.device
+    found = layers(capture, rows, rule=rule)
+    start = device["start_ns"].to_numpy()[rows]
+    end = start + device["duration_ns"].to_numpy()[rows]
+    total = int(end.max() - start.min()) if len(start) else 0
+    busy = found.busy
+    _, exposed_communication, exposed_memcpy = found.exclusive()
+    kernel_rows = rows & (device["kind"].to_numpy() == S.KERNEL)
+    kernels = spans_of(capture, kernel_rows)
+    low, high = steps_window(capture, where)
+    window = high - low
+    return {
+        "device": name,
+        "events": len(start),
+        "total_ns": total,
+        "busy_ns": found.busy_ns,
+        "idle_ns": total - found.busy_ns,
+        "computation_ns": I.length(found.computation),
+        "communication_ns": I.length(found.communication),
+        "exposed_communication_ns": I.length(exposed_communication),
+        "memcpy_ns": I.length(found.memcpy),
+        "exposed_memcpy_ns": I.length(exposed_memcpy),
+        "overlap_ns": I.length(found.communication) - I.length(exposed_communication),
+        "kernel_ns": I.length(kernels),
+        "window_ns": window,
+        "utilization": I.length(I.clip(busy, low, high)) / window if window else np.nan,
+        "kernel_utilization": I.length(I.clip(kernels, low, high)) / window if window else np.nan,
+        "sm_efficiency": sm_efficiency(capture, kernel_rows, low, high),
+        "occupancy_pct": occupancy(capture, kernel_rows, low, high),
+    }
+
+
+def sm_efficiency(capture: Capture, rows: Mask, low: int, high: int) -> float:
+    """Estimated share of multiprocessors with work over a window: the integral of min(blocks per SM of the running kernels, 1).
+
+    NaN where no kernel carries `blocks per SM` (AMD's tracer, old recorders).
+    """
+    device = capture.device
+    blocks = device["blocks_per_sm"].to_numpy()
+    rows = rows & np.isfinite(blocks)
+    start = np.clip(device["start_ns"].to_numpy()[rows], low, high)
+    end = np.clip((device["start_ns"].to_numpy() + device["duration_ns"].to_numpy())[rows], low, high)
+    if high <= low or not rows.any():
+        return float("nan")
+    at = np.concatenate((start, end))
+    order = np.argsort(at, kind="stable")
+    level = np.cumsum(np.concatenate((blocks[rows], -blocks[rows]))[order])
+    length = np.diff(at[order], append=at[order][-1])
+    return float((np.clip(level, 0.0, 1.0) * length).sum() / (high - low))
+
+
+def occupancy(capture: Capture, rows: Mask, low: int, high: int) -> float:
+    """Estimated achieved occupancy in percent over a window, weighted by the kernels' time inside it; NaN where not recorded."""
+    device = capture.device
+    percent = device["occupancy_pct"].to_numpy()
+    rows = rows & np.isfinite(percent)
+    start = device["start_ns"].to_numpy()[rows]
+    weight = np.clip(start + device["duration_ns"].to_numpy()[rows], low, high) - np.clip(start, low, high)
+    return float((percent[rows] * weight).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+
+
+def use_over_time(found: Layers, window: tuple[int, int], buckets: int = 100) -> pd.DataFrame:
+    """Exclusive time of each class in equal parts of a window.
+
+    Columns: start_ns, end_ns, computation_ns, exposed_communication_ns, exposed_memcpy_ns, idle_ns; a row adds up to its length.
+    """
+    low, high = window
+    count = max(1, min(buckets, high - low))
+    each, rest = divmod(high - low, count)  # apart, so that a window of decades does not overflow
+    slot = np.arange(count + 1, dtype=np.int64)
+    edges = low + each * slot + rest * slot // count
+    parts = [np.diff(I.covered_until(layer, edges)) for layer in found.exclusive()]
+    length = np.diff(edges)
+    return pd.DataFrame({
+        "start_ns": edges[:-1], "end_ns": edges[1:], "computation_ns": parts[0], "exposed_communication_ns": parts[1],
+        "exposed_memcpy_ns": parts[2], "idle_ns": length - parts[0] - parts[1] - parts[2],
+    })  # fmt: skip
+
+
+# -- Why a device idles ----------------------------------------------------------------------------------------------
+# the gaps between its work, by length and by cause.
+
+
+CAUSES: Final = ("host_wait", "kernel_wait", "other", "unknown")
+"""host_wait: the work that ends the gap was launched after the gap began, so the device ran dry and waited for the host.
+kernel_wait: launched before, and the gap is shorter than `kernel_wait_ns`: the hand-over between two kernels.
+other: launched before, and the device still took longer (a dependency, a sync, the launch itself).
+unknown: the work that ends the gap has no recorded launch."""
+
+
+def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = 30) -> pd.DataFrame:
+    """Gaps of each device in which none of its streams runs, between its first and its last event.
+
+    Columns: device, start_ns, duration_ns, cause (index into CAUSES), next (the device row that ends the gap).
+    """
+    device = capture.device
+    ids = device["device"].to_numpy()
+    parts = [_of_device(capture, rows & (ids == i), int(i), kernel_wait_ns) for i in np.unique(ids[rows]).tolist()]
+    columns = ["device", "start_ns", "duration_ns", "cause", "next"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({c: np.zeros(0, np.int64) for c in columns})
+
+
+def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int) -> pd.DataFrame:
+    device = capture.device
+    start, end = spans_of(capture, rows)
+    if not len(start):
+        return pd.DataFrame({c: np.zeros(0, np.int64) for c in ("device", "start_ns", "duration_ns", "cause", "next")})
+    opened, closed = end[:-1], start[1:]
+    full = np.flatnonzero(rows & (device["duration_ns"].to_numpy() > 0))
+    full = full[np.argsort(device["start_ns"].to_numpy()[full], kind="stable")]
+    following = full[np.searchsorted(device["start_ns"].to_numpy()[full], closed, side="left")]
+    call = device["call"].to_numpy()[following]
+    host_start = capture.host["start_ns"].to_numpy()
+    launched = np.where(call >= 0, host_start[np.maximum(call, 0)] if len(host_start) else 0, 0)
+    cause = np.select(
+        [call < 0, launched > opened, closed - opened < kernel_wait_ns],
+        [CAUSES.index("unknown"), CAUSES.index("host_wait"), CAUSES.index("kernel_wait")],
+        CAUSES.index("other"),
+    )
+    ids = np.full(len(opened), device_id, np.int64)
+    return pd.DataFrame({"device": ids, "start_ns": opened, "duration_ns": closed - opened, "cause": cause, "next": following})
+
+
+def by_cause(found: pd.DataFrame) -> dict[str, int]:
+    """Idle ns per cause, every cause present."""
+    total = np.bincount(found["cause"].to_numpy().astype(np.int64), weights=found["duration_ns"].to_numpy(), minlength=len(CAUSES))
+    return {name: round(float(value)) for name, value in zip(CAUSES, total, strict=True)}
+
+
+def by_length(found: pd.DataFrame, threshold_ns: int) -> tuple[int, int]:
+    """Idle ns in gaps shorter than a threshold, and in the others."""
+    duration = found["duration_ns"].to_numpy()
+    short = duration < threshold_ns
+    return int(duration[short].sum()), int(duration[~short].sum())
+
+
+# -- Why nothing runs on the device ----------------------------------------------------------------------------------
+# which idle time is launching, and which follows or passes in a call that blocks the host.
+#
+#     launch    gaps up to `LAUNCH_NS` in which the host prepares the next launch, and hand-overs from one launched kernel to the next
+#     blocked   gaps that follow a call in which the host waited for the device, and gaps that pass in other runtime or driver calls
+#
+# A whole gap has one cause. What is neither: the host does something else, or the device waits for something that no record explains.
+
+
+LAUNCH_NS: Final = 1_000_000
+"""A host that only prepares its next launch is done within 1 ms; a longer gap has another cause."""
+HAND_OVER_NS: Final = 20_000
+"""A device that has its next kernel already starts it within 20 µs, else it waits for something."""
+WAITING: Final = re.compile(
+    r"^(cuda|hip|cu|musa)\w*Synchronize|^(cuda|hip)Memcpy(WithStream|2D|ToSymbol|FromSymbol)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
+)
+"""Calls that return when the device has done its work."""
+LAUNCHING: Final = re.compile(r"Launch|MemcpyAsync|MemsetAsync|memcpyAsync|memsetAsync")
+"""Calls that hand work to the device. In a gap they count as preparation, unless one of them alone takes longer than `LAUNCH_NS`."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Clean sets of intervals that exclude each other."""
+
+    launch: iv.Spans
+    blocked: iv.Spans
+
+
+def waits(capture: Capture) -> Waits:
+    """The gaps of the whole recording by cause, those before the first and after the last device event included.
+
+    A gap is time in which no device of the recording runs anything.
+    """
+    return memo(capture, ("waits",), lambda: _waits(capture))
+
+
+def _waits(capture: Capture) -> Waits:
+    start = capture.device["start_ns"].to_numpy()
+    stop = start + capture.device["duration_ns"].to_numpy()
+    low, high = iv.gaps(iv.union(start, stop), *extent(capture))
+    launch, blocked = _causes(capture, low, high, start, stop)
+    return Waits((low[launch], high[launch]), (low[blocked], high[blocked]))
+
+
+def _causes(
+    capture: Capture, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(launch, blocked) per gap."""
+    full = np.flatnonzero(stop > start)
+    if not len(full):
+        return np.zeros(len(low), bool), np.zeros(len(low), bool)
+    full = full[np.argsort(start[full], kind="stable")]
+    place = np.searchsorted(start[full], high, side="left")
+    ends = place < len(full)
+    following = full[np.minimum(place, len(full) - 1)]
+    call = np.where(ends, capture.device["call"].to_numpy()[following], -1)
+    before = ends & (capture.device["link"].to_numpy()[following] == S.BEFORE_WINDOW)
+    length = high - low
+    if not len(capture.host):
+        return before & (length <= HAND_OVER_NS), np.zeros(len(low), bool)
+    h = at.host(capture)
+    launched = np.maximum(call, 0)
+    ready = before | ((call >= 0) & (h.stop[launched] <= low))
+    late = (call >= 0) & ~ready
+    waited, busy = _calls(capture)
+    after_wait = iv.overlap_with(low - 1, low + 1, waited) > 0
+    in_calls = 2 * iv.overlap_with(low, high, busy) >= length
+    blocked = (late & after_wait) | (in_calls & (ready | late) & (length > np.where(ready, HAND_OVER_NS, 0)))
+    launch = ~blocked & ((ready & (length <= HAND_OVER_NS)) | (late & (length <= LAUNCH_NS)))
+    return launch, blocked
+
+
+def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
+    """(calls that wait for the device, calls that are no launch or take longer than one), as clean sets over all threads."""
+    h = at.host(capture)
+    name = capture.host["name"]
+    call = h.kind == S.CALL
+    waiting = call & arrays.where(name, lambda n: WAITING.match(n) is not None)
+    launching = arrays.where(name, lambda n: LAUNCHING.search(n) is not None)
+    busy = call & (~launching | (h.duration > LAUNCH_NS))
+    return iv.union(h.start[waiting], h.stop[waiting]), iv.union(h.start[busy], h.stop[busy])
+
+
+# -- Where the time of a step goes -----------------------------------------------------------------------------------
+# an exclusive split by priority, device work first, then the host.
+#
+# Each category gets the part of the window that no category before it covers, so the categories add up to the window exactly.
+# DataLoader, for example, is only the loading time that is not hidden behind device work or runtime calls.
+
+
+CATEGORIES: Final = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns")
+"""In order of priority; `other_ns` is what none of them covers."""
+
+DATALOADER: Final = re.compile(r"enumerate\(DataLoader\)#.*\.__next__|enumerate\(DataPipe\)#")
+STEP_RANGE: Final = re.compile(r"ProfilerStep#\d+$")
+
+
+def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *, rule: Rule = "wide") -> pd.DataFrame:
+    """The split of each window `[start, end)` in ns; a column per category, which add up to the window's length.
+
+    kernel: kernels that are neither communication nor copies. memcpy: copies, copy kernels among them. runtime: runtime and driver
+    calls of any thread. dataloader: `enumerate(DataLoader)#….__next__` and `enumerate(DataPipe)#…`. cpu_exec: operators,
+    user annotations (not the step's own), modules and python frames of any thread.
+    """
+    first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    layers = memo(capture, ("step_split.layers", rule), lambda: I.exclusive(_layers(capture, rule)))
+    out = {name: I.overlap_with(first, last, layer) for name, layer in zip(CATEGORIES, layers, strict=False)}
+    out["other_ns"] = np.maximum(last - first, 0) - np.sum(list(out.values()), axis=0, dtype=np.int64)
+    return pd.DataFrame(out)
+
+
+def split_steps(capture: Capture, *, rule: Rule = "wide") -> pd.DataFrame:
+    """Every row of `steps` with its split over the GPU-aware bounds.
+
+    Columns: step (number, -1 for the pseudo-step), start_ns, duration_ns, complete, device_events, host_ns (the host's own
+    length), and the categories, which add up to duration_ns.
+    """
+    steps = capture.steps
+    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    head = pd.DataFrame({
+        "step": steps["number"].to_numpy(), "start_ns": start, "duration_ns": end - start, "complete": steps["complete"].to_numpy(),
+        "device_events": steps["device_events"].to_numpy(), "host_ns": steps["host_end_ns"].to_numpy() - steps["host_start_ns"].to_numpy(),
+    })  # fmt: skip
+    return pd.concat([head, split_windows(capture, start, end, rule=rule)], axis=1)
+
+
+def average(frame: pd.DataFrame) -> dict[str, int]:
+    """Mean duration and categories over the rows, in whole ns; what rounding leaves over goes to `other_ns`, so the sum stays exact."""
+    count = max(len(frame), 1)
+    out = {"duration_ns": round(int(frame["duration_ns"].sum()) / count)}
+    out |= {name: int(frame[name].sum()) // count for name in CATEGORIES[:-1]}
+    out["other_ns"] = out["duration_ns"] - sum(out[name] for name in CATEGORIES[:-1])
+    return out
+
+
+def _layers(capture: Capture, rule: Rule) -> list[I.Spans]:
+    kind = classes(capture, rule)
+    is_set = capture.device["kind"].to_numpy() == S.MEMSET
+    device = [(kind == COMPUTATION) & ~is_set, kind == MEMCPY, is_set, kind == COMMUNICATION]
+    host_kind = capture.host["kind"].to_numpy()
+    loads, steps = (_named(capture.host["name"], pattern) for pattern in (DATALOADER, STEP_RANGE))
+    named = np.isin(host_kind, (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE))
+    host = [host_kind == S.CALL, loads & named, named & ~loads & ~steps]
+    return [spans_of(capture, rows) for rows in device] + [_host_spans(capture, rows) for rows in host]
+
+
+def _host_spans(capture: Capture, rows: npt.NDArray[np.bool_]) -> I.Spans:
+    start = capture.host["start_ns"].to_numpy()[rows]
+    return I.union(start, start + capture.host["duration_ns"].to_numpy()[rows])
+
+
+def _named(names: pd.Series[str], pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Rows whose name matches, looked up once per distinct name."""
+    hit = np.array([pattern.match(str(text)) is not None for text in names.cat.categories] or [False], bool)
+    codes = names.cat.codes.to_numpy()
+    return np.asarray(hit[np.maximum(codes, 0)] & (codes >= 0), np.bool_)

@@ -1,0 +1,286 @@
+"""What a kernel is, judged by its name: does it run on matrix units, and what kind of work does it do.
+
+Both judgements are tables of rules, tried in order; the first that matches decides and is shown beside the answer.
+A name that no rule knows is unknown, which is a class of its own: it is neither "uses" nor "does not use".
+Sources: kernel names of cuBLAS, cuBLASLt, cuDNN, CUTLASS, FlashAttention, TensorRT-LLM, Triton, Tensile, Composable Kernel and MIOpen
+as they stand in recordings; the first rows of the NVIDIA part are the names that the former TensorBoard plugin knew (2021).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+# -- A short name for a kernel ---------------------------------------------------------------------------------------
+# what a person calls it, without parameters and most template arguments.
+#
+# The full name stays the key everywhere; two kernels may share a short name.
+
+
+ANONYMOUS: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous class\)::|_GLOBAL__N__\w+::")
+LAMBDA: Final = re.compile(r"::\{lambda.*$|::operator\(\).*$|::\'lambda.*$")
+DULL: Final = re.compile(
+    r"^-?\d+\w*$|^\(.*\)-?\d+\w*$|^(true|false|nullptr|decltype\(nullptr\))$"
+    r"|^(unsigned )?(bool|char|short|int|long|long long|float|double|signed char|unsigned|void)[ *&]*(const[ *&]*)?$"
+    r"|^(\w+::)*(Half|BFloat16|half|half_t|bfloat16_t|__nv_bfloat16|__half|float2|float4|half2|__hip_bfloat16|tfloat32_t|Float8\w*|complex)"
+    r"(<.*>)?( const)?[ *&]*$"
+    r"|^(\w+::)*(Array|array|OffsetCalculator|TrivialOffsetCalculator|TensorListMetadata|LoadWithoutCast|StoreWithoutCast|integer_sequence)(<.*>)?$"
+)
+"""Template arguments that do not tell kernels apart for a person."""
+WRAPPERS: Final = frozenset(
+    ("gpu_kernel_impl", "gpu_kernel_impl_nocast", "BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "ReduceOp", "func_wrapper_t")
+)
+"""Names that say nothing by themselves: the argument within speaks for them."""
+BARE: Final = frozenset(("Kernel", "Kernel2", "device_kernel", "kernel", "run_kernel", "kernel_impl"))
+"""Entry points whose first argument is the kernel."""
+LONGEST: Final = 96
+
+
+@cache
+def short_name(name: str) -> str:
+    """`void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, …>(int, …)` becomes
+    `vectorized_elementwise_kernel<CUDAFunctor_add>`; a name that is no C++ stays, cut in the middle when very long."""
+    text = plain_name(name)
+    if len(text) <= LONGEST:
+        return text
+    return text[: LONGEST // 2] + "…" + text[-(LONGEST // 2 - 1) :]
+
+
+@cache
+def plain_name(name: str) -> str:
+    """The short name, uncut."""
+    text = _mangled(name.strip()) if name.startswith("_Z") else name.strip()
+    text = ANONYMOUS.sub("", text)
+    if "(" in text or "<" in text:
+        text = _short(re.sub(r"^(void|std::enable_if<.*?>::type|static) +", "", text), 0) or text
+    return text
+
+
+def _short(text: str, depth: int) -> str:
+    head, arguments = _apart(text)
+    base = head.rpartition("::")[2].strip() or head
+    inner = next((a for a in arguments if not DULL.match(a)), "")
+    if not inner or depth > 3:
+        return base
+    said = _short(inner, depth + 1)
+    if base in BARE and said.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
+        return "::".join(head.split("::")[-2:])
+    if base in WRAPPERS or base in BARE:
+        return said
+    return f"{base}<{said}>" if depth == 0 and said else base
+
+
+def _apart(text: str) -> tuple[str, list[str]]:
+    """The name before its first template list or parameter list, and the members of that template list."""
+    text = LAMBDA.sub("", text) if not text.startswith("{") else text
+    for at, char in enumerate(text):
+        if char == "(":
+            return text[:at], []
+        if char == "<" and not text[:at].endswith("operator"):
+            end = _closing(text, at)
+            rest = text[end + 1 :]
+            if rest.startswith("::"):  # a member of a template: its own name counts
+                head, arguments = _apart(rest[2:])
+                return (head, arguments) if arguments else (head, _members(text[at + 1 : end]))
+            return text[:at], _members(text[at + 1 : end])
+    return text, []
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 0
+    for i in range(at, len(text)):
+        if text[i] == "<":
+            depth += 1
+        elif text[i] == ">" and text[i - 1] != "-":
+            depth -= 1
+            if depth == 0:
+                return i
+    return len(text)
+
+
+def _members(text: str) -> list[str]:
+    out, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        if char in "<({[":
+            depth += 1
+        elif char in ">)}]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            out.append(text[start:i].strip())
+            start = i + 1
+    return [a for a in (*out, text[start:].strip()) if a]
+
+
+def _mangled(name: str) -> str:
+    """The nested name of an Itanium-mangled symbol, with the first template argument where the name alone says nothing;
+    the symbol itself where it does not parse."""
+    found = re.match(r"_ZN?K?", name)
+    parts, at = _identifiers(name, found.end() if found else 2)
+    if not parts:
+        return name
+    if parts[-1] in BARE or parts[-1] == "kentry":
+        for inner in re.finditer(r"N(?:S\w?_)?(?=\d)", name[at:]):
+            said, _ = _identifiers(name, at + inner.end())
+            if said:
+                return said[-1]
+    return "::".join(parts)
+
+
+def _identifiers(name: str, at: int) -> tuple[list[str], int]:
+    """The length-prefixed identifiers from a position on, and where they end."""
+    parts = []
+    while number := re.match(r"\d+", name[at:]):
+        length, at = int(number[0]), at + number.end()
+        parts.append(name[at : at + length])
+        at += length
+    return [p for p in parts if p and not p.startswith("_GLOBAL__N")], at
+
+
+class Rule(NamedTuple):
+    """uses: True matrix units, False none. vendor and generation: whose unit, first generation that has it. why: in words."""
+
+    pattern: str
+    uses: bool
+    vendor: str
+    generation: str
+    why: str
+
+
+class Match(NamedTuple):
+    """tensor_core: None where no rule knows the name."""
+
+    tensor_core: bool | None
+    unit: str
+    rule: str
+
+
+MATRIX: Final = (
+    # what looks like a matrix kernel and is none
+    Rule(r"_simt|_ffma|simt_|sm\d+_simt|fmha_cutlass[FB]_\w*_sm(50|60)\b", False, "", "", "plain multiply-add"),
+    Rule(r"splitKreduce|split_?k_?reduce|ReduceSplitK"
+         r"|splitkv_combine|flash_bwd_(dot_do_o|convert|preprocess)", False, "", "", "reduction after a split"),
+    Rule(r"fmhaReduction|computeOffsets|computeBOffsets"
+         r"|computeWgrad\w*Offsets|_scatter_bf16|finalize_matmul", False, "", "", "helper of a matrix kernel"),
+    Rule(r"reshape_and_cache|rotary_embedding|concat_and_cache", False, "", "", "cache or position update"),
+    # NVIDIA
+    Rule(r"h884|s884|d884|i8832|volta_\w*h884", True, "nvidia", "Volta", "mma 8x8x4"),
+    Rule(r"[hsic]1688|i8816|imma8816", True, "nvidia", "Turing", "mma 16x8x8"),
+    Rule(r"16816|161616|i16832|tensor16x8x(8|16|32)", True, "nvidia", "Ampere", "mma 16x8x16"),
+    Rule(r"wgmma|gmma|sm90_xmma|cutlass3x_sm90|sm90_\w*(gemm|mma)|[Ss]m90\w*(Gemm|Mma)|MainloopSm90", True, "nvidia", "Hopper", "wgmma"),
+    Rule(r"tcgen05|utc\w*mma|umma|cutlass3x_sm1[02]0|sm1[02]0\w*_(gemm|mma|xmma)|MainloopSm1[02]0", True, "nvidia", "Blackwell", "tcgen05"),
+    Rule(r"nvjet", True, "nvidia", "Hopper", "nvjet of cuBLASLt"),
+    Rule(r"^(void )?(bmm|gemm)_(\w*?)(Bfloat16|Fp16|Fp32|E4m3|E2m1|MxE4m3|MxE2m1|MxInt4|Int8)",
+         True, "nvidia", "Blackwell", "batched GEMM of TensorRT-LLM"),
+    Rule(r"fmhaSm\d+|fmha_v2|fmha_\w*sm(70|75|80|86|89|90|100|120)|fmha_cutlass[FB]", True, "nvidia", "Volta", "fused attention"),
+    Rule(r"hmma|imma|bmma|qmma|dmma|tensorop|wmma|cutlass3x", True, "nvidia", "Volta", "tensor operation in the name"),
+    Rule(r"xmma_(gemm|sparse_gemm|implicit_gemm|sparse_conv|warp_specialized_implicit_gemm|fprop|dgrad|wgrad)",
+         True, "nvidia", "Volta", "xmma of cuDNN and cuBLAS"),
+    Rule(r"dgrad_1x1_stride_2x2|first_layer_wgrad_kernel"
+         r"|conv1x1|conv2d_c1_k1|direct_group", True, "nvidia", "Volta", "cuDNN kernel of the 2021 list"),
+    Rule(r"flash_(fwd|bwd)|FlashAttn(Fwd|Bwd)|flash::|flash_attn"
+         r"|flash_mla|AttentionKernel<|cudnn_generated_fort_native_sdpa", True, "", "Ampere", "flash attention"),
+    Rule(r"deep_gemm|marlin|machete|BatchPrefill|SinglePrefill|cutlass::gemm|MmaTensorOp", True, "nvidia", "Ampere", "GEMM library"),
+    # AMD
+    Rule(r"mfma|xdlops|_xdl|[a-z]Xdl|Xdl[A-Z]|igemm_(fwd|bwd|wrw)_gtc", True, "amd", "CDNA", "MFMA in the name"),
+    Rule(r"Cijk_\w*_MI\d+x\d+x\d+", True, "amd", "CDNA", "Tensile matrix instruction tile"),
+    Rule(r"ck_tile\w*(Gemm|Fmha|gemm|fmha)|ck_fused_attention"
+         r"|FmhaFwd|FmhaBwd|aiter\w*(fmha|gemm|mla)|fmha_(fwd|bwd)", True, "amd", "CDNA", "Composable Kernel or AITER"),
+    Rule(r"Cijk_", False, "amd", "", "Tensile without a matrix instruction tile"),
+    # Triton
+    Rule(r"^triton_tem_", True, "", "", "Triton template with a dot"),
+    Rule(r"^triton_(poi|red|per|for|mix)_", False, "", "", "Triton without a dot"),
+    Rule(r"^_?(p_)?matmul_(kernel|ogs)|^_?attn_(fwd|bwd)|fused_moe_kernel"
+         r"|unified_attention|^_(fwd|bwd)_kernel|grouped_gemm|_gemm_\w*kernel$", True, "", "", "Triton dot kernel"),
+    # neither
+    Rule(r"nccl|rccl|cross_device_reduce|multimem_|nvshmem|all_?reduce|all_?gather|reduce_?scatter", False, "", "", "communication"),
+    Rule(r"(kepler|maxwell|pascal|volta|turing|ampere|hopper)_\w*gemm"
+         r"|sgemm|gemv|gemmk1|cublasDot|dp4a", False, "", "", "plain multiply-add"),
+    Rule(r"scudnn|implicit_convolve_sgemm|wgrad_alg\d_engine|dgrad_engine"
+         r"|dgrad2d|winograd|Winograd|miopenSp3|fft\d?d?_|cudnn::cnn::", False, "", "", "plain convolution"),
+    Rule(r"^(void )?(at::native|at_cuda_detail|thrust|cub|hipcub|rocprim|fbgemm_gpu|moe::dev|cudnn::(bn|ops))",
+         False, "", "", "elementwise, reduction or index"),
+    Rule(r"elementwise|softmax|SoftMax|[Nn]orm(aliz|_|\b|[A-Z]|\d)|reduce"
+         r"|multi_tensor_apply|embedding|quantize|[Tt]op_?[Kk]"
+         r"|routing|scan|sort|histogram", False, "", "", "elementwise, reduction or index"),
+    Rule(r"[Cc]opy|[Mm]emset|[Ff]ill|[Cc]at[A-Z]|[Tt]ranspose|[Pp]ermute|index|[Ss]catter|[Gg]ather"
+         r"|nchwToNhwc|nhwcToNchw|max_pool"
+         r"|avg_pool|dropout|_act_|silu|gelu|relu|globalKernel", False, "", "", "elementwise, reduction or index"),
+)  # fmt: skip
+"""Rules of the matrix-unit judgement."""
+
+KINDS: Final = (
+    ("communication", r"nccl|rccl|cross_device_reduce|multimem_|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"),
+    ("attention", r"flash|fmha|[Aa]ttention|attn_|sdpa|mla_"),
+    ("conv", r"[Cc]onv(?!ert)|scudnn|wgrad|dgrad|fprop|[Ww]inograd|miopen|igemm_"),
+    ("norm", r"[Ss]oft_?[Mm]ax|[Nn]orm(?!al_)|bn_(fw|bw)|RowwiseMoments|GammaBeta"),
+    ("gemm", r"gemm|gemv|Cijk_|nvjet|^(void )?bmm_|matmul|splitKreduce|cublas|tensorop|fused_moe|_MI\d+x\d+|triton_tem_|marlin|machete"),
+    ("elementwise", r"elementwise|multi_tensor_apply|triton_poi|[Cc]opy|[Ff]ill|[Cc]at[A-Z]|dropout|_act_|silu|gelu|rotary|quantize"
+                    r"|globalKernel|Functor"),
+)  # fmt: skip
+"""Kind of work by name, first match; everything else is `other`. The kinds are members of the palette."""
+
+UNITS: Final = {"nvidia": "Tensor Core", "amd": "Matrix Core", "xpu": "XMX"}
+"""What the vendor calls its matrix unit."""
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    return tuple((re.compile(rule.pattern), rule) for rule in MATRIX)
+
+
+@cache
+def _kinds() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
+
+
+def unit_name(vendor: str) -> str:
+    """The vendor's word for a matrix unit."""
+    return UNITS.get(vendor, "matrix unit")
+
+
+@cache
+def matrix_of(name: str, vendor: str = "") -> Match:
+    """Whether a kernel of that name runs on matrix units of `vendor` ("" unknown), with the rule that says so."""
+    for pattern, rule in _compiled():
+        if rule.vendor and vendor and rule.vendor != vendor:
+            continue
+        if pattern.search(name):
+            unit = " ".join(filter(None, (unit_name(rule.vendor or vendor), f"({rule.generation} or newer)" if rule.generation else "")))
+            return Match(rule.uses, unit if rule.uses else "", f"{rule.why}: {rule.pattern}")
+    return Match(None, "", "")
+
+
+@cache
+def kind_of(name: str) -> str:
+    """Kind of work: gemm, attention, conv, norm, elementwise, communication or other. Judged without the parameters' types."""
+    told = plain_name(name)
+    for kind, pattern in _kinds():
+        if pattern.search(told):
+            return kind
+    return "other"
+
+
+def classify(names: pd.Series[str], vendor: str) -> pd.DataFrame:
+    """One row per distinct name of a categorical column, in the order of its codes.
+
+    Columns: name, tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
+    """
+    found = [str(n) for n in names.cat.categories]
+    matches = [matrix_of(n, vendor) for n in found]
+    code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)
+    return pd.DataFrame({
+        "name": found, "tensor_core": code, "unit": [m.unit for m in matches], "rule": [m.rule for m in matches],
+        "kind": [kind_of(n) for n in found],
+    })  # fmt: skip
+
+
+# -- What names of kernels say about the type that they compute in ---------------------------------------------------
+
+
+TF32: Final = re.compile(r"tf32|_s1688(gemm|fprop|dgrad|wgrad)|xf32", re.IGNORECASE)
+"""Names of kernels that multiply FP32 operands in TF32."""

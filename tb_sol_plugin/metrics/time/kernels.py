@@ -1,0 +1,185 @@
+"""Kernels in groups: calls, times and launch figures."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time.kernel_names import classify, short_name
+from tb_sol_plugin.metrics.work.joined import COUNTED
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
+from tb_sol_plugin.metrics.work.work import Work
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Mask
+
+GroupBy: TypeAlias = Literal["name", "name_op", "properties"]
+KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "name": ("name",),
+    "name_op": ("name", "operator"),
+    "properties": ("name", "operator", "grid", "block", "registers", "shared_memory"),
+}
+NO_OPERATOR: Final = "(no operator)"
+BEFORE_WINDOW: Final = "(launched before the window)"
+NO_LAUNCH: Final = "(no launch record)"
+OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
+"""What stands for the operator of a kernel that has none, by reason."""
+
+
+def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> pd.DataFrame:
+    """Kernels among some device rows, grouped; longest total first. The totals add up to the plain sum of all their durations.
+
+    done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
+
+    Columns: the keys; id (stable text), short_name, kind, tensor_core (True, False, None unknown), unit, rule, calls, total_ns,
+    mean_ns, median_ns, p95_ns, min_ns, max_ns, share (of kernel time), streams, graph_share and linked_share (of the group's
+    time), blocks_per_sm and occupancy_pct (duration-weighted means over the calls that carry them; NaN where none does).
+    """
+    at = np.flatnonzero(rows & (capture.device["kind"].to_numpy() == S.KERNEL))
+    codes, table = _keys(capture, at, by)
+    count = len(table)
+    device = capture.device
+    duration = device["duration_ns"].to_numpy()[at]
+    stats = _spread(codes, duration, count)
+    total = stats["total_ns"]
+    whole = int(total.sum())
+    graph, known = device["graph"].to_numpy()[at], np.isin(device["link"].to_numpy()[at], (S.BY_CORRELATION, S.BY_FLOW))
+    out = table.assign(
+        **stats,
+        share=total / whole if whole else np.nan,
+        streams=_distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
+        graph_share=_part(codes, duration, graph, count),
+        linked_share=_part(codes, duration, known, count),
+        blocks_per_sm=_weighted(codes, device["blocks_per_sm"].to_numpy()[at], duration, count),
+        occupancy_pct=_weighted(codes, device["occupancy_pct"].to_numpy()[at], duration, count),
+    )
+    if done is not None:
+        out = out.assign(**ratios(sums(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)))
+    return out.sort_values(["total_ns", "calls", "id"], ascending=[False, False, True], kind="stable", ignore_index=True)
+
+
+def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
+    """The arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
+
+    Work that a SOL capture counted for a whole phase is that of no single kernel.
+
+    A kernel takes the part of its operator's work that its time is of the operator's device time: exact where it is the only
+    device event of its operator, estimated where there are several. Work whose operator is not known stays unknown.
+    """
+    if not len(done.ops):
+        return dict.fromkeys(VALUES, np.full(len(at), np.nan))
+    owner, own = done.owner[at], duration[at].clip(min=0).astype(np.float64)
+    row = np.maximum(owner, 0)
+    whole = done.ops["device_sum_ns"].to_numpy(dtype=np.float64)[row]
+    known = (owner >= 0) & (whole > 0) & ~done.ops["name"].eq(COUNTED).to_numpy()[row]
+    part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
+    of = values_of(done.ops, done.by_host_time)
+    out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "timed_sol_ns", "compute_limit_ns", "backward_flop")}
+    limited = np.isfinite(out["sol_ns"])
+    shared = done.ops["device_events"].to_numpy()[row] > 1
+    guessed = np.append(done.ops["estimated"].to_numpy(), False)[row]
+    return out | {
+        "measured_ns": np.where(limited, own, np.nan),
+        "modelled_sum_ns": np.where(known & np.isfinite(of["modelled_sum_ns"][row]), own, np.nan),
+        "owned_sum_ns": own,
+        "recompute_ns": np.where(known & (of["recompute_ns"][row] > 0), own, 0.0),
+        "estimated_calls": (limited & (shared | guessed)).astype(np.float64),
+    }
+
+
+def kernel_classes(capture: Capture) -> pd.DataFrame:
+    """One row per distinct device name: see `kernel_class.classify`."""
+    return memo(capture, ("kernel_classes",), lambda: classify(capture.device["name"], capture.facts.vendor))
+
+
+def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
+    """The group of each kernel, and a row per group: keys, id, short name, class."""
+    device = capture.device
+    name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
+    columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
+    if by != "name":
+        columns["operator"] = _operator_codes(capture, at)
+    if by == "properties":
+        columns |= {c: device[c].cat.codes.to_numpy()[at].astype(np.int64) for c in ("grid", "block")}
+        columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
+    group = pd.DataFrame(columns).groupby(list(columns), sort=True)
+    codes = group.ngroup().to_numpy().astype(np.int64)
+    first = np.zeros(group.ngroups, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    picked = {c: values[first] for c, values in columns.items()}
+    table = kernel_classes(capture).iloc[picked["name"]].reset_index(drop=True)
+    table["short_name"] = [short_name(n) for n in table["name"]]
+    table["tensor_core"] = pd.Series([None if c < 0 else bool(c) for c in table["tensor_core"]], dtype=object)
+    if "operator" in picked:
+        table["operator"] = _operator_names(capture, picked["operator"])
+    if by == "properties":
+        for c in ("grid", "block"):
+            table[c] = [str(device[c].cat.categories[i]) or None if i >= 0 else None for i in picked[c].tolist()]
+        for c in ("registers", "shared_memory"):
+            table[c] = np.where(picked[c] >= 0, picked[c], np.nan)
+    texts = zip(*(table[c].tolist() for c in KEYS[by]), strict=True)
+    table["id"] = [f"{crc32(repr(t).encode()):08x}" for t in texts]
+    return codes, table
+
+
+def _operator_codes(capture: Capture, at: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """Code of the operator's name in the host table; -1, -2, -3: no operator, before the window, no launch record."""
+    operator = capture.device["operator"].to_numpy()[at]
+    link = capture.device["link"].to_numpy()[at]
+    why = np.select([link == S.BEFORE_WINDOW, link == S.NO_RECORD], [-2, -3], -1)
+    if not len(capture.host):
+        return why.astype(np.int64)
+    names = capture.host["name"].cat.codes.to_numpy()
+    return np.where(operator >= 0, names[np.maximum(operator, 0)], why).astype(np.int64)
+
+
+def _operator_names(capture: Capture, codes: npt.NDArray[np.int64]) -> list[str]:
+    categories = capture.host["name"].cat.categories
+    return [str(categories[c]) if c >= 0 else OUTSIDE[-1 - c] for c in codes.tolist()]
+
+
+def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Exact integer statistics per group; the median is the mean of the middle two, p95 the nearest rank, both whole ns."""
+    order = np.lexsort((duration, codes))
+    value = duration[order]
+    calls = np.bincount(codes, minlength=count).astype(np.int64)
+    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(calls)))[:-1]
+    if not count:
+        return dict.fromkeys(("calls", "total_ns", "mean_ns", "median_ns", "p95_ns", "min_ns", "max_ns"), np.zeros(0, np.int64))
+    total = np.add.reduceat(value, start)
+    middle = value[start + (calls - 1) // 2] + value[start + calls // 2]
+    return {
+        "calls": calls, "total_ns": total, "mean_ns": (2 * total + calls) // (2 * calls), "median_ns": middle // 2,
+        "p95_ns": value[start + (95 * calls + 99) // 100 - 1], "min_ns": value[start], "max_ns": value[start + calls - 1],
+    }  # fmt: skip
+
+
+def _part(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], chosen: Mask, count: int) -> npt.NDArray[np.float64]:
+    """Share of each group's time in the chosen calls; of its calls where the time is 0."""
+    calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
+    chosen_calls, chosen_time = np.bincount(codes[chosen], minlength=count), np.bincount(codes[chosen], duration[chosen], minlength=count)
+    return np.where(time > 0, chosen_time / np.maximum(time, 1), chosen_calls / np.maximum(calls, 1))
+
+
+def _weighted(
+    codes: npt.NDArray[np.int64], value: npt.NDArray[np.float64], duration: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.float64]:
+    """Duration-weighted mean per group over the calls that carry a value; plain mean where these have no time; NaN where none does."""
+    there = np.isfinite(value)
+    codes, value, duration = codes[there], value[there], duration[there]
+    calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
+    weighted, plain = np.bincount(codes, value * duration, minlength=count), np.bincount(codes, value, minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(time > 0, weighted / time, plain / np.where(calls > 0, calls, np.nan)), np.float64)
+
+
+def _distinct(codes: npt.NDArray[np.int64], value: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Number of different values per group."""
+    values, distinct = pd.factorize(value)
+    pairs = pd.unique(codes * max(len(distinct), 1) + values)
+    return np.bincount(pairs // max(len(distinct), 1), minlength=count).astype(np.int64)

@@ -1,0 +1,162 @@
+"""Rows of an operator table: operator calls grouped by name, or by name and one more property."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.trees.module_tree import module_class_name, phase_name
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+
+Codes = npt.NDArray[np.int32]
+GROUPS: Final = ("name", "name_shape", "name_dtype", "name_module", "name_thread", "name_phase")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """rows: host rows of the operators looked at. code: group per host row, -1 for every other row.
+    frame: one row per group with id, name, input_shapes, dtype, module, thread, phase; a count in words where calls differ."""
+
+    rows: npt.NDArray[np.int64]
+    code: Codes
+    frame: pd.DataFrame
+
+
+def groups(capture: Capture, by: str, part: Scope) -> Groups:
+    """Operator calls of a selection, grouped; kept for the whole recording."""
+    if part.whole:
+        return memo(capture, ("operator_groups", by), lambda: _groups(capture, by, part))
+    return _groups(capture, by, part)
+
+
+def _groups(capture: Capture, by: str, part: Scope) -> Groups:
+    h = at.host(capture)
+    rows = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
+    name = _codes(capture.host["name"], rows)
+    properties = {
+        "input_shapes": _shapes(capture, rows),
+        "dtype": _dtype(capture, rows),
+        "module": module_class(capture, rows),
+        "thread": thread_name(capture, rows),
+    }
+    if by == "name_phase":
+        properties["phase"] = _phase(capture, rows)
+    second = {
+        "name_shape": "input_shapes",
+        "name_dtype": "dtype",
+        "name_module": "module",
+        "name_thread": "thread",
+        "name_phase": "phase",
+    }.get(by)
+    names, texts = name
+    if second is None:
+        key = names.astype(np.int64)
+    else:
+        other, _ = properties[second]
+        key = names.astype(np.int64) * (int(other.max(initial=0)) + 2) + other
+    keys, group = np.unique(key, return_inverse=True)
+    code = np.full(len(h.start), -1, np.int32)
+    code[rows] = group
+    first = np.zeros(len(keys), np.int64)
+    first[group[::-1]] = np.arange(len(rows))[::-1]
+    frame: dict[str, object] = {"name": texts[names[first]] if len(first) else np.zeros(0, object)}
+    for label, (values, categories) in properties.items():
+        frame[label] = _one_or_count(values, categories, group, first, _PLURAL[label])
+    out = pd.DataFrame(frame)
+    if second is None:
+        out.insert(0, "id", out["name"])
+    else:
+        out.insert(0, "id", out["name"].str.cat(out[second].fillna("").astype(str), sep=" "))
+    return Groups(rows, code, out)
+
+
+_PLURAL = {"input_shapes": "shapes", "dtype": "types", "module": "modules", "thread": "threads", "phase": "phases"}
+Column = tuple[npt.NDArray[np.int32], npt.NDArray[np.object_]]
+"""Codes per operator row and the texts they stand for; "" is unknown."""
+
+
+def _codes(column: pd.Series, rows: npt.NDArray[np.int64]) -> Column:
+    return column.cat.codes.to_numpy()[rows].astype(np.int32), np.asarray(column.cat.categories, dtype=object)
+
+
+def _argument(capture: Capture, rows: npt.NDArray[np.int64], name: str) -> Column:
+    """A column of the operators table per host row; "" where the call carries no arguments."""
+    column = capture.tables["operators"][name]
+    texts = np.asarray(column.cat.categories, dtype=object)
+    own = capture.operator_of_host[rows]
+    codes = column.cat.codes.to_numpy()
+    if not len(codes):
+        return np.zeros(len(rows), np.int32), np.array([""], object)
+    plus = np.append(texts, "")
+    out = np.where(own >= 0, codes[np.maximum(own, 0)], len(texts))
+    return out.astype(np.int32), plus
+
+
+def _shapes(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    """Sizes of the inputs as a person reads them: `16×5185×64 16×64×5185`."""
+    codes, texts = _argument(capture, rows, "shapes")
+    used = np.zeros(len(texts), bool)
+    used[codes] = True
+    return _recode(codes, [readable_shapes(str(t)) if u else "" for t, u in zip(texts, used.tolist(), strict=True)])
+
+
+def _dtype(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    codes, texts = _argument(capture, rows, "types")
+    return _recode(codes, [first_dtype(str(t)) for t in texts])
+
+
+def module_class(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    """Class of the innermost module call around each host row."""
+    around = at.nearest(capture, S.MODULE, rows)
+    return _outer_name(capture, around, module_class_name)
+
+
+def _phase(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    around, _ = at.annotation_around(capture, rows)
+    return _outer_name(capture, around, phase_name)
+
+
+def _outer_name(capture: Capture, around: Codes, rename) -> Column:  # type: ignore[no-untyped-def]
+    column = capture.host["name"]
+    texts = list(column.cat.categories)
+    codes = np.where(around >= 0, column.cat.codes.to_numpy()[np.maximum(around, 0)], len(texts)) if len(column) else around
+    used = np.unique(codes)
+    renamed = [""] * (len(texts) + 1)
+    for c in used.tolist():
+        if c < len(texts):
+            renamed[c] = rename(texts[c])
+    return _recode(codes.astype(np.int32), renamed)
+
+
+def thread_name(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
+    """Name of the thread of each host row: as labelled, else its number."""
+    threads = capture.tables["threads"]
+    texts = [label or str(number) for label, number in zip(threads["thread_name"].astype(str), threads["thread"].astype(str), strict=True)]
+    return _recode(at.host(capture).thread[rows], texts)
+
+
+def _recode(codes: npt.NDArray[np.int32], texts: list[str]) -> Column:
+    """The same values with equal texts under one code."""
+    if not texts:
+        return np.zeros(len(codes), np.int32), np.array([""], object)
+    merged, unique = pd.factorize(np.asarray(texts, dtype=object))
+    return merged[codes].astype(np.int32), np.asarray(unique, dtype=object)
+
+
+def _one_or_count(
+    codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str
+) -> list[str | None]:
+    """Per group its one value, None if unknown, or `3 shapes`."""
+    pairs = pd.unique(group.astype(np.int64) * (len(texts) + 1) + codes.astype(np.int64))
+    count = np.bincount(pairs // (len(texts) + 1), minlength=len(first))
+    values: list[str] = texts[codes[first]].tolist() if len(first) else []
+    return [(v or None) if n == 1 else f"{n} {plural}" for v, n in zip(values, count.tolist(), strict=True)]

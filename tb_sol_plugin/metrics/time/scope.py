@@ -1,0 +1,279 @@
+"""What part of a recording a query looks at: the device rows, the host rows, the window and the steps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.requirements import OF_MEMORY
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Mask
+
+# -- Where the work of a capture comes from --------------------------------------------------------------------------
+# the operators of a trace, the ledger of a SOL capture, or a trace with a SOL capture beside it.
+#
+# A profile of Proton has a ledger too: kernels summed over the whole profile, by scope, with device times and without any event.
+#
+# A SOL capture counts the work of its sampled iterations at the operators themselves, forward and backward, and knows the module and the
+# phase of every call. It holds no events of single operators: on a CPU the time of each kind of call, on other devices that of whole
+# phases and modules.
+
+
+Rows = npt.NDArray[np.int64]
+
+SOL_CAPTURE: Final = "sol_capture"
+PROTON: Final = "proton"
+Source = Literal["trace", "capture", "both"]
+MOST_CALLS: Final = 2_000_000
+"""Calls whose work is looked at; of more, those of the last sampled iterations."""
+DIFFERS: Final = 0.1
+"""A sampled iteration that lasts so much longer or shorter than the others is worth a word."""
+
+
+def source_of(capture: Capture) -> Source:
+    """What the work of the pages is made from."""
+    if capture.facts.source in (SOL_CAPTURE, PROTON):
+        return "capture"
+    return "both" if len(capture.tables["ledger"]) else "trace"
+
+
+def is_capture(capture: Capture) -> bool:
+    """Whether this is a SOL capture alone: no operator events, the work in its ledger."""
+    return capture.facts.source == SOL_CAPTURE
+
+
+def is_profile(capture: Capture) -> bool:
+    """Whether this is a profile without events: device time and stated work by kernel and scope."""
+    return capture.facts.source == PROTON
+
+
+def is_memory(capture: Capture) -> bool:
+    """Whether this is a recording of memory alone: a timeline of a profiler or a snapshot of an allocator."""
+    return capture.facts.source in OF_MEMORY
+
+
+def has_ledger(capture: Capture) -> bool:
+    """Whether any work was counted: by a SOL capture, alone or beside a trace, or in a profile."""
+    return len(capture.tables["ledger"]) > 0
+
+
+def on_cpu(capture: Capture) -> bool:
+    """Whether a SOL capture was made on a CPU, where single calls are timed."""
+    return not capture.facts.devices
+
+
+def calls_timed(capture: Capture) -> bool:
+    """Whether times of single calls of a SOL capture are those of the program: not on a device, nor where compiled code ran eagerly."""
+    ledger = capture.tables["ledger"]
+    return bool(np.isfinite(ledger["time_ns"].to_numpy(dtype=np.float64)).any()) and not ledger["compiled"].to_numpy(dtype=bool).any()
+
+
+def steps_looked_at(capture: Capture) -> Rows:
+    """Rows of `steps` of a SOL capture whose work is looked at: all sampled ones, the last where they hold more than MOST_CALLS."""
+
+    def make() -> Rows:
+        ledger = capture.tables["ledger"]
+        steps = np.arange(len(capture.steps), dtype=np.int64)
+        own = ledger["step"].to_numpy().astype(np.int64)
+        use = own >= 0
+        calls = np.bincount(own[use], ledger["count"].to_numpy().clip(min=0)[use], minlength=len(steps))
+        kept = np.cumsum(calls[::-1])[::-1] <= MOST_CALLS
+        if len(kept):
+            kept[-1] = True
+        return steps[kept]
+
+    return memo(capture, ("source.steps",), make)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Lengths of the iterations that were not sampled, but do the same work as the sampled ones.
+
+    median_ns: of their host time; device_ns: of their device time, NaN where it was not measured. count: how many there are.
+    sampled_ns, sampled_device_ns: mean over the sampled iterations.
+    """
+
+    median_ns: float
+    device_ns: float
+    count: int
+    sampled_ns: float
+    sampled_device_ns: float
+
+    @property
+    def length_ns(self) -> float:
+        """The device's time where it was measured, else the host's."""
+        return self.device_ns if self.device_ns == self.device_ns else self.median_ns
+
+    @property
+    def ratio(self) -> float:
+        """Sampled over unsampled, NaN where one of them is unknown."""
+        return self.sampled_ns / self.median_ns if self.median_ns else float("nan")
+
+
+def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+    """How long the steps `rows` take while nothing is counted; None where no such iteration was recorded.
+
+    Iterations of one signature do the same work; of one without, nothing is known. Of each step counts the median of its kind, of the
+    whole their mean.
+    """
+    return memo(capture, ("source.step_time", rows), lambda: _step_time(capture, rows))
+
+
+def unsampled_alike(capture: Capture, rows: tuple[int, ...]) -> list[Rows] | None:
+    """Per step of `rows` the numbers of the iterations that were not sampled and had inputs of the same sizes; None where one has none."""
+    table = capture.tables["iterations"]
+    if not len(table) or not rows:
+        return None
+    number = table["number"].to_numpy()
+    signature = arrays.codes(table["signature"])
+    plain = ~table["sampled"].to_numpy() & (number > 0) & arrays.where(table["signature"], bool)
+    out = []
+    for step in capture.steps["number"].to_numpy()[list(rows)].tolist():
+        here = np.flatnonzero(number == step)
+        alike = plain & (signature == signature[here[-1]]) if len(here) else np.zeros(len(number), bool)
+        if not alike.any():
+            return None
+        out.append(number[alike].astype(np.int64))
+    return out
+
+
+def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
+    alike = unsampled_alike(capture, rows)
+    if alike is None:
+        return None
+    table = capture.tables["iterations"]
+    number = table["number"].to_numpy()
+    duration = table["duration_ns"].to_numpy(dtype=np.float64)
+    device = table["device_ns"].to_numpy(dtype=np.float64)
+    median, on_device, own, own_device = [], [], [], []
+    for step, numbers in zip(capture.steps["number"].to_numpy()[list(rows)].tolist(), alike, strict=True):
+        same = np.isin(number, numbers) & ~table["sampled"].to_numpy()
+        here = np.flatnonzero(number == step)[-1]
+        median.append(float(np.median(duration[same])))
+        known = same & np.isfinite(device)
+        on_device.append(float(np.median(device[known])) if known.any() else np.nan)
+        own.append(float(duration[here]))
+        own_device.append(float(device[here]))
+    count = len(np.unique(np.concatenate(alike)))
+    return StepTime(float(np.mean(median)), float(np.mean(on_device)), count, float(np.mean(own)), float(np.mean(own_device)))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A selection of steps, resolved against one capture.
+
+    device: per device row, whether its launch starts in a selected step; all rows for the whole recording, so work launched
+    before the window or outside every step is in it too. host: per host row, whether it starts in a selected step (host bounds).
+    The whole of a SOL capture are the steps whose work is looked at.
+    window_ns: first start and last end of the selected steps (GPU-aware bounds), or the extent of the recording.
+    rows: rows of `steps`; for the whole recording all recorded steps. steps: their numbers.
+    step_count: what to divide by for a per-step average: 1 where no step was recorded. whole: no step was asked for.
+    """
+
+    device: Mask
+    host: Mask
+    window_ns: tuple[int, int]
+    rows: tuple[int, ...]
+    steps: tuple[int, ...]
+    step_count: int
+    label: str
+    whole: bool
+
+    @property
+    def window_length_ns(self) -> int:
+        return self.window_ns[1] - self.window_ns[0]
+
+
+def scope(capture: Capture, query: Query) -> Scope:
+    """The part of `capture` that `query.step` names: "" (whole recording), "12" or "12-15". BadQuery for an unknown step."""
+    return memo(capture, ("scope", query.step.strip()), lambda: _scope(capture, query.step.strip()))
+
+
+def _scope(capture: Capture, text: str) -> Scope:
+    steps = capture.steps
+    numbers = steps["number"].to_numpy()
+    recorded = np.flatnonzero(numbers >= 0) if not capture.facts.pseudo_step else np.zeros(0, np.int64)
+    on_host = np.ones(len(capture.host), bool)
+    if is_capture(capture) and len(recorded):
+        recorded = steps_looked_at(capture)
+        on_host = _in_steps(capture, recorded)
+    if not text:
+        return Scope(
+            np.ones(len(capture.device), bool),
+            on_host,
+            extent(capture),
+            tuple(recorded.tolist()),
+            tuple(numbers[recorded].tolist()),
+            max(len(recorded), 1),
+            "whole recording",
+            True,
+        )
+    low, high = _bounds(text)
+    chosen = recorded[(numbers[recorded] >= low) & (numbers[recorded] <= high)]
+    if not len(chosen):
+        hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no ProfilerStep; leave step empty"
+        raise BadQuery(f"no step {text}", hint=hint, field="step")
+    return Scope(
+        np.isin(capture.device["step"].to_numpy(), chosen),
+        _in_steps(capture, chosen),
+        (int(steps["start_ns"].to_numpy()[chosen].min()), int(steps["end_ns"].to_numpy()[chosen].max())),
+        tuple(chosen.tolist()),
+        tuple(numbers[chosen].tolist()),
+        len(chosen),
+        f"{'step' if len(chosen) == 1 else 'steps'} {_span(numbers[chosen])}, {len(chosen)} of {len(recorded)}",
+        False,
+    )
+
+
+def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
+    """Per host row whether it starts within the host bounds of one of some steps."""
+    start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
+    return _starts_inside(capture.host["start_ns"].to_numpy(), start, end)
+
+
+def in_steps(capture: Capture, where: Scope) -> Mask:
+    """Device rows of a selection that its steps launched; all of them where no step was recorded."""
+    return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
+
+
+def extent(capture: Capture) -> tuple[int, int]:
+    """First start and last end of everything recorded; (0, 0) for nothing. Uses the tables where the facts give none."""
+    if capture.facts.extent_ns != (0, 0):
+        return capture.facts.extent_ns
+    starts, ends = [], []
+    for table in (capture.host, capture.device):
+        if len(table):
+            start = table["start_ns"].to_numpy()
+            starts.append(int(start.min()))
+            ends.append(int((start + table["duration_ns"].to_numpy()).max()))
+    return (min(starts), max(ends)) if starts else (0, 0)
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,18})(?:\s*[-–:]\s*(\d{1,18}))?", text)
+    if found is None:
+        raise BadQuery(f"not a step: {text!r}", hint="give one step as 12 or a range as 12-15", field="step")
+    low = int(found[1])
+    high = int(found[2]) if found[2] else low
+    return min(low, high), max(low, high)
+
+
+def _span(numbers: npt.NDArray[np.int64]) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _starts_inside(at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> Mask:
+    """Per point, whether some interval `[start, end)` holds it."""
+    order = np.argsort(start, kind="stable")
+    first, reach = start[order], np.maximum.accumulate(end[order])
+    slot = np.searchsorted(first, at, side="right") - 1
+    return np.asarray((slot >= 0) & (at < reach[np.maximum(slot, 0)]), np.bool_)

@@ -1,0 +1,424 @@
+"""From the measured step to the speed of light: every nanosecond of the looked-at windows in exactly one part.
+
+    total = waits for input + launch gaps + waits for a blocked host + other waits + exposed communication + exposed copies
+          + per kind (time of modelled work above its limit) + recomputed work above its limit + time without a cost model
+          + speed of light (limits of compute-bound, of memory-bound and of recomputed work)
+
+Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
+counts where nothing computes, copies where neither runs. The limit of an operator is the one of `metrics.work.calls`. With several devices
+the time is that in which any of them runs, and the limit that of the one with most to do. A recording without device work is split by the
+host's operators instead (`metrics.waterfall_host`), a SOL capture by the times in its ledger (`metrics.waterfall_ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import BOUNDS
+from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, waits
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.work.kinds import KINDS
+from tb_sol_plugin.metrics.work.limits import achievable_limits
+from tb_sol_plugin.metrics.work.work import Work, work
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+# -- The host's time in exclusive parts, for a recording without device work -----------------------------------------
+#     window = loading of batches + modelled operators + operators without a model + framework + outside every operator
+#
+# Framework is the time in operators that themselves do nothing but call others (dispatch, autograd nodes). Where several threads run,
+# a moment counts once, in this order.
+
+
+@dataclass(frozen=True)
+class HostSplit:
+    """own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading; busy_ns its length.
+
+    total_ns: length of the windows; the parts add up to it.
+    """
+
+    own: Ints
+    busy: iv.Spans
+    busy_ns: int
+    total_ns: int
+    loading_ns: int
+    unmodelled_ns: int
+    framework_ns: int
+    outside_ns: int
+    communication_ns: int = 0
+
+
+def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
+    """The parts of `windows` by the operators of `done`."""
+    h = at.host(capture)
+    named = np.flatnonzero(done.ops["host"].to_numpy() >= 0)
+    rows = np.concatenate((done.ops["host"].to_numpy()[named].astype(np.int64), done.replaced[0]))
+    op = np.concatenate((named, done.replaced[1]))
+    modelled = done.ops["modelled"].to_numpy()[op]
+    free = iv.subtract(windows, loading_spans(capture))
+    own = np.zeros(len(rows), np.int64)
+    mine = np.flatnonzero(modelled)
+    mine = mine[np.argsort(h.start[rows[mine]], kind="stable")]
+    if len(mine):
+        start, stop = h.start[rows[mine]], h.stop[rows[mine]]
+        reach = np.concatenate((start[:1], np.maximum.accumulate(stop)[:-1]))
+        first = np.maximum(start, reach)
+        own[mine] = iv.overlap_with(first, np.maximum(stop, first), free)
+    flag = np.zeros(len(h.start), np.int64)
+    flag[rows[modelled]] = 1
+    calls_others = np.asarray(tree.subtree_sum(flag, h.end), np.int64)[rows] > 0
+    leaf = rows[~modelled & ~calls_others]
+    operators = np.flatnonzero(h.kind == S.OPERATOR)
+    layers = [iv.union(h.start[r], h.stop[r]) for r in (rows[modelled], leaf, operators)]
+    parts = [iv.intersect(layer, free) for layer in iv.exclusive(layers)]
+    busy = iv.merge(*parts)
+    return HostSplit(
+        at.sum_by(op, own, len(done.ops)),
+        busy,
+        iv.length(busy),
+        iv.length(windows),
+        iv.length(windows) - iv.length(free),
+        iv.length(parts[1]),
+        iv.length(parts[2]),
+        iv.length(free) - iv.length(busy),
+    )
+
+
+def loading_spans(capture: Capture) -> iv.Spans:
+    """When some thread fetches a batch: `enumerate(DataLoader)#….__next__` and the like."""
+
+    def make() -> iv.Spans:
+        name = capture.host["name"]
+        h = at.host(capture)
+        rows = arrays.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
+        return iv.union(h.start[rows], h.stop[rows])
+
+    return memo(capture, ("waterfall.loading",), make)
+
+
+# -- The steps of a SOL capture in exclusive parts -------------------------------------------------------------------
+# by the times in its ledger.
+#
+#     steps = modelled operators + operators without a model + communication + everything else
+#
+# Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
+# where there are none, as long as the sampled ones. Of a device it is the time between the events at both ends. The recorder times the
+# operators of a CPU one by one, so their times add up where they run one after another; everything else is Python, dispatch and what the
+# recorder does not see. It is negative where operators take longer than the step: several threads at once, or slower while they are
+# counted. A device's operators are not timed: its steps stay whole.
+
+
+def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[int, ...]) -> HostSplit:
+    """The parts of the steps `rows`, whose bounds are `windows`."""
+    ops = done.ops
+    time = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64))
+    if rows:
+        time[~np.isin(ops["step"].to_numpy(), rows)] = 0.0
+    modelled, apart = ops["modelled"].to_numpy(), ops["collective"].to_numpy()
+    own = np.where(modelled, np.rint(time), 0.0).astype(np.int64)
+    bare = round(float(time[~modelled & ~apart].sum()))
+    moving = round(float(time[~modelled & apart].sum()))
+    total = iv.length(windows)
+    if scope.is_profile(capture):  # sums of a whole profile: nothing is known of what lies between
+        total = int(own.sum()) + bare + moving
+    usual = scope.step_time(capture, rows)
+    if usual is not None:
+        total = round(usual.length_ns * len(rows))
+    busy = int(own.sum()) + bare + moving
+    return HostSplit(
+        own=own,
+        busy=iv.empty(),
+        busy_ns=busy,
+        total_ns=total,
+        loading_ns=0,
+        unmodelled_ns=bare,
+        framework_ns=0,
+        outside_ns=total - busy if done.timed else 0,
+        communication_ns=moving,
+    )
+
+
+NO_KIND: Final = len(KINDS)
+"""Kind of device time that no cost model covers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sums of limits in ns of the counted calls. compute, memory: of first-time work, by its bound; again: of recomputed work.
+
+    by_kind: all of it by kind; again_by_kind: the recomputed part. achievable: all of it at the achievable matrix rate, None where none
+    is known.
+    """
+
+    by_kind: Mapping[str, float]
+    again_by_kind: Mapping[str, float]
+    compute: float
+    memory: float
+    again: float
+    achievable: float | None
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """All times in ns, summed over `steps` windows of `windows`.
+
+    own: per device row its exclusive part inside the windows. kind: index into KINDS per device row, NO_KIND without a model.
+    op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modelled work by kind; again_ns: the part of it that is
+    recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modelled work of the windows;
+    counted: and its limit is known.
+    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
+    By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
+    in an operator it timed; negative where these took longer than the step).
+    unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
+    devices: how many the modelled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
+    to divide the limit of a call by, so that the limits of all calls sum up to that device's.
+    """
+
+    windows: iv.Spans
+    steps: int
+    stepped: bool
+    total_ns: int
+    busy_ns: int
+    input_wait_ns: int
+    host_wait_ns: int
+    launch_gap_ns: int
+    blocked_ns: int
+    exposed_communication_ns: int
+    exposed_copies_ns: int
+    unmodelled_ns: int
+    framework_ns: int
+    outside_ns: int
+    kind_ns: dict[str, int]
+    again_ns: dict[str, int]
+    limits: Limits
+    own: Ints
+    op_own: Ints
+    kind: npt.NDArray[np.int8]
+    idle: iv.Spans
+    loading: iv.Spans
+    inside: Mask
+    counted: Mask
+    devices: int
+    parallel: float
+    work: Work
+    unsplit_ns: int = 0
+
+    @property
+    def limit_ns(self) -> Mapping[str, float]:
+        """Limit of the modelled work by kind, recomputed work included."""
+        return self.limits.by_kind
+
+    @property
+    def sol_ns(self) -> float:
+        """Sum of the limits of all modelled work, recomputed work included."""
+        return sum(self.limits.by_kind.values())
+
+    @property
+    def measured_parts(self) -> dict[str, int]:
+        """The exclusive parts of the measured time; they add up to `total_ns`."""
+        return {
+            "input_wait": self.input_wait_ns,
+            "launch_gaps": self.launch_gap_ns,
+            "blocked": self.blocked_ns,
+            "other_waits": self.host_wait_ns - self.launch_gap_ns - self.blocked_ns,
+            "exposed_communication": self.exposed_communication_ns,
+            "exposed_copies": self.exposed_copies_ns,
+            "unmodelled": self.unmodelled_ns,
+            "framework": self.framework_ns,
+            "outside": self.outside_ns,
+            "unsplit": self.unsplit_ns,
+            **self.kind_ns,
+        }
+
+    @property
+    def modelled_kernel_share(self) -> float | None:
+        """Part of the device's own work (communication and copies over a link set aside) that a cost model covers; None without any.
+
+        By time; by calls where these have none.
+        """
+        if not self.work.timed:
+            own = ~self.work.ops["collective"].to_numpy()
+            return float(self.inside.sum() / own.sum()) if own.any() else None
+        known = sum(self.kind_ns.values())
+        return known / (known + self.unmodelled_ns) if known + self.unmodelled_ns else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Speed of light over the measured time; None without limits."""
+        return self.sol_ns / self.total_ns if self.has_limits and self.total_ns else None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the device's limits are known, memory bandwidth among them, and any work has one."""
+        return self.work.spec is not None and bool(self.counted.any())
+
+
+def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]]:
+    """(GPU-aware bounds of the selected steps, their rows); incomplete steps are left out where there are others.
+
+    Without a recorded step the window of the selection, and no rows.
+    """
+    if not part.rows:
+        return iv.one(*part.window_ns), ()
+    complete = capture.steps["complete"].to_numpy()
+    rows = tuple(r for r in part.rows if complete[r]) or part.rows
+    chosen = list(rows)
+    return iv.union(capture.steps["start_ns"].to_numpy()[chosen], capture.steps["end_ns"].to_numpy()[chosen]), rows
+
+
+def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
+    """The split of the selected steps under the matched limits, or those of the device named by `limits` (BadQuery if unknown)."""
+    spec = device_for(capture, limits)
+    key = ("waterfall", part.label, part.rows, part.window_ns, spec.fingerprint if spec else "")
+    return memo(capture, key, lambda: _waterfall(capture, part, work(capture, spec)))
+
+
+def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
+    windows, rows = windows_of(capture, part)
+    device, ops = capture.device, done.ops
+    modelled = ops["modelled"].to_numpy()
+    code = ops["kind"].cat.codes.to_numpy()
+    owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
+    has = owner >= 0
+    kind = np.full(len(device), NO_KIND, np.int8)
+    kind[has] = np.where(modelled, code, NO_KIND)[owner[has]]
+    layer = classes(capture).copy()
+    layer[(layer == MEMCPY) & (kind != NO_KIND)] = COMPUTATION
+    start = device["start_ns"].to_numpy()
+    own, busy = exclusive_parts(start, start + device["duration_ns"].to_numpy(), layer, windows)
+    kind = np.where(layer == COMPUTATION, kind, NO_KIND).astype(np.int8)
+    op_own = np.zeros(len(ops), np.int64)
+    np.add.at(op_own, owner[has & (kind != NO_KIND)], own[has & (kind != NO_KIND)])
+    loading = loading_spans(capture)
+    host: HostSplit | None = None
+    if done.from_ledger:
+        host = split_ledger(capture, done, windows, rows)
+        loading = iv.empty()
+    elif done.by_host_time:
+        host = split_host(capture, done, windows)
+    if host is not None:
+        op_own = host.own
+        busy = host.busy
+    total = iv.length(windows) if host is None else host.total_ns
+    idle = iv.subtract(windows, busy) if not done.from_ledger else iv.empty()
+    wait = iv.subtract(idle, loading) if host is None else iv.empty()
+    why = waits(capture) if host is None else None
+    inside = _inside(part, done, rows, op_own)
+    known = done.spec is not None and done.spec.memory_bandwidth is not None
+    counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
+    devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
+    parallel = _parallel(ops, counted, owner, device["device"].to_numpy(), kind != NO_KIND)
+    by_kind: dict[str, int] = {k: int(op_own[modelled & (code == i)].sum()) for i, k in enumerate(KINDS)}
+    again = ops["recompute"].to_numpy() & modelled
+    return Waterfall(
+        windows=windows,
+        steps=max(len(rows), 1),
+        stepped=bool(rows),
+        total_ns=total,
+        busy_ns=iv.length(busy) if host is None else host.busy_ns,
+        input_wait_ns=host.loading_ns if host else iv.length(iv.intersect(idle, loading)),
+        host_wait_ns=iv.length(wait),
+        launch_gap_ns=iv.length(iv.intersect(wait, why.launch)) if why else 0,
+        blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
+        exposed_communication_ns=int(own[layer == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
+        exposed_copies_ns=int(own[layer == MEMCPY].sum()),
+        unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),
+        framework_ns=host.framework_ns if host else 0,
+        outside_ns=host.outside_ns if host else 0,
+        kind_ns=by_kind,
+        again_ns={k: int(op_own[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
+        limits=_limits(done, counted, parallel),
+        own=own,
+        op_own=op_own,
+        kind=kind,
+        idle=idle,
+        loading=loading,
+        inside=inside,
+        counted=counted,
+        devices=devices,
+        parallel=parallel,
+        work=done,
+        unsplit_ns=0 if done.timed else total,
+    )
+
+
+def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mask:
+    """Modelled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
+
+    A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
+    """
+    ops = done.ops
+    if done.from_ledger:
+        chosen = np.isin(ops["step"].to_numpy(), rows) if rows else np.ones(len(ops), bool)
+        return np.asarray(chosen & ops["modelled"].to_numpy(), np.bool_)
+    host = ops["host"].to_numpy()
+    inside = np.isin(ops["step"].to_numpy(), rows) if rows else part.host[host] if len(part.host) else np.zeros(len(ops), bool)
+    inside = np.where(host < 0, op_own > 0, inside)
+    if done.by_host_time:
+        inside &= (op_own > 0) | (ops["measured_ns"].to_numpy() == 0)
+    return np.asarray(inside & ops["modelled"].to_numpy(), np.bool_)
+
+
+def _parallel(ops: pd.DataFrame, counted: Mask, owner: npt.NDArray[np.int32], device: Ints, ran: Mask) -> float:
+    """Limits of all counted calls over those of the device with most of them; a call belongs to the device of its last event.
+
+    owner, device, ran: per device row its call, its device, and whether it is modelled work. Calls without an event are on that device.
+    """
+    ids, code = np.unique(device[ran], return_inverse=True)
+    if len(ids) < 2:
+        return 1.0
+    place = np.full(len(ops), -1, np.int64)
+    place[owner[ran]] = code
+    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0)
+    each = np.bincount(place[place >= 0], sol[place >= 0], minlength=len(ids))
+    most = float(each.max()) + float(sol[place < 0].sum())
+    return float(sol.sum()) / most if most > 0 else 1.0
+
+
+def _limits(done: Work, counted: Mask, parallel: float) -> Limits:
+    ops = done.ops
+    code, bound = ops["kind"].cat.codes.to_numpy(), ops["bound"].cat.codes.to_numpy()
+    again = ops["recompute"].to_numpy()
+    sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0) / parallel
+    best = achievable_limits(ops, done.spec) if done.spec is not None else None
+    return Limits(
+        by_kind={k: float(sol[code == i].sum()) for i, k in enumerate(KINDS)},
+        again_by_kind={k: float(sol[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
+        compute=float(sol[~again & (bound == BOUNDS.index("compute"))].sum()),
+        memory=float(sol[~again & (bound != BOUNDS.index("compute"))].sum()),
+        again=float(sol[again].sum()),
+        achievable=None if best is None else float(np.where(counted, best, 0.0).sum()) / parallel,
+    )
+
+
+def exclusive_parts(start: Ints, stop: Ints, layer: npt.NDArray[np.int8], windows: iv.Spans) -> tuple[Ints, iv.Spans]:
+    """(exclusive part per row inside the windows, busy time inside them). Layers take precedence in the order of their numbers.
+
+    Within a layer an event owns what no earlier one covers: its interval after the furthest end so far.
+    """
+    own = np.zeros(len(start), np.int64)
+    free = windows
+    for level in (COMPUTATION, COMMUNICATION, MEMCPY):
+        rows = np.flatnonzero((layer == level) & (stop > start))
+        if not len(rows):
+            continue
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        reach = np.concatenate((np.full(1, np.iinfo(np.int64).min), np.maximum.accumulate(stop[rows])[:-1]))
+        first = np.maximum(start[rows], reach)
+        last = np.maximum(stop[rows], first)
+        own[rows] = iv.overlap_with(first, last, free)
+        free = iv.subtract(free, iv.union(start[rows], stop[rows]))
+    return own, iv.subtract(windows, free)

@@ -1,0 +1,1 @@
+"""Time and work over trees of modules and phases."""

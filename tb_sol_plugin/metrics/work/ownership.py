@@ -1,0 +1,198 @@
+"""Which operator call owns the work below it, so that nothing is counted twice.
+
+Of nested calls with a model the outermost owns; what lies below gives its device time and no work. A call that only wraps
+others (`aten::linear`, `aten::conv2d`, `aten::scaled_dot_product_attention`) owns only where the calls below it explain less
+than half of its time and less than half of its matrix work. What no model covers is owned, with unknown cost, by the innermost
+operator around the launch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.cost.ops.collectives import wire_bytes
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
+
+
+def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
+    """Of host rows in ascending order those that lie below no other of them. end: subtree end of every host row."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    reach = np.maximum.accumulate(end[rows])
+    return np.asarray(rows[np.concatenate((np.ones(1, bool), rows[1:] >= reach[:-1]))], np.int64)
+
+
+def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
+    """For each row the owner that it lies below or is, else -1. owners: ascending, none below another."""
+    out = np.full(len(rows), -1, np.int64)
+    if len(owners):
+        slot = np.searchsorted(owners, rows, side="right") - 1
+        found = owners[np.maximum(slot, 0)]
+        inside = (slot >= 0) & (rows < end[found]) & (rows >= 0)
+        out[inside] = found[inside]
+    return out
+
+
+def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
+    """Host rows that own work, ascending, none below another.
+
+    modelled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
+    flop: matrix work per row, 0 where it has none or it is unknown.
+    """
+    total = np.asarray(tree.subtree_sum(own_ns, end), np.int64)
+    busy = modelled & (total > 0)
+    leaves = outermost(np.flatnonzero(busy & ~wrapper), end)
+    wraps = np.flatnonzero(busy & wrapper)
+    wraps = wraps[above(leaves, end, wraps) < 0]
+    if len(wraps):
+        explained = np.zeros(len(end), np.int64)
+        explained[leaves] = total[leaves]
+        matrix = np.zeros(len(end), np.float64)
+        matrix[leaves] = flop[leaves]
+        covered, done = np.asarray(tree.subtree_sum(explained, end), np.int64), np.asarray(tree.subtree_sum(matrix, end), np.float64)
+        by_time = 2 * covered[wraps] >= total[wraps]
+        by_work = (flop[wraps] > 0) & (2 * done[wraps] >= flop[wraps])
+        wraps = wraps[~by_time & ~by_work]
+    return outermost(np.sort(np.concatenate((leaves, wraps))), end)
+
+
+# -- Which pass an operator call belongs to --------------------------------------------------------------------------
+# forward, backward, or forward run again inside the backward pass (recomputation).
+#
+# An autograd node names its forward thread; what lies below it is backward work. Activation checkpointing runs forward operators
+# below a node: these draw sequence numbers of their own, which the operators of a plain backward pass do not. Differentiating a
+# backward pass (`create_graph=True`) gives its operators sequence numbers too; such nodes hold nothing else, while a node that
+# recomputes also holds its own gradient without one, or a whole nested backward pass.
+
+
+ENGINE: Final = "autograd::engine::evaluate_function"
+NODE: Final = re.compile(r"(autograd::engine::evaluate_function.*|.*Backward\d*)", re.DOTALL)
+CHECKPOINT: Final = re.compile(r".*checkpoint\w*backward\d*", re.IGNORECASE | re.DOTALL)
+
+
+def in_backward(capture: Capture) -> Mask:
+    """Per host row whether it is or lies below an operator of the backward pass, recomputed forward work left out."""
+    return memo(capture, ("work.backward",), lambda: _below(capture, _roots(capture)) & ~recomputed(capture))
+
+
+def recomputed(capture: Capture) -> Mask:
+    """Per host row whether it is or lies below a forward operator that runs again inside the backward pass."""
+    return memo(capture, ("work.recomputed",), lambda: _below(capture, _again(capture)))
+
+
+def _roots(capture: Capture) -> Mask:
+    """Per host row whether it is a node of the backward pass."""
+    return memo(capture, ("work.backward_roots",), lambda: _find_roots(capture))
+
+
+def _find_roots(capture: Capture) -> Mask:
+    host, table = capture.host, capture.tables["operators"]
+    roots = arrays.where(host["name"], lambda name: name.startswith(ENGINE))
+    roots[table["host"].to_numpy()[table["forward_thread"].to_numpy() > 0]] = True
+    return roots
+
+
+def _again(capture: Capture) -> Mask:
+    """Host rows of the recomputed operators themselves, inner ones among them."""
+    host, table = capture.host, capture.tables["operators"]
+    out = np.zeros(len(host), bool)
+    nodes = _roots(capture)
+    if not nodes.any():
+        return out
+    rows = table["host"].to_numpy()
+    below = _below(capture, nodes)[rows]
+    is_node = arrays.where(host["name"], lambda name: NODE.fullmatch(name) is not None)
+    candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0) & ~is_node[rows]
+    if not candidate.any():
+        return out
+    h = attribution.host(capture)
+
+    def around(mask: Mask, of: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        return tree.nearest(mask, h.parent, h.stop, h.parent[of], h.start[of])
+
+    node = around(nodes, rows[candidate])
+    inside = np.flatnonzero(below & ~candidate & ~is_node[rows])
+    bare = inside[nodes[np.maximum(around(h.kind == S.OPERATOR, rows[inside]), 0)]]
+    bare = bare[_has_tensor(capture)[bare]]
+    mixed = np.zeros(len(host), bool)
+    mixed[around(nodes, rows[bare])] = True
+    nested = np.zeros(len(host), bool)
+    engine = np.flatnonzero(arrays.where(host["name"], lambda name: name.startswith(ENGINE)))
+    above = around(nodes, engine)
+    nested[above[above >= 0]] = True
+    named = arrays.where(host["name"], lambda name: CHECKPOINT.fullmatch(name) is not None)
+    use = (mixed & _seen_forward(capture, rows[candidate], node, candidate, below)) | nested | named
+    out[rows[candidate][use[node]]] = True
+    return out
+
+
+def _has_tensor(capture: Capture) -> Mask:
+    """Per row of `operators` whether it has an argument with sizes; allocations and views of nothing say nothing about the pass."""
+    return arrays.where(capture.tables["operators"]["shapes"], lambda text: any(mark.isdigit() for mark in text))
+
+
+def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArray[np.int32], candidate: Mask, below: Mask) -> Mask:
+    """Per host row whether every candidate below that node calls with sizes that the forward pass has too.
+
+    rows, node: host rows of the candidates and of their nodes. candidate, below: per row of `operators`.
+    """
+    host, table = capture.host, capture.tables["operators"]
+    shape = arrays.codes(table["shapes"])
+    key = arrays.codes(host["name"])[table["host"].to_numpy()] * (int(shape.max(initial=0)) + 2) + shape
+    known = np.isin(key[candidate], np.unique(key[~below]))
+    out = np.zeros(len(host), bool)
+    out[node] = True
+    out[node[~known]] = False
+    return out
+
+
+def _below(capture: Capture, roots: Mask) -> Mask:
+    """Per host row whether it is one of `roots` or lies below one."""
+    level = np.zeros(len(roots) + 1, np.int64)
+    rows = np.flatnonzero(roots)
+    level[rows] += 1
+    np.subtract.at(level, capture.host["end"].to_numpy()[rows], 1)
+    return np.asarray(np.cumsum(level[:-1]) > 0)
+
+
+# -- Bytes that device events move over a link -----------------------------------------------------------------------
+# copies between memories and collectives.
+
+
+LINK_DIRECTIONS: Final = ("HtoD", "DtoH", "PtoP")
+
+
+def over_link(capture: Capture) -> npt.NDArray[np.bool_]:
+    """Per device row whether it is a copy that leaves or enters the device."""
+    device = capture.device
+    return np.asarray((device["kind"].to_numpy() == S.MEMCPY) & device["direction"].isin(LINK_DIRECTIONS).to_numpy())
+
+
+def link_bytes(capture: Capture) -> npt.NDArray[np.float64]:
+    """Per device row the bytes over the link: of a copy as recorded, of a collective the least that its rank sends; NaN unknown."""
+    return memo(capture, ("work.link_bytes",), lambda: _link_bytes(capture))
+
+
+def _link_bytes(capture: Capture) -> npt.NDArray[np.float64]:
+    out = np.full(len(capture.device), np.nan)
+    size = capture.device["bytes"].to_numpy()
+    copies = over_link(capture) & (size >= 0)
+    out[copies] = size[copies]
+    table = capture.tables["collectives"]
+    if len(table):
+        keys = ["name", "in_elements", "out_elements", "dtype", "group_size"]
+        number = table.groupby(keys, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+        _, first, place = np.unique(number, return_index=True, return_inverse=True)
+        rows = table.iloc[first][keys].itertuples(index=False)
+        known = [wire_bytes(str(name), int(low), int(high), str(dtype), int(ranks)) for name, low, high, dtype, ranks in rows]
+        out[table["device"].to_numpy()] = np.array([np.nan if b is None else b for b in known], np.float64)[place.reshape(-1)]
+    return out

@@ -1,0 +1,76 @@
+"""Device time that no cost model covers: by operator and sizes, with the reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin import cost
+from tb_sol_plugin.cost.inputs import readable_shapes
+from tb_sol_plugin.metrics.work.arguments import arguments_of
+from tb_sol_plugin.metrics.work.costs import SIGNATURE, signature_inputs
+from tb_sol_plugin.metrics.work.counted import ledger_inputs
+from tb_sol_plugin.metrics.work.work import Work, launches_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+
+COLUMNS: Final = ("name", "input_shapes", "types", "calls", "measured_ns", "share", "why")
+MOST: Final = 1000
+"""Rows; the reason is worked out once per row."""
+NOT_OWNED: Final = "part of its time belongs to operators below it that have no model"
+NO_ARGUMENTS: Final = "no arguments recorded"
+
+
+def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
+    """Calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
+
+    name; input_shapes, types as a reader sees them; calls; measured_ns (plain sum of device time, of host time without a device);
+    share of the time of all `ops`; why: one sentence. A time that is not known is None.
+
+    Copies over a link and communication are left out: a link bounds them.
+    """
+    time = ops["measured_ns" if done.by_host_time or done.from_ledger else "device_sum_ns"].to_numpy(dtype=np.float64)
+    bare = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
+    if not len(bare):
+        return pd.DataFrame({c: [] for c in COLUMNS})
+    table, arguments = arguments_of(capture, done, ops.iloc[bare])
+    name = arrays.codes(ops["name"])[bare]
+    parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
+    frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
+    frame["calls"] = launches_of(ops)[bare]
+    by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
+    grouped = by.agg(calls=("calls", "sum"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
+    grouped = grouped.sort_values("time" if done.timed else "calls", ascending=False, kind="stable").head(MOST)
+    names = ops["name"].cat.categories
+    shapes, types = table["shapes"].cat.categories, table["types"].cat.categories
+    whole = float(np.nansum(time))
+    out: list[tuple[object, ...]] = []
+    columns = ["name", "shapes", "types", "calls", "timed", "time", "first"]
+    for code, shape, kind, calls, timed, spent, first in grouped[columns].itertuples(index=False):
+        label = str(names[code])
+        why = _why(capture, done, label, int(first))
+        sizes = readable_shapes(str(shapes[shape])) if shape >= 0 else ""
+        elements = _types(str(types[kind])) if kind >= 0 else ""
+        share = spent / whole if timed and whole else None
+        out.append((label, sizes, elements, int(calls), round(spent) if timed else None, share, why or NOT_OWNED))
+    return pd.DataFrame(out, columns=list(COLUMNS))
+
+
+def _why(capture: Capture, done: Work, name: str, row: int) -> str:
+    """What is missing. row: of the table of arguments, -1 none."""
+    if row < 0:
+        return _without_arguments(name)
+    if not done.from_ledger:
+        return cost.explain(name, signature_inputs(capture, row))
+    said = str(arrays.pick(capture.tables["ledger"]["reason"], [row])[0])
+    return said or cost.explain(name, ledger_inputs(capture, row)) or NO_ARGUMENTS
+
+
+def _without_arguments(name: str) -> str:
+    return NO_ARGUMENTS if cost.model_for(name) is not None else "no cost model"
+
+
+def _types(text: str) -> str:
+    return text.strip("[]").replace('"', "")

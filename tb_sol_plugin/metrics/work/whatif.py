@@ -1,0 +1,237 @@
+"""Limits of recorded work on another device, or with its matrix work in another type. Bounds only: nothing here predicts a time.
+
+    limit there = max(F / P'[d'], Fv / Pv', Q' / W')
+
+F, Fv, Q: work as recorded; d': the type asked for where the call is eligible, else the recorded one; Q': bytes of an eligible call,
+times the ratio of the element sizes. Eligible are matrix products, convolutions and attention in floating types that the new type
+can stand for. Other work keeps its type and its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import limit, ratio
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.waterfall import windows_of
+from tb_sol_plugin.metrics.trees.phase_work import nodes_of
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of
+from tb_sol_plugin.metrics.work.work import launches_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Floats, Mask
+
+Dtype: TypeAlias = Literal["recorded", "bf16", "fp16", "fp8", "tf32", "fp32"]
+
+LEAST_NS: Final = 1.0
+"""A limit below this is shown as 0; a ratio to it would say nothing."""
+BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+"""Bytes of an element; TF32 lives in 4 bytes, only the arithmetic is shorter."""
+STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
+    "tf32": ("fp32",),
+    "bf16": ("fp32", "tf32", "fp16"),
+    "fp16": ("fp32", "tf32", "bf16"),
+    "fp8": ("fp32", "tf32", "bf16", "fp16"),
+    "fp32": ("tf32", "bf16", "fp16"),
+}
+"""Type asked for, and the recorded types of the matrix work that changes to it. FP64 and integers never change."""
+OUTSIDE: Final = "(outside every phase)"
+PASSES: Final = ("Forward", "Backward", "Forward, run again")
+MOST_PHASES: Final = 12
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Modelled calls of the complete steps looked at (of everything where no step was recorded).
+
+    steps: what sums are divided by; window_ns: length of these steps; spent_ns: time of all their calls, with and without a model;
+    phase: label per call, the pass where only the step is around it; by_pass: there are no phases to tell apart, only passes.
+    """
+
+    calls: Calls
+    use: npt.NDArray[np.int64]
+    ops: pd.DataFrame
+    steps: int
+    window_ns: int
+    spent_ns: int
+    phase: npt.NDArray[np.object_]
+    by_pass: bool
+
+
+def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
+    """The calls that a limit can be stated for: with a cost model, a measured time, and matrix work or bytes that are known.
+
+    A call whose time is not known (a SOL capture of a GPU) is among them, its time is in no sum.
+    """
+    calls = calls_of(capture, part, limits)
+    windows, rows = windows_of(capture, part)
+    inside = calls.ops["step"].isin(rows).to_numpy() if rows else np.ones(len(calls.ops), bool)
+    flop, data = (calls.ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes"))
+    good = (
+        inside
+        & calls.ops["modelled"].to_numpy()
+        & ~(calls.ops["measured_ns"].to_numpy(dtype=np.float64) <= 0)
+        & ((flop > 0) | np.isfinite(data))
+    )
+    use = np.flatnonzero(good)
+    ops = calls.ops.iloc[use].reset_index(drop=True)
+    phase = _phases(capture, calls)[use]
+    by_pass = len(set(phase.tolist())) < 2
+    phase = np.where(phase == STEP, _passes(ops), phase)
+    return Selected(
+        calls=calls,
+        use=use,
+        ops=ops,
+        steps=max(len(rows), 1),
+        window_ns=iv.length(windows),
+        spent_ns=round(float(np.nansum(calls.values["owned_sum_ns"][inside]))) + _alone(capture, calls, part, rows),
+        phase=_passes(ops) if by_pass else phase,
+        by_pass=by_pass,
+    )
+
+
+def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:
+    """Device time in the selection that no operator owns."""
+    if calls.done.by_host_time or calls.done.from_ledger:
+        return 0
+    mine = part.device & (calls.done.owner < 0)
+    if rows:
+        mine = mine & np.isin(capture.device["step"].to_numpy(), rows)
+    return int(capture.device["duration_ns"].to_numpy()[mine].sum())
+
+
+def _phases(capture: Capture, calls: Calls) -> npt.NDArray[np.object_]:
+    """Per call the phase right below the step around it, or the outermost phase where it has no step."""
+    tree = phase_tree(capture)
+    names = np.array([*tree.name, OUTSIDE], object)
+    top = np.arange(len(tree.name) + 1)
+    top[-1] = len(tree.name)
+    for i, up in enumerate(tree.parent.tolist()):
+        if up >= 0:
+            top[i] = i if tree.name[up] == STEP and tree.parent[up] < 0 else top[up]
+    node = nodes_of(capture, calls)
+    return np.asarray(names[top[np.where(node >= 0, node, len(tree.name))]], object)
+
+
+def _passes(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
+    backward = (ops["direction"] == "bwd").to_numpy()
+    return np.array(PASSES, object)[np.where(ops["recompute"].to_numpy(), 2, backward.astype(int))]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Per call: sol_ns (NaN unknown), compute (arithmetic sets it), lacking (the device has no rate for its type), dtype."""
+
+    sol_ns: Floats
+    compute: Mask
+    lacking: Mask
+    changed: Mask
+    dtype: npt.NDArray[np.object_]
+
+
+def limits(ops: pd.DataFrame, spec: DeviceSpec, dtype: Dtype = "recorded") -> Limits:
+    """Limits of calls (rows of `Work.ops`) on a device, with eligible matrix work in `dtype`."""
+    flop, vector, data = (ops[c].to_numpy(dtype=np.float64) for c in ("flop", "flop_vector", "bytes"))
+    before = ops["dtype"].astype(str).to_numpy(dtype=object)
+    changed = eligible(ops, dtype)
+    after = np.where(changed, dtype, before)
+    if changed.any():
+        size = np.array([BYTES.get(name, 0) for name in before], np.float64)
+        data = np.where(changed, data * BYTES[dtype] / np.where(size > 0, size, 1.0), data)
+    codes, names = pd.factorize(after)
+    peak = np.array([*(spec.matrix_peak(str(n)) or np.nan for n in names), np.nan])[codes]
+    vector_peak = np.array([*(spec.vector_peak(str(n)) or np.nan for n in names), np.nan])[codes]
+    lacking = (flop > 0) & np.isnan(peak)
+    sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
+    return Limits(sol, bound == 1, lacking, changed, after)
+
+
+def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
+    """Calls whose matrix work would change to `dtype`."""
+    if dtype == "recorded":
+        return np.zeros(len(ops), bool)
+    floating = ops["dtype"].astype(str).isin(STANDS_FOR[dtype]).to_numpy()
+    return np.asarray(floating & (ops["flop"].to_numpy(dtype=np.float64) > 0))
+
+
+def rows(
+    keys: npt.NDArray[np.object_], ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
+) -> pd.DataFrame:
+    """One row per key, longest measured first (largest limit where nothing is measured); per step.
+
+    Columns: name, calls, measured_ns, sol_ns, sol_then_ns, ratio (now over then), headroom (measured over then), bound, bound_then,
+    lacking (types that the other device has no rate for, "" none), share (of the measured time of all rows). None is unknown.
+    A limit is stated for a row only where every call in it has one.
+    """
+    codes, names = pd.factorize(keys)
+    size = len(names)
+    measured = ops["measured_ns"].to_numpy(dtype=np.float64)
+    timed = np.isfinite(measured)
+    spent = np.bincount(codes[timed], measured[timed], minlength=size) / steps
+    frame = pd.DataFrame(
+        {
+            "name": np.asarray(names, object),
+            "calls": np.bincount(codes, launches_of(ops), minlength=size) / steps,
+            "measured_ns": np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan),
+        }
+    )
+    for label, found in (("", now), ("_then", then)):
+        total, side = _sum(codes, size, found, steps)
+        frame[f"sol{label}_ns"] = total
+        frame[f"bound{label}"] = side
+    frame["lacking"] = _lacking(codes, size, then)
+    sol, after, time = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
+    after = np.where(after >= LEAST_NS, after, np.nan)
+    frame = frame.assign(ratio=ratio(sol, after), headroom=ratio(time, after), share=ratio(time, np.full(size, np.nansum(time))))
+    order = "measured_ns" if timed.any() else "sol_ns" if np.isfinite(sol).any() else "sol_then_ns"
+    frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return frame.head(most) if most else frame
+
+
+def _sum(codes: npt.NDArray[np.integer], size: int, found: Limits | None, steps: int) -> tuple[Floats, npt.NDArray[np.object_]]:
+    if found is None:
+        return np.full(size, np.nan), np.full(size, None, object)
+    known = np.isfinite(found.sol_ns)
+    total = np.bincount(codes[known], found.sol_ns[known], minlength=size) / steps
+    of_compute = known & found.compute
+    compute = np.bincount(codes[of_compute], found.sol_ns[of_compute], minlength=size) / steps
+    whole = np.bincount(codes[~known], minlength=size) == 0
+    side = np.array([None, "memory", "compute"], object)[np.where(whole & (total > 0), 1 + (2 * compute >= total), 0)]
+    return np.where(whole, total, np.nan), side
+
+
+def _lacking(codes: npt.NDArray[np.integer], size: int, found: Limits | None) -> list[str]:
+    words: list[set[str]] = [set() for _ in range(size)]
+    if found is not None:
+        for i in np.flatnonzero(found.lacking).tolist():
+            words[codes[i]].add(str(found.dtype[i]))
+    return [", ".join(sorted(w)) for w in words]
+
+
+@dataclass(frozen=True)
+class Total:
+    """The limit of all calls per step: sol_ns is None where some call has none; lacking names the types without a rate."""
+
+    sol_ns: float | None
+    compute_share: float | None
+    lacking: str
+
+
+def total(found: Limits, steps: int) -> Total:
+    """Sum over all calls."""
+    if not len(found.sol_ns):
+        return Total(None, None, "")
+    every = np.zeros(len(found.sol_ns), np.int64)
+    (sol,), _ = _sum(every, 1, found, steps)
+    (words,) = _lacking(every, 1, found)
+    if not np.isfinite(sol):
+        return Total(None, None, words)
+    compute = float(found.sol_ns[found.compute].sum()) / steps
+    return Total(float(sol), compute / float(sol) if sol > 0 else None, words)

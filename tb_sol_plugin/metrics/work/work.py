@@ -1,0 +1,406 @@
+"""Work against its limit: who did how much, how long it took, how long it would take at the speed of light.
+
+`work(capture, spec)` is the one place where device time, cost models and device limits meet. Sums come before ratios.
+A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured. The calls of a SOL
+capture are those of its ledger (`work.ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost import Cost
+from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
+from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution, scope
+from tb_sol_plugin.metrics.time.kernel_names import TF32
+from tb_sol_plugin.metrics.trees.module_tree import module_class_name
+from tb_sol_plugin.metrics.work.costs import costs
+from tb_sol_plugin.metrics.work.counted import ledger_calls, profile_calls
+from tb_sol_plugin.metrics.work.inferred import with_inferred
+from tb_sol_plugin.metrics.work.joined import Match, with_counted
+from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
+from tb_sol_plugin.metrics.work.ownership import above, in_backward, link_bytes, over_link, owners, recomputed
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
+
+NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Work:
+    """ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.
+
+    host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
+    its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modelled, link (it
+    only copies between host and device, whose limit is the link); collective (all its device work is communication); link_bytes (what
+    copies and collectives move over a link); inferred (launched before the window, likened to recorded calls; host, module and
+    annotation are -1); recompute (forward work run again in the backward pass); module
+    (host row, for backward work that of its forward operator), layer (class of that module, ""), annotation (host row), step (row of
+    `steps`).
+
+    owner: per device row its row in ops, -1 where no operator is known. spec: the limits in use, None without.
+    by_host_time: a recording without device work; measured_ns is then host time.
+    from_ledger: calls of a SOL capture: host is -1, module and annotation are those of the ledger, `ledger` is a row of it. Of a
+    profile each row of the ledger is one row here, all of its `launches` together.
+    timed: whether any call has a time; where not (a SOL capture of a GPU), measured_ns is NaN and only whole phases, modules and steps
+    have a time.
+    match: of a trace beside a SOL capture, which iterations its steps were matched with. replaced: host rows of the calls that one row
+    of work counted there stands for, and that row (`work.joined`).
+    """
+
+    ops: pd.DataFrame
+    owner: npt.NDArray[np.int32]
+    spec: DeviceSpec | None
+    by_host_time: bool
+    device_ns: int
+    """Plain sum of all device time (of operator self times when by host time)."""
+    unowned_ns: int
+    """Plain sum of the device time that no operator owns."""
+    from_ledger: bool = False
+    timed: bool = True
+    match: Match | None = None
+    replaced: tuple[Ints, Ints] = NOTHING
+
+    @property
+    def modelled_ns(self) -> int:
+        """Plain sum of the device time of calls that a model covers."""
+        column = "measured_ns" if self.by_host_time else "device_sum_ns"
+        return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modelled"].to_numpy()])))
+
+    @property
+    def takes_counted(self) -> bool:
+        """Whether some unnamed work is that of the SOL capture beside the trace."""
+        return self.match is not None and self.match.placed > 0
+
+    @property
+    def unmodelled_ns(self) -> int:
+        """Plain sum of all other device time."""
+        return self.device_ns - self.modelled_ns
+
+    @property
+    def modelled_share(self) -> float | None:
+        """Share of the device time that a model covers; None without any time."""
+        return self.modelled_ns / self.device_ns if self.device_ns else None
+
+
+def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = False) -> Work:
+    """Every owning call of `capture` against the limits of `spec`. The result is shared: do not change it.
+
+    dense: count attention with every (query, key) pair; by default pairs behind a causal mask do not count.
+    """
+    key = spec.fingerprint if spec is not None else None
+    return memo(capture, ("work", key, dense), lambda: _work(capture, spec, dense))
+
+
+def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
+    base = memo(capture, ("work.calls",), lambda: _calls(capture))
+    ops = base.ops.copy()
+    if dense:
+        every = ops["flop_dense"].to_numpy()
+        ops["flop"] = np.where(np.isfinite(every), every, ops["flop"].to_numpy())
+    flop, vector, data = (ops[c].to_numpy() for c in ("flop", "flop_vector", "bytes"))
+    dtype = ops["dtype"]
+    if spec is None:
+        ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
+        return replace(base, ops=ops)
+    names = dtype.cat.categories.tolist()
+    codes = dtype.cat.codes.to_numpy()
+    peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
+    vector_peak = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
+    sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
+    apart = ~ops["modelled"].to_numpy() | (base.by_host_time and spec.vendor != "cpu")
+    sol[apart], bound[apart] = np.nan, 0
+    ops["sol_ns"] = sol
+    ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
+    if spec.memory_bandwidth is None:
+        ops["estimated"] = True
+    return replace(base, ops=ops, spec=spec)
+
+
+def _calls(capture: Capture) -> Work:
+    if scope.is_capture(capture):
+        return _by_ledger(capture)
+    if scope.is_profile(capture):
+        return _by_profile(capture)
+    found = costs(capture)
+    host = capture.host
+    end = host["end"].to_numpy()
+    modelled = found.of_host >= 0
+    by = _by_device_time if len(capture.device) else _by_host_time
+    done = by(capture, end, modelled, found.wrapper, found.of_host, found.costs)
+    return _with_counted(capture, done) if scope.source_of(capture) == "both" else done
+
+
+def _with_counted(capture: Capture, done: Work) -> Work:
+    """Where the trace cannot name work, that of the SOL capture beside it."""
+    ops, owner, replaced, match = with_counted(capture, done.ops, done.owner, by_host=done.by_host_time)
+    device = capture.device["duration_ns"].to_numpy().clip(min=0)
+    free = int(device[owner < 0].sum()) if len(owner) else 0
+    return replace(done, ops=ops, owner=owner, unowned_ns=free, match=match, replaced=replaced)
+
+
+def _by_ledger(capture: Capture) -> Work:
+    ops = ledger_calls(capture)
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    known = bool(np.isfinite(time).any())
+    owner = np.full(len(capture.device), -1, np.int32)
+    return Work(ops, owner, None, scope.on_cpu(capture), round(float(np.nansum(time))), 0, from_ledger=True, timed=known or not len(ops))
+
+
+def _by_profile(capture: Capture) -> Work:
+    ops = profile_calls(capture)
+    time = ops["measured_ns"].to_numpy(dtype=np.float64)
+    return Work(ops, np.zeros(0, np.int32), None, False, round(float(np.nansum(time))), 0, from_ledger=True)
+
+
+def _by_device_time(
+    capture: Capture, end: npt.NDArray[np.int32], modelled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
+) -> Work:
+    device = capture.device
+    operator = device["operator"].to_numpy()
+    duration = device["duration_ns"].to_numpy().clip(min=0)
+    has = operator >= 0
+    own = np.zeros(len(end), np.int64)
+    np.add.at(own, operator[has], duration[has])
+    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
+    owner_host = above(owning, end, operator)
+    owner_host = np.where(owner_host < 0, operator, owner_host)
+    rows, first, place = np.unique(owner_host, return_index=True, return_inverse=True)
+    lead = int(len(rows) > 0 and rows[0] < 0)
+    owner: npt.NDArray[np.int32] = (place.reshape(-1) - lead).astype(np.int32)
+    rows, first = rows[lead:].astype(np.int64), first[lead:]
+    size = len(rows)
+    mine = np.flatnonzero(owner >= 0)
+    group = owner[mine]
+    names = device["name"].cat.categories
+    tf32 = np.append(np.fromiter((TF32.search(str(n)) is not None for n in names), bool, len(names)), False)[
+        device["name"].cat.codes.to_numpy()
+    ]
+    link = np.bincount(group, ~over_link(capture)[mine], minlength=size) == 0
+    columns = {
+        "measured_ns": _union(group, device["device"].to_numpy()[mine], device["start_ns"].to_numpy()[mine], duration[mine], size),
+        "device_sum_ns": attribution.sum_by(group, duration[mine], size),
+        "device_events": np.bincount(group, minlength=size).astype(np.int64),
+        "collective": (np.bincount(group, ~device["communication"].to_numpy()[mine], minlength=size) == 0).astype(np.int64),
+        "link_bytes": _known_sum(group, link_bytes(capture)[mine], size),
+        "module": device["module"].to_numpy()[first],
+        "annotation": device["annotation"].to_numpy()[first],
+        "step": device["step"].to_numpy()[first],
+    }
+    use_tf32 = np.bincount(group, tf32[mine], minlength=size) > 0
+    ops = _frame(capture, rows, _at(rows, owning, of_host), known, link, use_tf32, columns)
+    ops, owner = with_inferred(capture, ops, owner)
+    return Work(ops, owner, None, False, int(duration.sum()), int(duration[owner < 0].sum()))
+
+
+def _by_host_time(
+    capture: Capture, end: npt.NDArray[np.int32], modelled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
+) -> Work:
+    host = capture.host
+    kind = host["kind"].to_numpy()
+    operators = np.flatnonzero(kind == S.OPERATOR)
+    start, duration = host["start_ns"].to_numpy(), host["duration_ns"].to_numpy().clip(min=0)
+    parent, _, _, _ = tree.nest(host["thread"].to_numpy()[operators], start[operators], (start + duration)[operators])
+    own = np.zeros(len(end), np.int64)
+    own[operators] = tree.self_time(start[operators], duration[operators], parent)
+    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
+    below = above(owning, end, operators)
+    alone = operators[(below < 0) & (own[operators] > 0)]
+    rows = np.sort(np.concatenate((owning, alone)))
+    total = tree.subtree_sum(own, end)
+    measured = np.where(np.isin(rows, owning), np.asarray(total[rows], np.int64), own[rows])
+    size = len(rows)
+    nothing = np.zeros(size, bool)
+    columns = {
+        "measured_ns": measured.astype(np.int64),
+        "device_sum_ns": np.zeros(size, np.int64),
+        "device_events": np.zeros(size, np.int64),
+        "collective": np.zeros(size, np.int64),
+        "link_bytes": np.full(size, np.nan),
+        "module": attribution.nearest(capture, S.MODULE, rows),
+        "annotation": attribution.nearest(capture, S.ANNOTATION, rows),
+        "step": _step_of(capture, start[rows]),
+    }
+    ops = _frame(capture, rows, _at(rows, owning, of_host), known, nothing, nothing, columns)
+    return Work(ops, np.zeros(0, np.int32), None, True, int(own.sum()), 0)
+
+
+def _at(rows: Ints, owning: Ints, of_host: npt.NDArray[np.int32]) -> Ints:
+    """Cost of each row, -1 for a row that owns only what no model explains: a wrapper keeps its time, not the work of its leaves."""
+    return np.where(np.isin(rows, owning), of_host[rows], -1).astype(np.int64)
+
+
+def _frame(
+    capture: Capture,
+    rows: Ints,
+    at: Ints,
+    known: tuple[Cost, ...],
+    link: Mask,
+    use_tf32: Mask,
+    columns: dict[str, Ints | Floats],
+) -> pd.DataFrame:
+    host, table = capture.host, capture.tables["operators"]
+    arguments = capture.operator_of_host[rows]
+    plain = _read(table["types"], arguments, first_dtype)
+    dtype = np.where(at >= 0, np.array([*(c.dtype for c in known), ""], object)[at], plain)
+    flop = _values(known, "flop")[at]
+    dtype = np.where(use_tf32 & (dtype == "fp32") & (flop > 0), "tf32", dtype)
+    direction = np.where(in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
+    frame = pd.DataFrame(
+        {
+            "host": rows.astype(np.int32),
+            "name": _sub(host["name"], rows),
+            "kind": pd.Categorical.from_codes(
+                np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], pd.Index(KINDS)
+            ),
+            "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
+            "dtype": pd.Categorical(dtype),
+            "shapes": pd.Categorical(_read(table["shapes"], arguments, readable_shapes)),
+            "shapes_json": _sub(table["shapes"], arguments),
+            "flop": np.where(link, np.nan, flop),
+            "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
+            "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
+            "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
+            **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
+            "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
+            "reason": pd.Categorical(np.array([*(c.reason for c in known), ""], object)[at]),
+            "modelled": (at >= 0) & ~link,
+            "link": link,
+            "collective": columns["collective"] > 0,
+            "link_bytes": columns["link_bytes"],
+            "recompute": recomputed(capture)[rows],
+            "inferred": False,
+        }
+    )
+    frame["module"] = _module(capture, rows, columns["module"].astype(np.int64))
+    frame["layer"] = pd.Categorical(_read(host["name"], frame["module"].to_numpy(), module_class_name))
+    return frame
+
+
+def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
+    """Host row of the module call that each call belongs to: the one around it, else the one around its forward operator; -1 none."""
+    forward, _ = attribution.module_forward_rows(capture, rows)
+    return np.where(own >= 0, own, attribution.nearest(capture, S.MODULE, forward)).astype(np.int32)
+
+
+def _matrix(known: tuple[Cost, ...]) -> Floats:
+    """Matrix FLOP per cost, 0 where unknown and for index -1."""
+    return np.nan_to_num(_values(known, "flop"))
+
+
+def _values(known: tuple[Cost, ...], field: str) -> Floats:
+    """Per cost the field as float, NaN unknown; one NaN at the end for index -1."""
+    return np.array([*(getattr(c, field) for c in known), None], np.float64)
+
+
+def _codes(column: pd.Series, rows: npt.NDArray[np.integer]) -> Ints:
+    """Category codes at rows; -1 for row -1."""
+    codes = np.append(column.cat.codes.to_numpy().astype(np.int64), -1)
+    return np.asarray(codes[rows], np.int64)
+
+
+def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[str], str]) -> npt.NDArray[np.object_]:
+    """`reader` of the text at each row, "" for row -1; run once per distinct text."""
+    codes, place = np.unique(_codes(column, rows), return_inverse=True)
+    texts = column.cat.categories
+    read = np.array([reader(str(texts[code])) if code >= 0 else "" for code in codes.tolist()], object)
+    return np.asarray(read[place.reshape(-1)], object) if len(codes) else np.zeros(0, object)
+
+
+def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
+    return pd.Categorical.from_codes(_codes(column, rows), column.cat.categories)
+
+
+def _known_sum(group: npt.NDArray[np.integer], values: Floats, size: int) -> Floats:
+    """Sum per group over the values that are known, NaN where none is."""
+    good = np.isfinite(values)
+    out = np.bincount(group[good], values[good], minlength=size).astype(np.float64)
+    out[np.bincount(group[good], minlength=size) == 0] = np.nan
+    return out
+
+
+def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:
+    """Per group the length of the union of its intervals on each device, summed over devices."""
+    pair, first = factorize([group.astype(np.int64), device])
+    return attribution.sum_by(group[first], attribution.union_by(pair, start, start + duration, len(first)), size)
+
+
+def _step_of(capture: Capture, at: Ints) -> Ints:
+    steps = capture.steps
+    start, end = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
+    out = np.full(len(at), -1, np.int64)
+    for row in range(len(steps)):
+        out[(at >= start[row]) & (at < end[row])] = row
+    return out
+
+
+SUMS: Final = ("flop", "flop_vector", "bytes", "measured_ns", "sol_ns")
+
+
+def launches_of(ops: pd.DataFrame) -> Ints:
+    """Calls that each row of `Work.ops` stands for: one, but of a profile, whose rows are sums, all of its launches."""
+    return ops["launches"].to_numpy().astype(np.int64) if "launches" in ops else np.ones(len(ops), np.int64)
+
+
+def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) -> pd.DataFrame:
+    """Rows of `Work.ops` summed by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
+
+    calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
+    known_ns: measured time of the calls with a cost model (the base of rates). modelled_ns: that of the calls with a limit;
+    wasted_ns, efficiency: over these. modelled_share: known_ns over measured_ns. bound: the side that holds the larger part of the
+    limit. A call whose time is unknown counts in the limit and in no ratio of times.
+    flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
+    """
+    if isinstance(by, np.ndarray):
+        number, first = np.unique(by, return_index=True)
+        code, keys = np.searchsorted(number, by), pd.DataFrame({"group": number})
+    else:
+        names = [by] if isinstance(by, str) else list(by)
+        columns = [
+            ops[n].cat.codes.to_numpy().astype(np.int64) if isinstance(ops[n].dtype, pd.CategoricalDtype) else ops[n].to_numpy()
+            for n in names
+        ]
+        code, first = factorize(columns)
+        keys = ops[names].iloc[first].reset_index(drop=True)
+    size = len(first)
+    out: dict[str, npt.NDArray[np.generic]] = {"calls": np.bincount(code, launches_of(ops), minlength=size).astype(np.int64)}
+    for name in SUMS:
+        values = ops[name].to_numpy(dtype=np.float64)
+        good = np.isfinite(values)
+        total = np.bincount(code[good], values[good], minlength=size).astype(np.float64)
+        total[np.bincount(code[good], minlength=size) == 0] = np.nan
+        out[name] = total
+    both = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64)) & (ops["measured_ns"].to_numpy() > 0)
+    measured, sol = ops["measured_ns"].to_numpy(dtype=np.float64), ops["sol_ns"].to_numpy(dtype=np.float64)
+    limited = np.isfinite(sol) & ~(measured <= 0)
+    timed = np.bincount(code[both], measured[both], minlength=size).astype(np.float64)
+    least = np.bincount(code[both], sol[both], minlength=size).astype(np.float64)
+    known = np.bincount(code[both], minlength=size) > 0
+    covered = ops["modelled"].to_numpy() & np.isfinite(measured)
+    out["known_ns"] = np.bincount(code[covered], measured[covered], minlength=size).astype(np.float64)
+    out["modelled_ns"] = timed
+    out["wasted_ns"] = np.where(known, timed - least, np.nan)
+    out["efficiency"] = ratio(np.where(known, least, np.nan), timed)
+    out["modelled_share"] = ratio(out["known_ns"].astype(np.float64), out["measured_ns"].astype(np.float64))
+    side = ops["bound"].cat.codes.to_numpy()
+    parts = [np.bincount(code[limited & (side == s)], sol[limited & (side == s)], minlength=size) for s in (1, 2)]
+    out["bound"] = np.where(parts[0] + parts[1] == 0, 0, np.where(parts[0] >= parts[1], 1, 2))
+    out["flagged"] = np.nan_to_num(out["efficiency"].astype(np.float64)) > TOLERATED
+    guessed = np.flatnonzero(ops["estimated"].to_numpy())[::-1]
+    why = np.full(size, "", object)
+    why[code[guessed]] = ops["reason"].astype(object).to_numpy()[guessed]
+    out["estimated"] = np.bincount(code[guessed], minlength=size) > 0
+    frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
+    frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), pd.Index(BOUNDS))
+    return frame
