@@ -50,7 +50,7 @@ def _write_one(place: Path, root: Path, out: Path) -> str:
     try:
         from tb_sol_plugin.model.registry import get, registry, run_alone
     except ImportError:  # before the registry moved
-        from tb_sol_plugin.analyses import get, registry, run_alone  # type: ignore[attr-defined,no-redef]
+        from tb_sol_plugin.model.registry import get, registry, run_alone  # type: ignore[attr-defined,no-redef]
 
     warnings.simplefilter("ignore")
     name = os.path.relpath(place, root)

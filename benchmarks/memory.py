@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import timed
-from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.ingest.memory import snapshot as memory_snapshot
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.tables import tree
 
 SLOTS = 20_000

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import encode
 
 Answer = TypeVar("Answer")

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 
 from benchmarks.timing import timed
-from tb_sol_plugin.analyses import run_runs
 from tb_sol_plugin.cost.goodput import bootstrap, fit, leave_one_out
 from tb_sol_plugin.cost.goodput.fit import plain_objective
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.goodput import fit as gather
 from tb_sol_plugin.metrics.goodput.part import MOST_STEPS, ScalingPart, Step
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart
+from tb_sol_plugin.model.registry import run_runs
 from tb_sol_plugin.model.report import Report, encode
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)

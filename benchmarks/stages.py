@@ -21,8 +21,8 @@ def first(path: str) -> dict[str, float]:
     """Everything from the bytes to all reports, as the first opening of a file does it."""
     out: dict[str, float] = {}
     clock = time.perf_counter()
-    from tb_sol_plugin.analyses import registry
     from tb_sol_plugin.ingest import Progress, read
+    from tb_sol_plugin.model.registry import registry
     from tb_sol_plugin.model.report import encode
     from tb_sol_plugin.store.open import options_for, recording_of
 
@@ -62,7 +62,7 @@ def first(path: str) -> dict[str, float]:
 def second(path: str) -> dict[str, float]:
     """From a warm cache to the first table."""
     import tb_sol_plugin as sol
-    from tb_sol_plugin.analyses import registry
+    from tb_sol_plugin.model.registry import registry
     from tb_sol_plugin.model.report import encode
 
     registry()

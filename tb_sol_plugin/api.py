@@ -16,11 +16,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from tb_sol_plugin.analyses import AnalysisInfo, described, run_alone
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import Run
+from tb_sol_plugin.model.registry import AnalysisInfo, described, run_alone
 from tb_sol_plugin.model.report import Report, UnavailableReport
+from tb_sol_plugin.model.run import Run
 
 
 def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Run:

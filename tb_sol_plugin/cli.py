@@ -18,7 +18,8 @@ from tb_sol_plugin.errors import BadQuery, NotFound, SolError
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.recordings import Recording, Run
+    from tb_sol_plugin.model.recordings import Recording
+    from tb_sol_plugin.model.run import Run
 
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
@@ -80,7 +81,7 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _analyze(given: list[str]) -> int:
-    from tb_sol_plugin.analyses import registry
+    from tb_sol_plugin.model.registry import registry
 
     known = registry()
     if not given or given[0] not in known:
@@ -116,8 +117,8 @@ def _analyze(given: list[str]) -> int:
 
 
 def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
-    from tb_sol_plugin.analyses import get, run_alone, run_analysis
     from tb_sol_plugin.model.query import parse
+    from tb_sol_plugin.model.registry import get, run_alone, run_analysis
     from tb_sol_plugin.model.report import Report, UnavailableReport, encode
     from tb_sol_plugin.store.devices import split_choice
 

@@ -95,8 +95,8 @@ def _parts(out: Console) -> int:
 
     wrong = 0
     try:
-        from tb_sol_plugin.analyses import registry
         from tb_sol_plugin.devices.catalog import known_keys
+        from tb_sol_plugin.model.registry import registry
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
         wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")

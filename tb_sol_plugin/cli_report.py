@@ -15,7 +15,6 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.analyses import registry, run_analysis
 from tb_sol_plugin.cli_sol import sol_lines
 from tb_sol_plugin.cli_text import held, plain, print_section, prose, unavailable
 from tb_sol_plugin.errors import BadQuery
@@ -24,6 +23,7 @@ from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import registry, run_analysis
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, TableSection, UnavailableReport
 from tb_sol_plugin.units import human, number
 

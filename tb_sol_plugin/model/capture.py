@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
-
-
 class Facts(msgspec.Struct, frozen=True):
     """What is known about a recording as a whole. None is unknown.
 
@@ -150,7 +148,7 @@ class Capture:
 
     def analyze(self, name: str, **query: object) -> Report | UnavailableReport:
         """The Report of one analysis; query fields as keywords. NotFound or BadQuery on a wrong name or field."""
-        from tb_sol_plugin.analyses import run_analysis
+        from tb_sol_plugin.model.registry import run_analysis
 
         return run_analysis(name, self, {k: str(v) for k, v in query.items()})
 

@@ -27,7 +27,6 @@ TIMELINE: Final = "memory_timeline"
 WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
 
 
-
 TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}
 CPU: Final = 0
 SAME_NS: Final = 1_000
@@ -66,9 +65,7 @@ def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, pro
     kept = tuple(line for line in capture.facts.beside if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_JOINED)] + [NOT_JOINED + line for line in problems]
     facts = msgspec.structs.replace(capture.facts, metadata=metadata, beside=kept + tuple(said), warnings=tuple(warnings))
-    return Capture(
-        facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, beside=beside
-    )
+    return Capture(facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, beside=beside)
 
 
 NOT_JOINED: Final = "memory beside this recording is not shown with it: "

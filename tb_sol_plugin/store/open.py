@@ -12,8 +12,9 @@ import msgspec
 
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.recordings import BesideFile, Maker, PairReader, PartsReader, Recording, Run, RunsReader, Side, WorkerPart
+from tb_sol_plugin.model.recordings import BesideFile, Maker, Recording, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow
+from tb_sol_plugin.model.run import PairReader, PartsReader, Run, RunsReader
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.join import OF_MEMORY, same_worker

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import msgspec
 
 from tb_sol_plugin.errors import NotFound, StillLoading
-from tb_sol_plugin.model.recordings import Recording, Run
+from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.run import Run
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import availability, registry
 from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import WORDS
 from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.registry import availability, registry
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import OF_MEMORY, companions
 from tb_sol_plugin.store.names import labels, rank_in

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.model.query import Field
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tb_sol_plugin.web import wire
 

@@ -12,7 +12,11 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.analyses import (
+from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import parse
+from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.registry import (
     Analysis,
     get,
     nothing_beside,
@@ -25,10 +29,6 @@ from tb_sol_plugin.analyses import (
     run_runs,
     runs_of,
 )
-from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
-from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.query import parse
-from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key

@@ -36,7 +36,7 @@ class Warmth:
 def warm() -> None:
     """Import what reports need and run the first page on a recording of three events."""
     with contextlib.suppress(Exception):
-        from tb_sol_plugin.analyses import registry, run_analysis
+        from tb_sol_plugin.model.registry import registry, run_analysis
         from tb_sol_plugin.store.processes import smallest_capture
 
         first = next(iter(registry()))

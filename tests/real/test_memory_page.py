@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import Report, TableSection
 
 TRACES = {

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory.budget import budget, totals
 from tb_sol_plugin.metrics.time.scope import scope as scope_of
@@ -22,6 +21,7 @@ from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs, rows_lo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.csv_text import csv_of

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.devices.catalog import known_keys, table
 from tb_sol_plugin.devices.figures import ORIGINS
 from tb_sol_plugin.devices.files import known_columns, parse
 from tb_sol_plugin.loader import Loader
+from tb_sol_plugin.model.registry import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 ANALYSES = ROOT / "docs" / "analyses"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.rules.time import RULES
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tests.support.captures import report
 from tests.support.findings import H100_BANDWIDTH, call, step
 from tests.support.training import read_back

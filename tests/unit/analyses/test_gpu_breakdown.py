@@ -5,10 +5,10 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from tb_sol_plugin.analyses import get
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, encode
 
 

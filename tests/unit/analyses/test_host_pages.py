@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import UNITS
 from tests.support.trace_builder import TraceBuilder

@@ -6,10 +6,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from tb_sol_plugin.analyses import get
 from tb_sol_plugin.metrics.time import kernels as K
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import encode
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_x>(Params)"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FindingsSection, TableSection, UnavailableReport
 from tests.support.captures import report
 from tests.support.copy_findings import US, steps

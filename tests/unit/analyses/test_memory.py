@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.analyses import run_analysis
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.memory_snapshot import MIB, snapshot, write
 from tests.support.trace_builder import TraceBuilder

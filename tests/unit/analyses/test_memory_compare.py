@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import tb_sol_plugin as sol
 from tb_sol_plugin import cli
-from tb_sol_plugin.analyses import get, run_analysis, run_pair
-from tb_sol_plugin.analyses.memory_compare.part import REST, ComparePart, Line, Row
-from tb_sol_plugin.analyses.memory_compare.rows import differences, grouping
+from tb_sol_plugin.analyses.memory.memory_compare_tables import REST, ComparePart, Line, Row, differences, grouping
 from tb_sol_plugin.errors import BadQuery, NotFound
 from tb_sol_plugin.model.recordings import Lack, Side, WorkerPart
+from tb_sol_plugin.model.registry import get, run_analysis, run_pair
 from tb_sol_plugin.model.report import FieldNow, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
 from tests.support.captures import capture

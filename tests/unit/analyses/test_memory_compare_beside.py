@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import get, run_analysis
-from tb_sol_plugin.analyses.memory_compare.beside import matched
-from tb_sol_plugin.analyses.memory_compare.listing import Item, Listing
+from tb_sol_plugin.analyses.memory.memory_compare_tables import Item, Listing, matched
+from tb_sol_plugin.model.registry import get, run_analysis
 from tb_sol_plugin.model.report import Report, TableSection
 
 SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "simulated_memory"
@@ -175,7 +174,7 @@ def test_lists_that_are_cut_add_up_still(monkeypatch: pytest.MonkeyPatch) -> Non
     # GIVEN lists of the 5 largest WHEN two ranks are compared THEN the rest is one row, the last, and columns add up to the same sums
     run = sol.open(str(SAMPLE), run="before", cache=False)
     full = run.analyze("memory_compare", other_run="before", other_worker="3")
-    monkeypatch.setattr("tb_sol_plugin.analyses.memory_compare.listing.MOST", 5)
+    monkeypatch.setattr("tb_sol_plugin.analyses.memory.memory_compare_tables.MOST_LISTED", 5)
     found = run.analyze("memory_compare", other_run="before", other_worker="3")
     assert isinstance(found, Report) and isinstance(full, Report)
     for section, columns in (

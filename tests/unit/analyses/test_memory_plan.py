@@ -8,9 +8,9 @@ import time
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import get, run_alone
 from tb_sol_plugin.devices.catalog import table as device_table
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.registry import get, run_alone
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
 from tests.conftest import ROOT
 

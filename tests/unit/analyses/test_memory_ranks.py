@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import get, run_over
-from tb_sol_plugin.analyses.memory_ranks.part import RankPart
+from tb_sol_plugin.analyses.memory.memory_ranks_tables import RankPart
 from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.registry import get, run_over
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
 from tests.support.memory_ranks import DEVICE, MB, rank_trace, write_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_sol_plugin.analyses.modules.names import below, node_names, row_names
+from tb_sol_plugin.analyses.time.modules_tables import below, node_names, row_names
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees.modules import merge_siblings, module_times

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin import analyses
-from tb_sol_plugin.analyses import availability, get, part_maker
+from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.query import PairQuery
+from tb_sol_plugin.model.registry import availability, get, part_maker
 from tb_sol_plugin.model.report import Report
 from tests.conftest import ROOT
 from tests.support.captures import capture
@@ -27,12 +27,12 @@ def example() -> Iterator[str]:
     code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "over_pair" in block)
     module = types.ModuleType("tb_sol_plugin.analyses.longer_kernel")
     sys.modules[module.__name__] = module
-    analyses.registry()
+    registry_module.registry()
     exec(compile(code, "extending.md", "exec"), module.__dict__)
-    analyses.registry.cache_clear()
+    registry_module.registry.cache_clear()
     yield "longer_kernel"
-    del sys.modules[module.__name__], analyses._FOUND["longer_kernel"]
-    analyses.registry.cache_clear()
+    del sys.modules[module.__name__], registry_module._FOUND["longer_kernel"]
+    registry_module.registry.cache_clear()
 
 
 def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
@@ -49,7 +49,7 @@ def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
 
 
 def test_every_pair_has_the_fields_that_name_the_other_one() -> None:
-    pairs = [item for item in analyses.registry().values() if item.pair is not None]
+    pairs = [item for item in registry_module.registry().values() if item.pair is not None]
     assert pairs and all(issubclass(item.query, PairQuery) for item in pairs)
     assert all(not set(item.pair.fields) & {"other_run", "other_worker", "other_span"} for item in pairs if item.pair is not None)
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin import analyses
-from tb_sol_plugin.analyses import get, part_maker, run_over
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.recordings import Lack, WorkerPart
+from tb_sol_plugin.model.registry import get, part_maker, run_over
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tests.conftest import ROOT
 from tests.support.ranks import rank_trace, write_run
@@ -29,12 +29,12 @@ def example() -> Iterator[str]:
     code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "over_workers" in block)
     module = types.ModuleType("tb_sol_plugin.analyses.longest_kernel")
     sys.modules[module.__name__] = module
-    analyses.registry()
+    registry_module.registry()
     exec(compile(code, "extending.md", "exec"), module.__dict__)
-    analyses.registry.cache_clear()
+    registry_module.registry.cache_clear()
     yield "longest_kernel"
-    del sys.modules[module.__name__], analyses._FOUND["longest_kernel"]
-    analyses.registry.cache_clear()
+    del sys.modules[module.__name__], registry_module._FOUND["longest_kernel"]
+    registry_module.registry.cache_clear()
 
 
 def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
@@ -59,11 +59,11 @@ def test_the_key_changes_with_version_and_layout(monkeypatch: pytest.MonkeyPatch
     item = get("memcpy_ranks")
     assert item.over is not None
     before = part_maker("memcpy_ranks", {}).key
-    monkeypatch.setitem(analyses._FOUND, "memcpy_ranks", _with(item, version=2))
+    monkeypatch.setitem(registry_module._FOUND, "memcpy_ranks", _with(item, version=2))
     assert part_maker("memcpy_ranks", {}).key != before
 
 
-def _with(item: analyses.Analysis, **changes: object) -> analyses.Analysis:
+def _with(item: registry_module.Analysis, **changes: object) -> registry_module.Analysis:
     import dataclasses
 
     assert item.over is not None

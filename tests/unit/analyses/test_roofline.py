@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.trace_builder import TraceBuilder
 
@@ -226,7 +226,7 @@ def test_a_cpu_recording_shows_rates_over_host_time(tmp_path: Path) -> None:
 def test_a_measured_cpu_has_limits_over_host_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN rates of the CPU: 1 TFLOP/s, so that a product of 2 x 1024^3 FLOP takes at least 2.147 ms of the 10 ms that it ran
     cpu = DeviceSpec(key="CPU", name="Some CPU", vendor="cpu", matrix={"fp32": 1e12}, vector={"fp32": 1e11}, memory_bandwidth=1e11)
-    monkeypatch.setattr("tb_sol_plugin.analyses.roofline.device_for", lambda capture, limits: cpu)
+    monkeypatch.setattr("tb_sol_plugin.analyses.efficiency.roofline.device_for", lambda capture, limits: cpu)
     t = TraceBuilder(device="")
     t.step(1, 0, 40_000_000)
     t.op("aten::mm", 1000, 10_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import run_alone
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.metrics.goodput import fit
+from tb_sol_plugin.model.registry import run_alone
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 

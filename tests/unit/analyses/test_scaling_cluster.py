@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import part_maker
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.registry import part_maker
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 

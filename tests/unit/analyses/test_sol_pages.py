@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tests.support.check_capture import check_capture
 from tests.support.sol_builder import CUDA, SolBuilder, small

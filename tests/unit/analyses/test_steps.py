@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses import get
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import Report, TableSection, encode
 from tests.support.sol_builder import CUDA, SolBuilder
 from tests.support.trace_builder import TraceBuilder

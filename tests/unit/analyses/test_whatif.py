@@ -201,7 +201,7 @@ def test_odd_questions_are_refused_and_empty_recordings_say_why(run: Capture, tm
 
 
 def test_a_device_is_suggested_and_any_other_text_is_taken(run: Capture) -> None:
-    from tb_sol_plugin.analyses.whatif import WhatifQuery
+    from tb_sol_plugin.analyses.efficiency.whatif import WhatifQuery
 
     known = {f.name: f for f in fields(WhatifQuery)}
     assert known["device"].type == "text" and "H100_SXM" in known["device"].choices

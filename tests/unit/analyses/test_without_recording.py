@@ -15,8 +15,9 @@ import pytest
 from flask.testing import FlaskClient
 
 import tb_sol_plugin as sol
-from tb_sol_plugin import analyses, cli
+from tb_sol_plugin import cli
 from tb_sol_plugin.errors import BadQuery, NotFound
+from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -37,12 +38,12 @@ def example() -> Iterator[str]:
     code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "without_recording" in block)
     module = types.ModuleType("tb_sol_plugin.analyses.step_budget")
     sys.modules[module.__name__] = module
-    analyses.registry()
+    registry_module.registry()
     exec(compile(code, "extending.md", "exec"), module.__dict__)
-    analyses.registry.cache_clear()
+    registry_module.registry.cache_clear()
     yield "step_budget"
-    del sys.modules[module.__name__], analyses._FOUND["step_budget"]
-    analyses.registry.cache_clear()
+    del sys.modules[module.__name__], registry_module._FOUND["step_budget"]
+    registry_module.registry.cache_clear()
 
 
 @pytest.fixture
@@ -60,8 +61,8 @@ def test_the_example_of_the_docs_with_and_without_a_recording(tmp_path: Path, ex
     found = capture.analyze(example)
     assert isinstance(found, Report) and found.facts["training_ns"] == 1000 * (capture.facts.extent_ns[1] - capture.facts.extent_ns[0])
     assert capture.analyze(example, step_ms=2).facts["training_ns"] == 2_000_000_000  # type: ignore[union-attr]
-    item = analyses.get(example)
-    assert analyses.availability(item, capture) is None and item.alone is not None and not item.needs
+    item = registry_module.get(example)
+    assert registry_module.availability(item, capture) is None and item.alone is not None and not item.needs
     steps, step_ms = [f for f in item.fields if f.group]
     assert (steps.name, steps.group, steps.slider, step_ms.slider) == ("steps", "Training", ("100", "1000", "10000"), ())
 

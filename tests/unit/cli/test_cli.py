@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from tb_sol_plugin import cli, cli_doctor, cli_text
-from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Column, FactsSection, Mark, Report, Sort, TableSection, TreeSpec
 from tests.conftest import ROOT
 from tests.support.tiny import EVENTS, trace

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tests.support.trace_builder import Raw, TraceBuilder, events_text
 
 

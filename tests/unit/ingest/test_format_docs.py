@@ -13,10 +13,10 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.capture.packing import packed
 from tb_sol_plugin.ingest.sol import header as H
 from tb_sol_plugin.ingest.sol import records as R
+from tb_sol_plugin.model.registry import registry
 from tests.support.sol_builder import HEADER
 
 TEXT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")

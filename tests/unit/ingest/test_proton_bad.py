@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import proton
 from tb_sol_plugin.ingest.proton import decode, tree
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tests.support.proton_profile import ONE, kernel, root, scope, write
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model.registry import registry
 from tests.support.captures import report
 from tests.support.check_capture import check_capture, is_contract_shaped
 from tests.support.trace_builder import Raw, TraceBuilder

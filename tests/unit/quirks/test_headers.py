@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import encode
 from tests.support.check_capture import check_capture
 from tests.support.trace_builder import Json, Raw, TraceBuilder

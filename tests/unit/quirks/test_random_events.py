@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import SolError
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import registry
 from tests.support.check_capture import check_capture, is_contract_shaped
 from tests.support.trace_builder import Json, Raw, TraceBuilder
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.errors import SolError
+from tb_sol_plugin.model.registry import registry
 from tests.support.check_capture import check_capture, is_contract_shaped
 from tests.support.sol_builder import CUDA, SolBuilder, small
 

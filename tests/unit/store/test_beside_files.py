@@ -137,7 +137,7 @@ def test_event_files_are_read_anew_when_they_grow_and_only_then(tmp_path: Path, 
 def test_files_beside_runs_are_no_recordings_that_were_not_taken(tmp_path: Path) -> None:
     # GIVEN files of points in a logdir and in a run WHEN scanned THEN they are neither recordings nor refused ones, and the names are those
     # that analyses ask for
-    from tb_sol_plugin.analyses import registry
+    from tb_sol_plugin.model.registry import registry
     from tb_sol_plugin.store import names
     from tb_sol_plugin.store.names import single
     from tb_sol_plugin.store.options import StoreOptions

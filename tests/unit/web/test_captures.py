@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin.analyses import registry
 from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.store.join import companions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
-from tb_sol_plugin.analyses import registry
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.web import openapi
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin.analyses import registry, run_analysis
+from tb_sol_plugin.model.registry import registry, run_analysis
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store

@@ -1,0 +1,334 @@
+"""Single copies: each with its time, size, rate, and who launched it.
+
+The copies that a row of another table stands for, or any choice of them by direction, memory, device, owner or size. A page shows
+so many of them, the first in time or the largest; sums are over all that were chosen. Shares of the limit are told for copies of at
+least 1 MiB only: smaller ones are bound by latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
+from tb_sol_plugin.metrics.copies.blocking import REASONS, blocking
+from tb_sol_plugin.metrics.copies.groups import CopyChoice, chosen, said
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.units import human
+
+MOST: Final = 200_000
+"""Rows that one answer may hold."""
+
+
+class MemcpyCopiesQuery(CopyChoice, kw_only=True, frozen=True):
+    """held: only copies that held the host: for any reason, or for one
+    first: which copies stand in the table where there are more than `most`: the first in time, or the largest
+    most: rows in the table at most, up to 200 000
+    """
+
+    held: Literal["", "any", "tiny_read", "sync_api", "pageable", "waits", "managed_set"] = ""
+    first: Literal["time", "duration", "exposed", "bytes", "call"] = "time"
+    most: int = 2000
+
+
+FACTS: Final = {
+    "count": "copies and sets that were chosen",
+    "bytes": "their bytes, as far as recorded",
+    "without_bytes": "those whose size was not recorded",
+    "time_ns": "plain sum of their durations",
+    "union_ns": "time in which at least one of them runs, per device",
+    "hidden_ns": "the part of that union behind kernels that are no communication",
+    "exposed_ns": "the rest of that union",
+    "bandwidth_bytes_per_s": "bytes over time of those that carry a size",
+    "call_ns": "plain sum of the host calls that launched them; one call of several copies counts once",
+    "held": "those that held the host",
+    "lost_ns": "time in which they held the host, each nanosecond of a thread once",
+}
+NO_CALL: Final = "no host call was recorded for this copy"
+COLUMNS: Final = (
+    Column("start_ns", "Start", "ns", "start on the device, since the recording began"),
+    Column("in_step_ns", "In step", "ns", "start since the host began its step", rank=2, missing="launched outside every step"),
+    Column("step", "Step", doc="step that launched it, or why there is none", rank=2),
+    Column("direction", "Direction", doc="where to where; copy kernel: a copy the driver runs as a kernel", show="symbol"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
+    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording holds no size of this copy"),
+    Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
+    Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", missing="no size or no time recorded"),
+    Column(
+        "link_share", "Of limit", "ratio", "bandwidth over the limit of the link or memory; from 1 MiB on", show="efficiency", rank=2,
+        missing="below 1 MiB (latency bound), or no limit known",
+    ),
+    Column("hidden_ns", "Hidden", "ns", "part of it behind kernels that are no communication", rank=2),
+    Column("exposed_ns", "Exposed", "ns", "the rest of it", show="bar", color_by="direction"),
+    Column("device", "Device", doc="device of the copy", rank=3),
+    Column("stream", "Stream", doc="stream of the copy", rank=2),
+    Column("api", "Call", doc="host call that launched it", show="code", missing=NO_CALL),
+    Column("call_ns", "Call time", "ns", "length of that host call; a graph launch is told for each of its copies", missing=NO_CALL),
+    Column("reason", "Held the host", doc="why the host could not go on while it ran, if it could not", missing="the host went on"),
+    Column(
+        "host_ns", "Held for", "ns", "length of its call, and of a wait for it that follows at once", rank=2, missing="the host went on"
+    ),
+    Column("operator", "Operator", doc="innermost operator around the launch", show="code", missing="no operator around the launch"),
+    Column("module", "Module", doc="innermost module call around the launch, or why there is none", show="code", rank=2),
+    Column("frame", "Python line", doc="innermost python line around the launch", show="code", rank=2, missing="no python line recorded"),
+    Column("phase", "Phase", doc="innermost phase around the launch, or why there is none", rank=3),
+    Column("graph_node", "Graph node", doc="node of the graph that holds it", rank=3, missing="not part of a graph"),
+    Column("src_device", "From device", doc="device that it reads from", rank=3, missing="the host, or not recorded"),
+    Column("dst_device", "To device", doc="device that it writes to", rank=3, missing="the host, or not recorded"),
+    Column("id", "Id", doc="place of its event in the table of device events", rank=3),
+)  # fmt: skip
+
+
+@analysis(
+    title="Single copies",
+    question="Which copies exactly, when, how fast, and who launched them?",
+    group="Speed of light",
+    order=22,
+    needs=("device_events",),
+    query=MemcpyCopiesQuery,
+    tables={"copies": COLUMNS},
+    facts=FACTS,
+    icon="memcpy",
+    under="memcpy",
+)
+def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
+    if not 1 <= query.most <= MOST:
+        raise BadQuery(f"most is {query.most}", hint=f"give a number from 1 to {MOST}", field="most")
+    where = scope(capture, query)
+    everything = records.copies(capture, where.device)
+    if not len(everything) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
+        raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
+    held = blocking(capture, everything)
+    everything = everything.assign(reason=held["reason"], host_ns=held["host_ns"], lost_ns=held["lost_ns"])
+    meant = chosen(capture, everything, query)
+    if query.held:
+        reason = everything["reason"].to_numpy(object)
+        meant &= (reason != "") if query.held == "any" else (reason == query.held)
+    found = everything if meant.all() else everything[meant].reset_index(drop=True)
+    limits = bandwidth.peaks(device_for(capture, query.device_limits))
+    shown = _shown(found, query)
+    frame = _frame(capture, shown, limits)
+    facts = _facts(capture, found)
+    left = len(found) - len(shown)
+    marks = {
+        str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
+        for i, share in enumerate(frame["link_share"]) if share > 1.05
+    }  # fmt: skip
+    what = ", ".join(t for t in (said(query), _held(query)) if t)
+    table = make_table(
+        "copies",
+        "Single copies",
+        frame,
+        _columns(query, frame),
+        key="id",
+        subtitle=", ".join(t for t in (what, where.label) if t),
+        sort=Sort("start_ns", descending=False) if query.first == "time" else Sort(_ORDER[query.first]),
+        filters=[] if query.direction else ["direction"],
+        marks={"link_share": marks} if marks else {},
+        truncated=left,
+        footer=(f"{human(left, 'count')} more copies are not shown; `most` asks for more, `first` for others. " if left else "")
+        + "Hidden and exposed are of each copy alone; copies that run side by side count twice in their sums, and once in the facts above.",
+        empty=f"No copy fits: {what}. {human(len(everything), 'count')} copies without this choice."
+        if what
+        else "No copy was launched in this selection.",
+    )
+    return Report(
+        analysis="memcpy_copies",
+        title="Single copies",
+        headline=_headline(facts, what, where),
+        notices=[Notice("Choices narrow this table.", "info", Link("memcpy_copies", {"step": query.step}, "All copies"))]
+        if what and not len(found)
+        else [],
+        sections=[_facts_section(facts), _scatter(capture, shown, left), table],
+    )
+
+
+def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...]:
+    """What is the same in every row by the choice itself hides; python lines, where recorded, stand before operators."""
+    ranks = {"frame": 1, "operator": 2} if frame["frame"].notna().any() else {}
+    same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
+    ranks |= dict.fromkeys(same, 3)
+    return tuple(msgspec.structs.replace(c, rank=ranks[c.name]) if c.name in ranks else c for c in COLUMNS)
+
+
+def _held(query: MemcpyCopiesQuery) -> str:
+    """The choice of reasons in words for a heading."""
+    if not query.held:
+        return ""
+    return "that held the host" if query.held == "any" else f"that held the host ({REASONS[query.held].lower()})"
+
+
+_ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}
+
+
+def _shown(found: pd.DataFrame, query: MemcpyCopiesQuery) -> pd.DataFrame:
+    """The copies that stand in the table, in order of time."""
+    if len(found) <= query.most:
+        return found
+    if query.first == "time":
+        return found.iloc[: query.most].reset_index(drop=True)
+    largest = np.argsort(-found[_ORDER[query.first]].to_numpy(), kind="stable")[: query.most]
+    return found.iloc[np.sort(largest)].reset_index(drop=True)
+
+
+def _facts(capture: Capture, found: pd.DataFrame) -> dict[str, Scalar]:
+    size, time = found["bytes"].to_numpy(), found["duration_ns"].to_numpy()
+    known = size >= 0
+    parts = exposure.union_parts(capture, np.zeros(len(found), np.int64), found, 1)
+    rate = float(bandwidth.rate(size[known].sum(keepdims=True), time[known].sum(keepdims=True))[0]) if known.any() else np.nan
+    calls = found.loc[found["call"] >= 0, ["call", "call_ns"]].drop_duplicates("call")
+    return {
+        "count": len(found),
+        "bytes": int(size[known].sum()) if known.any() else None,
+        "without_bytes": int((~known).sum()),
+        "time_ns": int(time.sum()),
+        **{n: int(parts[n][0]) for n in ("union_ns", "hidden_ns", "exposed_ns")},
+        "bandwidth_bytes_per_s": rate if np.isfinite(rate) else None,
+        "call_ns": int(calls["call_ns"].sum()) if len(calls) else None,
+        "held": int((found["reason"] != "").sum()),
+        "lost_ns": int(found["lost_ns"].sum()),
+    }
+
+
+def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
+    labels = {
+        "count": "Copies", "bytes": "Bytes", "time_ns": "Time, sum", "bandwidth_bytes_per_s": "Bandwidth", "hidden_ns": "Hidden",
+        "exposed_ns": "Exposed", "union_ns": "Union", "lost_ns": "Host held",
+        "call_ns": "Host calls", "held": "That held it", "without_bytes": "Without a size",
+    }  # fmt: skip
+    units = {n: "B/s" if n.endswith("per_s") else "ns" if n.endswith("_ns") else "B" if n == "bytes" else "count" for n in labels}
+    marks = {}
+    if facts["without_bytes"] and facts["bytes"] is not None:
+        marks["bytes"] = Mark("lower_bound", f"{facts['without_bytes']} copies carry no size")
+    notes = {
+        "bytes": f"{human(int(facts['without_bytes']), 'count')} without a size" if facts["without_bytes"] else "",
+        "lost_ns": f"by {human(int(facts['held'] or 0), 'count')} of them" if facts["held"] else "by none of them",
+    }
+    return FactsSection(
+        id="facts",
+        title="",
+        style="tiles",
+        weight="headline",
+        values={n: facts[n] for n in labels},
+        units=units,
+        labels=labels,
+        docs=dict(FACTS),
+        marks=marks,
+        notes={n: s for n, s in notes.items() if s},
+        hidden=["union_ns", "call_ns", "held", "without_bytes"],
+    )
+
+
+def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
+    size, time = shown["bytes"].to_numpy(), shown["duration_ns"].to_numpy()
+    rate = bandwidth.rate(np.maximum(size, 0), time)
+    limit = np.array([limits[d][0] if d in limits else np.nan for d in shown["direction"]], np.float64)
+    step = shown["step"].to_numpy().astype(np.int64)
+    begin = capture.steps["host_start_ns"].to_numpy()
+    start = shown["start_ns"].to_numpy()
+    ends = zip(shown["direction"], shown["src_kind"], shown["dst_kind"], strict=True)
+    origin = capture.facts.extent_ns[0]
+    out = pd.DataFrame({
+        "start_ns": start - origin,
+        "in_step_ns": _known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
+        "step": groups.labels(capture, shown, "step"), "direction": shown["direction"],
+        "kinds": _texts(records.memory_text(d, a, b) for d, a, b in ends),
+        "bytes": _known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
+        "link_share": np.where(size >= bandwidth.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
+        "exposed_ns": shown["exposed_ns"],
+        "api": _texts(shown["api"]), "call_ns": _known(shown["call_ns"].to_numpy(), shown["call"].to_numpy() >= 0),
+        "reason": _texts(REASONS.get(r, "") for r in shown["reason"]),
+        "host_ns": _known(shown["host_ns"].to_numpy(), shown["reason"].to_numpy() != ""),
+        "operator": _texts(_owner(capture, shown["operator"].to_numpy())), "module": groups.labels(capture, shown, "module"),
+        "frame": _texts(records.frame_text(capture, shown["frame"].to_numpy())), "phase": groups.labels(capture, shown, "phase"),
+        "id": [str(r) for r in shown["row"]],
+    })  # fmt: skip
+    for name in ("device", "stream", "graph_node", "src_device", "dst_device"):
+        value = shown[name].to_numpy()
+        out[name] = pd.Series([str(v) if v >= 0 else None for v in value.tolist()], dtype=object)
+    return out
+
+
+def _known(value: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> pd.Series[int]:
+    out: list[object] = [v if g else None for v, g in zip(value.tolist(), good.tolist(), strict=True)]
+    return pd.Series(out, dtype=object)
+
+
+def _texts(values: Iterable[object]) -> pd.Series[str]:
+    out: list[object] = [str(v) or None for v in values]
+    return pd.Series(out, dtype=object)
+
+
+def _owner(capture: Capture, row: npt.NDArray[np.int32]) -> list[str]:
+    """Names of host rows, "" for -1."""
+    if not len(capture.host):
+        return [""] * len(row)
+    names = records.texts(capture.host["name"], np.maximum(row, 0).astype(np.intp))
+    return [str(n) if r >= 0 else "" for n, r in zip(names.tolist(), row.tolist(), strict=True)]
+
+
+def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
+    """When the shown copies ran, and for how long; the points carry the keys of their rows."""
+    title = "When, and how long"
+    some = shown[shown["duration_ns"] > 0]
+    if not len(some):
+        return FigureSection(id="when", title=title, height=120, figure=F.figure([]), summary="No copy to draw.", table="copies")
+    start = some["start_ns"].to_numpy() - capture.facts.extent_ns[0]
+    first, last = int(start.min()), int(start.max())
+    factor, unit = F.time_scale(float(last))
+    data: list[F.Plain] = []
+    for direction in [d for d in records.DIRECTIONS if (some["direction"] == d).any()]:
+        mine = some[some["direction"] == direction]
+        at = mine["start_ns"].to_numpy() - capture.facts.extent_ns[0]
+        color = records.COLORS.get(direction, "other")
+        data.append({
+            "type": "scattergl" if len(some) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
+            "x": (at / factor).tolist(), "y": mine["duration_ns"].tolist(), "customdata": [str(r) for r in mine["row"]],
+            "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
+                       "line": {"width": 0.8, "color": F.light("surface")}},
+            "hovertext": [_hover(b, d, t) for b, d, t in zip(mine["bytes"], mine["duration_ns"], at, strict=True)],
+            "hovertemplate": f"<b>{records.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
+        })  # fmt: skip
+    low, high = float(some["duration_ns"].min()), float(some["duration_ns"].max())
+    pad = max((last - first) * 0.02, 1.0)
+    return FigureSection(
+        id="when",
+        title=title,
+        subtitle=f"the {human(len(shown), 'count')} shown copies" if left else "",
+        height=260,
+        table="copies",
+        figure=F.figure(
+            data,
+            x=F.axis(f"start, {unit}", range=[(first - pad) / factor, (last + pad) / factor]),
+            y=F.axis("duration", **F.decades(low, high, "ns"), range=[float(np.log10(low)) - 0.15, float(np.log10(high)) + 0.15]),
+            showlegend=True,
+            margin={"l": 70, "r": 14, "t": 10, "b": 46},
+        ),
+        summary=f"{human(len(some), 'count')} copies, {human(first, 'ns')} to {human(last, 'ns')}; the longest takes {human(high, 'ns')}.",
+    )
+
+
+def _hover(size: int, duration: int, at: int) -> str:
+    rate = f", {human(size / duration * 1e9, 'B/s')}" if size > 0 and duration > 0 else ""
+    return f"{human(size, 'B') if size >= 0 else 'no size recorded'}{rate}<br>{human(duration, 'ns')} at {human(at, 'ns')}"
+
+
+def _headline(facts: dict[str, Scalar], what: str, where: Scope) -> str:
+    count = int(facts["count"] or 0)
+    if not count:
+        return "No copy fits this choice." if what else "No copy was launched in this selection."
+    size = f" of {human(int(facts['bytes']), 'B')} in all" if isinstance(facts["bytes"], int) else ""
+    much = f"{size if count > 1 else ''} take{'s' if count == 1 else ''}"
+    time, exposed = (human(int(facts[n] or 0), "ns") for n in ("time_ns", "exposed_ns"))
+    return f"**{human(count, 'count')}** {'copy' if count == 1 else 'copies'}{much} **{time}**, {exposed} of it exposed."

@@ -1,0 +1,1 @@
+"""Roofline and what-if: how far work is from the limits of a device."""

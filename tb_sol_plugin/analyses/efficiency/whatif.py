@@ -1,0 +1,437 @@
+"""What if: the limits of the recorded work on another device, or with its matrix work in another type.
+
+A bound, not a forecast: the least time in which a device could do this work. Limits are those of the roofline; work without a cost
+model, communication, and copies over a link are in no row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.efficiency import whatif_figures as chart
+from tb_sol_plugin.devices.catalog import known_keys
+from tb_sol_plugin.devices.catalog import table as device_table
+from tb_sol_plugin.devices.limits import device_for, why_no_limits
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
+from tb_sol_plugin.metrics.work import whatif as W
+from tb_sol_plugin.metrics.work.columns import ranked
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table, number_of
+from tb_sol_plugin.units import human
+
+WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
+"""Devices that the comparison always lists, beside the recorded and the chosen one."""
+NO_LIMIT: Final = "the device has no rate for a type in it, or its limits are unknown"
+BOUND_ONLY: Final = "A bound, not a forecast: the least time in which the device could do this work."
+
+_VALUES: Final = (
+    Column("calls", "Calls", "count", "Modelled calls per step."),
+    Column(
+        "measured_ns",
+        "Measured",
+        "ns",
+        "Time of these calls per step, as recorded (host time without device work).",
+        "bar",
+        color="bar-ink",
+    ),
+    Column("share", "Share", "ratio", "Measured time over that of all modelled calls.", "share", rank=2),
+    Column("sol_ns", "Limit here", "ns", "Least time on the recorded device, in the recorded types.", missing=NO_LIMIT),
+    Column("sol_then_ns", "Limit there", "ns", "Least time on the chosen device, in the chosen type.", missing=NO_LIMIT),
+    Column("ratio", "Here ÷ there", "", "Limit here over limit there: above 1 the bound there is lower.", missing=NO_LIMIT),
+    Column("headroom", "Measured ÷ there", "", "Measured time over the limit there.", rank=2, missing=NO_LIMIT),
+    Column("bound", "Bound here", "", "What sets the larger part of the limit here.", "badge", missing=NO_LIMIT),
+    Column("bound_then", "Bound there", "", "What sets the larger part of the limit there.", "badge", missing=NO_LIMIT),
+    Column("lacking", "No rate for", "", "Types of matrix work that the chosen device has no rate for.", rank=3),
+)
+PHASES: Final = (Column("name", "Phase", "", "Phase right below the step, or the pass where no phases were recorded.", "code"), *_VALUES)
+KINDS: Final = (Column("name", "Kind", "", "Kind of work.", "symbol"), *_VALUES)
+OPERATORS: Final = (
+    Column("name", "Operator", "", "Operator that carries the work, and the type it computes in.", "code"),
+    *_VALUES,
+)
+DEVICES: Final = (
+    Column("device", "Device", "", "Key of the device limits.", "code"),
+    Column("name", "Name", "", "Name of the device.", rank=2),
+    Column("sol_ns", "Limit of a step", "ns", "Least time of the modelled work of a step on this device.", "bar", color="accent"),
+    Column("ratio", "Here ÷ there", "", "Limit of the recorded device in the recorded types over this limit."),
+    Column("headroom", "Measured ÷ there", "", "Measured time of the modelled work over this limit.", rank=2),
+    Column("compute_share", "Compute", "ratio", "Part of the limit that arithmetic sets; the rest is memory traffic.", "share", rank=2),
+    Column("peak_flop_per_s", "Dense peak", "FLOP/s", "Dense peak of the type that holds most matrix work.", rank=2, missing="no rate"),
+    Column("bandwidth_bytes_per_s", "Memory", "B/s", "Memory bandwidth.", rank=2, missing="unknown"),
+    Column("note", "Note", "", "Which device this is here, or why it has no limit.", "text"),
+)
+FACTS: Final = {
+    "device": "Device that was recorded, or whose limits were chosen for it.",
+    "device_then": "Device asked about.",
+    "dtype": "Type asked about for eligible matrix work.",
+    "step_ns": "Measured time of a step; of everything recorded where no step was.",
+    "measured_ns": "Time of the modelled calls of a step.",
+    "sol_ns": "Their limit on the recorded device, in the recorded types.",
+    "sol_then_ns": "Their limit on the chosen device, in the chosen type.",
+    "ratio": "Limit here over limit there.",
+    "modelled_share": "Part of the time of all calls that these rows cover.",
+    "uncovered_ns": "Time of a step in no row: no cost model, communication, copies over a link.",
+    "changed_share": "Part of the measured time whose matrix work changes its type.",
+}
+LABELS: Final = {
+    "device": "Here", "device_then": "There", "dtype": "Type there", "step_ns": "Step, measured", "measured_ns": "Modelled work, measured",
+    "sol_ns": "Limit here", "sol_then_ns": "Limit there", "ratio": "Here ÷ there", "modelled_share": "Covered",
+    "uncovered_ns": "In no row", "changed_share": "Changes its type",
+}  # fmt: skip
+UNITS: Final = {"ratio": "", "modelled_share": "ratio", "changed_share": "ratio"}
+MOST_OPERATORS: Final = 20
+
+
+class WhatifQuery(Query, kw_only=True, frozen=True):
+    """What if.
+
+    device: device limits to ask about, as KEY, KEY@1410MHz or KEY+sparse ("" = the same device)
+    dtype: type for matrix products, convolutions and attention that it can stand for; recorded leaves every type as it is
+    """
+
+    device: str = ""
+    dtype: W.Dtype = "recorded"
+
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {"device": ("", *known_keys())}
+
+
+@analysis(
+    title="What if",
+    question="How fast could this be on another device or in another type?",
+    group="Speed of light",
+    order=15,
+    needs=("operators", "shapes"),
+    counted=has_ledger,
+    query=WhatifQuery,
+    tables={"phases": PHASES, "devices": DEVICES, "kinds": KINDS, "operators": OPERATORS},
+    facts=FACTS,
+)
+def whatif(capture: Capture, query: WhatifQuery) -> Report:
+    """Measured time, the limit here and the limit there, by phase, kind and operator; and the limit of a step on well-known devices."""
+    part = scope(capture, query)
+    chosen = W.selected(capture, part, query.device_limits)
+    if not len(chosen.ops):
+        raise Unavailable("no operator of this selection has a cost model and a measured time", hint="profile(record_shapes=True)")
+    here = chosen.calls.done.spec
+    host_only = chosen.calls.done.by_host_time
+    if host_only and here is not None and here.vendor != "cpu":
+        here = None
+    there = _there(capture, query) if query.device else here
+    now = W.limits(chosen.ops, here) if here is not None else None
+    then = W.limits(chosen.ops, there, query.dtype) if there is not None else None
+    dtype = chosen.ops["dtype"].astype(str)
+    keys = {
+        "phases": chosen.phase,
+        "kinds": chosen.ops["kind"].astype(str).to_numpy(dtype=object),
+        "operators": (chosen.ops["name"].astype(str) + (" · " + dtype).where(dtype != "", "")).to_numpy(dtype=object),
+    }
+    frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
+    devices = _devices(chosen, here, there, now, query)
+    lacking = W.total(then, chosen.steps).lacking if then is not None else ""
+    values = _values(chosen, frames["phases"], now, then, here, there, query)
+    report = Report(
+        analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, stepped=bool(part.rows), host=host_only)
+    )
+    report.notices = _notices(capture, part, chosen, values, here, there, query)
+    named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
+    each = "per step" if part.rows else "sums; no step was recorded"
+    report.sections = [
+        chart.bars(frames["phases"], _short(here), _there_words(here, there, query), named["phases"].lower()),
+        _facts(values),
+        _table("phases", named["phases"], PHASES, frames["phases"], values, each),
+        _device_table(devices, query, each),
+        _table("kinds", named["kinds"], KINDS, frames["kinds"], values, each),
+        _table("operators", named["operators"], OPERATORS, frames["operators"].head(MOST_OPERATORS), values, each, frames["operators"]),
+    ]
+    return report
+
+
+def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
+    """The device asked about; a clock or sparsity alone changes the limits in use."""
+    text = query.device.strip()
+    asked = query.device_limits + text if text[:1] in "@+" else text
+    try:
+        return device_for(capture, asked)
+    except BadQuery as error:
+        raise BadQuery(error.message, hint=error.hint, field="device") from None
+
+
+def _short(spec: DeviceSpec | None) -> str:
+    return spec.name if spec is not None else "the recorded device"
+
+
+def _there_words(here: DeviceSpec | None, there: DeviceSpec | None, query: WhatifQuery) -> str:
+    """The other side in words, "" where nothing was asked."""
+    if there is None or (not query.device and query.dtype == "recorded"):
+        return ""
+    kind = "" if query.dtype == "recorded" else f" in {query.dtype}"
+    return f"{there.name}{kind}"
+
+
+# -- numbers --------------------------------------------------------------------------------------------------
+
+
+def _values(
+    chosen: W.Selected,
+    frame: pd.DataFrame,
+    now: W.Limits | None,
+    then: W.Limits | None,
+    here: DeviceSpec | None,
+    there: DeviceSpec | None,
+    query: WhatifQuery,
+) -> dict[str, Scalar]:
+    first, second = (W.total(x, chosen.steps) if x is not None else None for x in (now, then))
+    sol, after = (x.sol_ns if x is not None else None for x in (first, second))
+    timed = chosen.calls.done.timed
+    measured = float(frame["measured_ns"].sum())
+    time = np.nan_to_num(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))
+    spent = "measured_ns" if chosen.calls.done.by_host_time or chosen.calls.done.from_ledger else "device_sum_ns"
+    covered = float(np.nansum(chosen.ops[spent].to_numpy(dtype=np.float64)))
+    changed = time[W.eligible(chosen.ops, query.dtype)].sum() / time.sum() if timed else 0.0
+    return {
+        "device": here.name if here is not None else None,
+        "device_then": there.name if there is not None else None,
+        "dtype": query.dtype,
+        "step_ns": round(chosen.window_ns / chosen.steps),
+        "measured_ns": round(measured) if timed else None,
+        "sol_ns": None if sol is None else round(sol),
+        "sol_then_ns": None if after is None else round(after),
+        "ratio": sol / after if sol is not None and after else None,
+        "modelled_share": covered / chosen.spent_ns if chosen.spent_ns else None,
+        "uncovered_ns": round(max(chosen.spent_ns - covered, 0) / chosen.steps) if timed else None,
+        "changed_share": None if query.dtype == "recorded" or not timed else float(changed),
+    }
+
+
+def _devices(
+    chosen: W.Selected, here: DeviceSpec | None, there: DeviceSpec | None, now: W.Limits | None, query: WhatifQuery
+) -> pd.DataFrame:
+    """A row per device, lowest limit first, those without one last."""
+    listed: dict[str, DeviceSpec] = {}
+    for spec in (here, there):
+        if spec is not None:
+            listed.setdefault(spec.fingerprint, spec)
+    known = {spec.key for spec in listed.values() if spec.method != "derived"}
+    table = device_table()
+    for key in WELL_KNOWN:
+        if key in table and (key not in known or (there is not None and key == there.key and there.fingerprint != table[key].fingerprint)):
+            listed.setdefault(table[key].fingerprint, table[key])
+    before = W.total(now, chosen.steps).sol_ns if now is not None else None
+    measured = float(np.nansum(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))) / chosen.steps
+    records = []
+    for spec in listed.values():
+        found = W.limits(chosen.ops, spec, query.dtype)
+        whole = W.total(found, chosen.steps)
+        limit = whole.sol_ns if spec.memory_bandwidth is not None else None
+        main = _main_type(chosen.ops, found)
+        note = [
+            w
+            for w, on in (
+                ("recorded" if here is None or here.method != "override" else "in use", spec is here),
+                ("chosen", bool(query.device) and spec is there),
+            )
+            if on
+        ]
+        if whole.lacking:
+            note.append(f"no rate for {whole.lacking}")
+        elif spec.memory_bandwidth is None:
+            note.append("memory bandwidth unknown")
+        records.append(
+            {
+                "device": _key_of(spec),
+                "name": spec.name,
+                "sol_ns": None if limit is None else round(limit),
+                "ratio": before / limit if before is not None and limit else None,
+                "headroom": measured / limit if limit and measured else None,
+                "compute_share": whole.compute_share if limit is not None else None,
+                "peak_flop_per_s": spec.matrix_peak(main) if main else None,
+                "bandwidth_bytes_per_s": spec.memory_bandwidth,
+                "note": ", ".join(note),
+                "_unsure": spec.is_unverified(main) or "mem_bw_gb_per_s" in spec.unverified,
+            }
+        )
+    frame = pd.DataFrame(records)
+    frame["_order"] = pd.to_numeric(frame["sol_ns"])
+    frame = frame.sort_values("_order", kind="stable", na_position="last", ignore_index=True)
+    return frame.drop_duplicates("device", ignore_index=True)
+
+
+def _key_of(spec: DeviceSpec) -> str:
+    return spec.key if spec.key != "unknown" else spec.name
+
+
+def _main_type(ops: pd.DataFrame, found: W.Limits) -> str:
+    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
+    if not flop.any():
+        return ""
+    return str(pd.Series(flop).groupby(found.dtype).sum().idxmax())
+
+
+# -- words ----------------------------------------------------------------------------------------------------
+
+
+def _headline(
+    values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
+) -> str:
+    whose = "of a step" if stepped else "recorded"
+    first = f"The modelled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
+    if values["measured_ns"] is None:
+        first = f"The work {whose} was counted, its calls were not timed"
+    sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
+    best, least = _best(devices)
+    if there is None or after is None:
+        why = "no device is known or chosen" if there is None else f"the limits of {there.name} are not known in full"
+        why = f"{there.name} has no rate for {lacking}" if there is not None and lacking else why
+        return f"{first}; {why}" + (f". On {best} it takes **{human(least, 'ns')}** at the least." if best else ".")
+    kind = "" if values["dtype"] == "recorded" else f" with matrix work in {values['dtype']}"
+    if sol is None:
+        return f"{first}{' on the host' if host else ''}; on {there.name}{kind} it takes **{human(after, 'ns')}** at the least."
+    if values["device"] == values["device_then"] and not kind:
+        other = f" and {human(least, 'ns')} on {best}" if best not in ("", there.name) else ""
+        return f"{first}; its limit is **{human(sol, 'ns')}** on {there.name}{other}."
+    return (
+        f"{first}; its limit is {human(sol, 'ns')} as recorded on {values['device']}, and **{human(after, 'ns')}** on {there.name}{kind}."
+    )
+
+
+def _best(devices: pd.DataFrame) -> tuple[str, float]:
+    """Name and limit of the device with the lowest limit; "" where none has one."""
+    known = [
+        (float(v), str(n)) for v, n in zip(devices["sol_ns"].tolist(), devices["name"].tolist(), strict=True) if v is not None and v == v
+    ]
+    least, name = min(known, default=(0.0, ""))
+    return name, least
+
+
+def _notices(
+    capture: Capture,
+    part: Scope,
+    chosen: W.Selected,
+    values: dict[str, Scalar],
+    here: DeviceSpec | None,
+    there: DeviceSpec | None,
+    query: WhatifQuery,
+) -> list[Notice]:
+    out: list[Notice] = []
+    share, uncovered = number_of(values["modelled_share"]), number_of(values["uncovered_ns"])
+    rest = ""
+    if share is not None and share < 0.999:
+        rest = f" {human(share, 'ratio')} of the time is covered; {human(uncovered, 'ns')}"
+        rest += " is in no row: no cost model, communication, copies over a link."
+    if there is not None and there is not here and (there.unverified or there.method == "derived"):
+        rest += f" Some limits of {there.name} are not confirmed."
+    out.append(Notice(BOUND_ONLY + rest, "info", Link("roofline")))
+    out += source_notices(capture, part)
+    if chosen.calls.done.by_host_time and not chosen.calls.done.from_ledger:
+        out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
+    if there is None:
+        why = why_no_limits(capture)
+        out.append(Notice(f"{why[0].upper()}{why[1:]}. Choose a device here.", "info"))
+    if query.dtype != "recorded":
+        sources = ", ".join(W.STANDS_FOR[query.dtype])
+        changed = human(number_of(values["changed_share"]), "ratio")
+        how_much = f", {changed} of the measured time" if values["changed_share"] is not None else ""
+        size = "keep their size" if query.dtype == "tf32" else f"take {W.BYTES[query.dtype]} B an element"
+        out.append(
+            Notice(
+                f"Matrix products, convolutions and attention in {sources} change to {query.dtype}{how_much}; their "
+                f"tensors {size}. All other work keeps its type.",
+                "info",
+            )
+        )
+    return out
+
+
+# -- sections -------------------------------------------------------------------------------------------------
+
+
+def _table(
+    section: str,
+    title: str,
+    columns: tuple[Column, ...],
+    frame: pd.DataFrame,
+    values: dict[str, Scalar],
+    each: str,
+    whole: pd.DataFrame | None = None,
+) -> TableSection:
+    every = frame if whole is None else whole
+    shown = frame.copy()
+    for name in ("measured_ns", "sol_ns", "sol_then_ns"):
+        shown[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object)
+    shown = shown.assign(calls=[round(v) if float(v).is_integer() else v for v in frame["calls"].tolist()])
+    sol, after, measured = (number_of(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
+    more = f", first {len(frame)} of {len(every)}" if len(every) > len(frame) else ""
+    return make_table(
+        section,
+        title,
+        shown,
+        _shown(
+            columns, sol is not None, after is not None and (values["dtype"] != "recorded" or values["device"] != values["device_then"])
+        ),
+        subtitle=f"{each}; {BOUND_ONLY[0].lower()}{BOUND_ONLY[1:-1]}{more}",
+        key="name",
+        sort=Sort("measured_ns" if measured is not None else "sol_ns"),
+        total={
+            "name": "All modelled work",
+            "calls": round(float(every["calls"].sum())),
+            "measured_ns": values["measured_ns"],
+            "share": 1.0 if measured is not None else None,
+            "sol_ns": values["sol_ns"],
+            "sol_then_ns": values["sol_then_ns"],
+            "ratio": sol / after if sol is not None and after else None,
+            "headroom": measured / after if measured is not None and after else None,
+        },
+        filters=["name"],
+    )
+
+
+def _shown(columns: tuple[Column, ...], here: bool, asked: bool) -> list[Column]:
+    """Columns with nothing to say are shown only when a reader asks for them: without a limit here, or without a question."""
+    quiet = set() if here else {"sol_ns", "ratio", "bound"}
+    quiet |= set() if asked else {"sol_then_ns", "ratio", "bound_then"}
+    raised = {"headroom"} if asked and not here else set()
+    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in columns]
+
+
+def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> TableSection:
+    kind = "recorded types" if query.dtype == "recorded" else f"matrix work in {query.dtype}"
+    unsure = Mark("unverified", "a figure of the device table behind it is not confirmed")
+    marks = {str(i): unsure for i, (on, v) in enumerate(zip(devices["_unsure"], devices["sol_ns"], strict=True)) if on and v == v and v}
+    section = make_table(
+        "devices",
+        "On other devices",
+        devices,
+        DEVICES,
+        subtitle=f"{each}; {kind}; dense peaks; a bound, not a forecast",
+        key="device",
+        sort=Sort("sol_ns", False),
+        marks={"sol_ns": marks} if marks else {},
+        footer="One device each, whatever the recorded run used; links between devices and to the host are not in it.",
+    )
+    query_of = {"dtype": query.dtype} if query.dtype != "recorded" else {}
+    for row, (key, limit) in enumerate(zip(devices["device"].tolist(), devices["sol_ns"].tolist(), strict=True)):
+        if limit is not None and limit == limit:
+            section.row_links[str(row)] = Link("whatif", {"device": str(key)} | query_of, "By phase on this device")
+    return section
+
+
+def _facts(values: dict[str, Scalar]) -> FactsSection:
+    shown = {k: v for k, v in values.items() if v is not None}
+    return FactsSection(
+        id="facts",
+        title="Here and there",
+        span=4,
+        values=values,
+        units={n: UNITS.get(n, "ns" if n.endswith("_ns") else "") for n in values},
+        labels={n: LABELS[n] for n in values},
+        docs={n: FACTS[n] for n in values},
+        hidden=[n for n in values if n not in shown],
+    )

@@ -1,0 +1,1 @@
+"""Scaling: step time, goodput and cost at other batch sizes and replica counts."""

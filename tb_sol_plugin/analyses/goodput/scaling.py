@@ -1,0 +1,305 @@
+"""How throughput and goodput grow with replicas and batch size, where adding stops paying, and what to measure next.
+
+Points are step times of one configuration each (nodes, replicas, micro-batch): as the program recorded them, as traces of the logdir show
+them, or as a person gives them in `sol_scaling.json` or `sol_scaling.csv` beside the runs. A model of seven parameters is fitted to them;
+what the points do not determine is not shown as a number. Goodput is throughput times what a sample is worth at a batch size, which
+needs gradient statistics; without them it is throughput.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tb_sol_plugin.analyses.goodput import scaling_figures, scaling_tables
+from tb_sol_plugin.analyses.goodput.scaling_tables import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.goodput.fit import CONFIDENCE_S, RECORD, Gathered, gather
+from tb_sol_plugin.metrics.goodput.hints import hints
+from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
+from tb_sol_plugin.metrics.goodput.points import FILES, contrary
+from tb_sol_plugin.metrics.goodput.predict import Outlook, Run, beyond, unknown
+from tb_sol_plugin.metrics.goodput.terms import measure_next
+from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
+from tb_sol_plugin.model.registry import over_runs
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
+from tb_sol_plugin.units import human
+
+TITLE = "Scaling"
+FAR_OFF = 0.25
+"""An error of the fit at one point from which a line says so."""
+LABELS = {
+    "best_goodput": "Goodput there", "best_replicas": "Adding pays up to", "best_batch": "Total batch there",
+    "best_speedup": "Speedup there",
+    "cost_per_million": "Cost per M samples", "median_error": "Error of the fit", "points": "Points", "objective": "Objective",
+    "reference_objective": "Plain search", "points_left_out": "Left out",
+}  # fmt: skip
+
+
+def alone(query: ScalingQuery) -> Report:
+    """The report of a file of points alone."""
+    if not query.points:
+        raise Unavailable("no recording and no file of points", hint=f"name a logdir, or points=FILE.json; {RECORD}")
+    return _report(_gathered((), (), query), query)
+
+
+def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[str]:
+    """Runs of one job: those that are named, else those that lie in one folder with the run that is shown."""
+    wanted_names = [n.strip() for n in query.runs.split(",") if n.strip()]
+    if wanted_names:
+        unknown = [n for n in wanted_names if n not in names]
+        if unknown:
+            raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*names][:8])}", field="runs")
+        return wanted_names
+    folder = (shown or next(iter(names), "")).rpartition("/")[0]
+    return [n for n in names if n.rpartition("/")[0] == folder]
+
+
+@over_runs(
+    part=part,
+    title=TITLE,
+    question="Which batch size, how many devices, and where does adding stop paying?",
+    group="Run",
+    order=30,
+    query=ScalingQuery,
+    files=FILES,
+    choose=choose,
+    alone=alone,
+    beside=True,
+    tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS},
+    facts=FACTS,
+)
+def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Report:
+    return _report(_gathered(workers, files, query), query)
+
+
+def _gathered(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
+    reading = any(w.state == "waiting" for w in workers)  # an answer for a moment is worth no test of its fit
+    return gather(workers, files, runs=query.runs, path=query.points, terms=wanted(query), sure=not reading)
+
+
+def _report(found: Gathered, query: ScalingQuery) -> Report:
+    outlook = found.outlook
+    if outlook is None:
+        why = next(p.why for p in found.points)
+        headline = f"No point can be used: {why}."
+        return Report(analysis="scaling", title=TITLE, headline=headline, notices=_notices(found), sections=[scaling_tables.points(found)])
+    sections: list[AnySection] = [_tiles(found, outlook, query)]
+    if len({p.num_replicas for p in found.used}) > 1:
+        sections += [
+            draw(found, outlook) for draw in (scaling_figures.heat, scaling_figures.curves, scaling_figures.speedup, scaling_figures.split)
+        ]
+    sections += [
+        scaling_figures.measured(found),
+        scaling_figures.residuals(found),
+        *scaling_figures.overlap(found),
+        scaling_tables.parameters(found),
+    ]
+    if len({p.num_replicas for p in found.used}) > 1:
+        sections.append(scaling_tables.predictions(found, outlook, query.price))
+    sections += [scaling_tables.points(found), scaling_tables.terms(found), _numbers(found)]
+    return Report(
+        analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections,
+        fields=_stand(found, outlook), files=[ReportFile("sched_hints", "Hints for a scheduler", "sched_hints.json", hints(found))],
+    )  # fmt: skip
+
+
+def _stand(found: Gathered, outlook: Outlook) -> dict[str, FieldNow]:
+    """How the fields stand that a reader left open."""
+    t = outlook.terms
+    grads = {"grad_sqr": FieldNow(f"{t.grads.sqr:.6g}"), "grad_var": FieldNow(f"{t.grads.var:.6g}")} if t.grads is not None else {}
+    runs = tuple(dict.fromkeys(p.run for p in found.points if p.run))
+    return {
+        "per_node": FieldNow(str(t.per_node)), "max_replicas": FieldNow(str(t.replicas)), "init_batch": FieldNow(str(t.initial)),
+        "max_batch": FieldNow(str(t.most)), "min_micro": FieldNow(str(t.low)), "max_micro": FieldNow(str(t.high)),
+        "accumulation": FieldNow("yes" if t.accumulation else "no"), "runs": FieldNow(values=runs), **grads,
+    }  # fmt: skip
+
+
+def _headline(found: Gathered, outlook: Outlook) -> str:
+    first = measure_next(found.points)
+    if len({p.num_replicas for p in found.used}) < 2:
+        return f"What a further replica brings cannot be known from one count of replicas. Measure next: **{first[0]}**." if first else ""
+    if outlook.stop < 0:
+        return "No count of replicas can be run under these terms: the bounds of the micro-batch and the total batch leave nothing."
+    run = outlook.at(outlook.stop)
+    how = f"{human(run.replicas, 'count')} replica{'s' if run.replicas != 1 else ''} with {human(run.atomic, 'count')} samples each"
+    how += f" in {run.accum + 1} micro-steps" if run.accum else ""
+    said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
+    if unknown(outlook.fit, run.nodes, run.replicas):
+        return f"{said} **at best**: the points do not show what synchronising so many costs, and it counts as little."
+    if outlook.pays_on:
+        return f"{said}. Adding replicas still pays at the largest count looked at."
+    share = human(outlook.terms.share, "ratio")
+    if run.replicas == 1:
+        return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
+    return f"{said}. Beyond that, a further replica brings less than {share} of one."
+
+
+def _notices(found: Gathered) -> list[Notice]:
+    out = [Notice(note) for note in found.notes]
+    made, settled = found.fit, found.settled
+    if made is not None and settled is not None:
+        todo = measure_next(found.points)
+        if todo:
+            out.append(Notice(f"To know more of the model, measure next: {'; '.join(todo)}.", "info"))
+        if settled.terms.grads is None:
+            out.append(Notice(
+                "No gradient statistics are recorded: every sample counts the same, whatever the batch size, and larger batches look "
+                "better than they are. `profile_step_commit` with gradient statistics records them, or give grad_sqr and grad_var.", "warn",
+            ))  # fmt: skip
+        elif found.biased:
+            out.append(Notice("Gradient statistics are from differences of successive steps of one replica: they are biased.", "warn"))
+        out += [Notice(w) for w in made.warnings]
+        out += _of_gradients(found)
+        out += _of_answer(found)
+        out += _of_points(found)
+        out += _of_confidence(found)
+    folder = {p.run.rpartition("/")[0] for p in found.points if p.run}
+    if len(folder) == 1 and next(iter(folder)):
+        out.append(Notice(f"Runs in `{next(iter(folder))}` count as one job. Others are named under Runs.", "info"))
+    if found.silent:
+        names = list(found.silent)
+        shown = ", ".join(f"`{n}` ({found.silent[n]})" for n in names[:4])
+        rest = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        out.append(Notice(f"No point from {shown}{rest}.", "info"))
+    return out
+
+
+def _of_gradients(found: Gathered) -> list[Notice]:
+    grads = found.settled.terms.grads if found.settled is not None else None
+    if grads is None or min(grads) >= 0:
+        return []
+    what = "squared norm" if grads.sqr < 0 else "variance"
+    means = "every sample counts the same, whatever the batch size" if grads.sqr < 0 else "a larger batch is worth no more than a small one"
+    return [Notice(
+        f"The {what} of the gradient comes out below 0 ({min(grads):.3g}): too few steps to tell it from noise. It is taken as 0, "
+        f"so that {means}.", "warn",
+    )]  # fmt: skip
+
+
+def _of_answer(found: Gathered) -> list[Notice]:
+    """What the recommendation rests on, where that is more than the points."""
+    outlook = found.outlook
+    if outlook is None or outlook.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
+        return []
+    out = []
+    run = outlook.at(outlook.stop)
+    reasons = beyond(found.used, outlook.fit, run.nodes, run.replicas, run.atomic)
+    if reasons:
+        out.append(Notice(f"What is recommended is extrapolated: {'; '.join(reasons)}.", "warn"))
+    if outlook.later >= 0:
+        last = outlook.at(outlook.later)
+        each = (last.speedup - run.speedup) / (last.replicas - run.replicas)
+        out.append(Notice(
+            f"Beyond {human(run.replicas, 'count')} replicas the next ones bring too little, but up to {human(last.replicas, 'count')} "
+            f"each brings {human(each, 'ratio')} of one on average.", "info",
+        ))  # fmt: skip
+    if run.replicas > 1 and run.speedup > 1.05 * run.replicas:
+        one = outlook.at(0)
+        out.append(Notice(
+            f"Several replicas bring more than their number: one alone runs {human(one.total, 'count')} samples a step under these terms, "
+            "and larger batches cost less time per sample.", "info",
+        ))  # fmt: skip
+    return out
+
+
+def _of_points(found: Gathered) -> list[Notice]:
+    """Where points contradict each other, or one lies far from the fit."""
+    out = []
+    pairs = contrary(found.points)
+    for fast, slow in pairs[:3]:
+        n, r, b = fast.key
+        a, z = human(fast.optim_step_time * 1e9, "ns"), human(slow.optim_step_time * 1e9, "ns")
+        names = " and ".join(f"`{p.run}`" for p in (fast, slow) if p.run)
+        out.append(Notice(
+            f"{r} replica{'s' if r > 1 else ''} on {n} node{'s' if n > 1 else ''} with {b} samples each: {a} and {z} a step were "
+            f"measured{f' in {names}' if names else ''}. Both count, and the fit lies between.", "warn",
+        ))  # fmt: skip
+    table = scaling_tables.points(found).data
+    used = [k for k, why in enumerate(table["why"]) if why is None]
+    worst = max(used, key=lambda k: abs(float(table["residual"][k])))  # type: ignore[arg-type]
+    off = float(table["residual"][worst])  # type: ignore[arg-type]
+    if abs(off) > FAR_OFF and not pairs:
+        where = f"{table['num_replicas'][worst]} × {table['atomic_bsz'][worst]} samples"
+        far = human(abs(off), "ratio")
+        said = f"The fit is off by up to {far} (at {where}): a measurement is odd, or the job does not follow the model."
+        odd = max((e for e in found.left_out if e.optim_error > -1), key=lambda e: abs(math.log1p(e.optim_error)), default=None)
+        if odd is not None and abs(odd.optim_error) > FAR_OFF:
+            said += f" What agrees least with the others is {odd.num_replicas} × {odd.atomic_bsz:.0f} samples: measure it again."
+        out.append(Notice(said, "warn"))
+    return out
+
+
+def _of_confidence(found: Gathered) -> list[Notice]:
+    late = sum(e.because.startswith("not reached") for e in found.left_out)
+    out = []
+    if late:
+        every = human(len(found.left_out), "count")
+        done = len(found.left_out) - late
+        out.append(Notice(f"The error without a configuration is known of {done} of {every}: {CONFIDENCE_S:g} s were over.", "info"))
+    if found.boot is not None and found.boot.late:
+        out.append(Notice(f"Bands are of {len(found.boot.samples)} resampled fits, not of 200: {CONFIDENCE_S:g} s were over.", "info"))
+    return out
+
+
+def _error(found: Gathered) -> float | None:
+    section = scaling_tables.points(found)
+    errors = [abs(e) for e, why in zip(section.data["residual"], section.data["why"], strict=True) if isinstance(e, float) and why is None]
+    return float(np.median(errors)) if errors else None
+
+
+def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSection:
+    several = len({p.num_replicas for p in found.used}) > 1
+    best: Run | None = outlook.at(outlook.stop) if several and outlook.stop >= 0 else None
+    cost = None
+    if best is not None and query.price is not None:
+        cost = float(scaling_tables.cost_per_million(np.array([best.goodput]), np.array([best.replicas]), query.price)[0])
+    known = outlook.terms.grads is not None
+    values: dict[str, Scalar] = {
+        "best_replicas": best.replicas if best else None, "best_batch": best.total if best else None,
+        "best_goodput": best.goodput if best else None, "best_speedup": best.speedup if best else None, "cost_per_million": cost,
+        "median_error": _error(found), "points": len(found.used),
+    }  # fmt: skip
+    if query.price is None:
+        del values["cost_per_million"]
+    made = found.fit
+    assert made is not None
+    lone = Mark("unknown", "the points are of one count of replicas")
+    marks = {} if several else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
+    reasons = beyond(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
+    if reasons:
+        marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
+    return FactsSection(
+        id="answer", title="Answer", weight="headline", style="tiles", values=values,
+        units={"best_replicas": "count", "best_batch": "count", "median_error": "ratio", "points": "count"},
+        labels=LABELS | ({} if known else {"best_goodput": "Samples per s there"}), docs=FACTS, marks=marks,
+        notes={
+            "best_replicas": "replicas" + (", the largest looked at" if best and outlook.pays_on else ""),
+            "best_batch": f"{best.atomic} per micro-step" if best else "",
+            "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
+            "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
+            "median_error": "of the step time, median", "points": f"{len(found.points) - len(found.used)} left out",
+            "cost_per_million": "samples of full worth",
+        },
+    )  # fmt: skip
+
+
+def _numbers(found: Gathered) -> FactsSection:
+    """The fit in numbers, for scripts."""
+    made = found.fit
+    assert made is not None
+    values: dict[str, Scalar] = {
+        "objective": made.objective, "reference_objective": found.plain, **{n: made.known[n] for n in NAMES},
+        "points_left_out": len(found.points) - len(found.used),
+    }  # fmt: skip
+    return FactsSection(
+        id="numbers", title="The fit in numbers", values=values, units={"points_left_out": "count"}, docs=FACTS, span=6,
+        labels=LABELS | {n: f"{n}, s" for n in NAMES if n != "gamma"} | {"gamma": "gamma"},
+        marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
+    )  # fmt: skip
+
+
+__all__ = ["ScalingQuery", "run"]

@@ -1,0 +1,313 @@
+"""What could free memory: growth from step to step, fragmentation, what recomputing frees, state that could be divided, each with proof.
+
+A finding says how much fixing it could free at most, over the memory in use at the peak. Two findings can speak of the same memory, so
+they do not add up. Where a rule cannot speak, the page says what was not recorded and how to record it. The whole recording is looked
+at, whatever step is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tb_sol_plugin.analyses.memory import memory_findings_tables as T
+from tb_sol_plugin.analyses.memory.memory_findings_figures import gap_figure, steps_figure
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.memory.expected import Batch, maximum_batch
+from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
+from tb_sol_plugin.metrics.memory.sources import Source, chosen, memories, origin
+from tb_sol_plugin.metrics.memory.summary import Amount
+from tb_sol_plugin.metrics.rules.memory import case_of, foremost, memory_findings, said
+from tb_sol_plugin.metrics.rules.memory.context import Case, Lack, MemoryFinding, as_finding
+from tb_sol_plugin.metrics.rules.memory.recompute import recompute
+from tb_sol_plugin.metrics.rules.memory.rules import LEAST_SHARE
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis, registry
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.units import human
+
+MOST_DEVICES: Final = 16
+"""Devices to choose from."""
+FEWEST_STEPS: Final = 3
+"""Steps below which there is nothing to draw."""
+HELD: Final = "record with profile(profile_memory=True) on a device, store an allocator snapshot, or record memory in the program"
+HERE: Final = "memory_findings"
+FACTS: Final = {
+    "findings": "findings, candidates among them",
+    "largest_bytes": "memory that fixing the largest finding could free, at most",
+    "left_bytes": "total less base less most reserved: what is left at the worst moment",
+    "gap_bytes": "reserved less in use, when most is in use",
+    "slope_bytes": "growth of the least memory in use per step, by least squares",
+    "total_bytes": "memory of the device",
+    "base_bytes": "used on the device beside the allocator: context, libraries, communication, other processes",
+    "max_reserved_bytes": "held by the allocator at most",
+    "max_allocated_bytes": "in use at most",
+    "freeable_bytes": "reserved less active: what the allocator could free",
+    "returnable_bytes": "what torch.cuda.empty_cache() would give back to the device",
+    "largest_free_bytes": "largest free block of the allocator",
+    "requested_bytes": "size of the last allocation that failed",
+    "device_free_bytes": "free on the device then, as the driver said",
+    "reserved_then_bytes": "held by the allocator then",
+    "allocated_then_bytes": "in use then",
+    "unused_bytes": "free blocks that serve such a request, at the moment of the snapshot",
+    "largest_fitting_bytes": "the largest of them",
+    "where": "innermost line of the program that asked",
+    "setting": "the line that helps, before the process starts",
+    "largest_batch": "largest batch that fits, estimated",
+    "per_sample_bytes": "growth of the peak per sample of the batch",
+    "fixed_bytes": "what the peak would be with an empty batch",
+}
+
+
+class MemoryFindingsQuery(Query, kw_only=True, frozen=True):
+    """device: which memory: its name as the page says it ("" = the device with most in use)
+    source: where the numbers are from; auto takes the first that there is
+    """
+
+    device: str = ""
+    source: Source = "auto"
+
+
+@analysis(
+    title="What to free",
+    question="What could free memory, and how much?",
+    group="Run",
+    order=11,
+    needs=("memory_use",),
+    query=MemoryFindingsQuery,
+    tables=T.TABLES,
+    facts=FACTS,
+    icon="memory",
+    under="memory",
+)
+def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
+    """Findings as cards, then their proof: headroom, failures, steps, the allocator, layers, batches; last what was not recorded."""
+    if not memories(capture):
+        raise Unavailable(
+            "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
+        )
+    memory, curve = chosen(capture, query.device, query.source)
+    case = case_of(capture, memory, curve, limits=query.device_limits)
+    assert case is not None  # there is a memory
+    found, lacking = memory_findings(case)
+    batch = maximum_batch(capture, curve, limits=query.device_limits)
+    keep = {k: v for k, v in (("device", query.device), ("device_limits", query.device_limits)) if v}
+    sections: list[AnySection] = [_tiles(case, found)]
+    if case.room.failures:  # why it ran out comes before what else could be freed
+        sections.append(_story(case))
+    sections.append(_cards(case, found, keep))
+    if len(case.room.failures) > 1:
+        sections.append(T.failures_table(case.room))
+    sections += _growth(case)
+    sections += _gap(case)
+    if _shows_room(case):
+        sections.append(_room(case))
+    elif not case.memory.host:
+        lacking = [Lack("headroom", case.room.max_reserved.why, HELD), *lacking]
+    sections += _recompute(case)
+    sections += _batches(batch)
+    if _shows_steps(case):
+        sections.append(T.steps_table(case.leak))
+    if found:
+        sections.append(T.findings_table(found))
+    lacking = lacking + _batch_lack(batch)
+    if lacking:
+        sections.append(T.missing_table(lacking))
+    return Report(
+        analysis=HERE, title="What to free", headline=_headline(case, found), notices=_notices(case), sections=sections,
+        fields=_fields(case, query),
+    )  # fmt: skip
+
+
+def _fields(case: Case, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
+    """The devices and sources that this recording has; what was asked for stays among them."""
+    labels = [m.label for m in memories(case.capture)[:MOST_DEVICES]]
+    labels = labels if case.memory.label in labels else [case.memory.label, *labels]
+    sources = [c.source for c in case.memory.curves]
+    several = len(sources) > 1 or query.source != "auto"
+    return {
+        "device": FieldNow(case.memory.label, tuple(labels)),
+        "source": FieldNow("", ("auto", *(sources if several else ()))),
+    }
+
+
+def _headline(case: Case, found: list[MemoryFinding]) -> str:
+    why, first = said(case), next(iter(foremost(case) or found), None)
+    text = f"{why} " if why else ""
+    if first is None:
+        return text + ("Nothing else was found that frees memory." if why else _none(case))
+    text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
+    if first.share is not None:
+        text += f", {human(first.share, 'ratio')} of the peak"
+    return f"{text}; {len(found) - 1} more below." if len(found) > 1 else f"{text}."
+
+
+def _none(case: Case) -> str:
+    if not case.peak:
+        return "Nothing was found that frees memory."
+    return f"Nothing was found that frees more than {human(LEAST_SHARE, 'ratio')} of the {human(case.peak, 'B')} at the peak."
+
+
+def _notices(case: Case) -> list[Notice]:
+    out = []
+    if case.memory.host:
+        out.append(Notice(f"{case.memory.label} is memory of the host: reserved memory and headroom are not known there.", "info"))
+    if case.curve.relative:
+        out.append(Notice("This recording holds no totals: levels are changes, and shares of the peak are unknown.", "info"))
+    return out
+
+
+def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
+    gap = next((f for c in case.memory.curves if (f := fragmentation(case.capture, c)) is not None), None)
+    room, leak = case.room, case.leak
+    known = leak.slope == leak.slope and leak.verdict != "few"
+    values: dict[str, Scalar] = {
+        "findings": len(found), "largest_bytes": found[0].saving_bytes if found else None, "left_bytes": room.left.bytes,
+        "gap_bytes": gap.peak_gap if gap is not None else None, "slope_bytes": round(leak.slope) if known else None,
+    }  # fmt: skip
+    notes = {
+        "findings": f"{sum(f.candidate for f in found)} likely, not proven" if any(f.candidate for f in found) else "",
+        "largest_bytes": found[0].title if found else "",
+        "left_bytes": _left_note(case) or ("" if room.left.bytes is not None else room.left.why),
+        "gap_bytes": f"{human(gap.share, 'ratio')} of reserved, at the peak" if gap is not None and gap.share is not None else "",
+        "slope_bytes": leak.words,
+    }
+    marks = {}
+    if room.left.bytes is None:
+        marks["left_bytes"] = Mark("unknown", room.left.why)
+    elif room.left.estimated:
+        marks["left_bytes"] = Mark("estimated", room.total.why)
+    if gap is None:
+        marks["gap_bytes"] = Mark("unknown", room.max_reserved.why if room.max_reserved.bytes is None else "levels are changes")
+    if not known:
+        marks["slope_bytes"] = Mark("unknown", f"{leak.words}; {leak.hint}")
+    return FactsSection(
+        id="answer", title="What to free", weight="headline", style="tiles", values=values,
+        units={n: "count" if n == "findings" else "B" for n in values},
+        labels={
+            "findings": "Findings", "largest_bytes": "Largest frees, at most", "left_bytes": "Headroom", "gap_bytes": "Held and not in use",
+            "slope_bytes": "Growth per step",
+        },
+        docs={n: FACTS[n] for n in values}, notes={n: text for n, text in notes.items() if text}, marks=marks,
+    )  # fmt: skip
+
+
+def _left_note(case: Case) -> str:
+    room = case.room
+    if room.share is not None:
+        return f"{human(room.share, 'ratio')} of the device"
+    return f"at most {human(room.at_most, 'B')}: what lies beside the allocator is not known" if room.at_most is not None else ""
+
+
+def _cards(case: Case, found: list[MemoryFinding], keep: dict[str, str]) -> FindingsSection:
+    pages = registry()
+    return FindingsSection(
+        id="findings", title="What to free, in order", saves="memory",
+        subtitle="frees at most; two findings can speak of the same memory" if found else "",
+        findings=[as_finding(f, pages, query=keep, here=HERE) for f in found], empty=_none(case),
+    )  # fmt: skip
+
+
+def _shows_room(case: Case) -> bool:
+    """Whether anything is known of what the allocator holds, or of what lies beside it."""
+    room = case.room
+    return not case.memory.host and any(a.bytes is not None for a in (room.max_reserved, room.base, room.largest))
+
+
+def _room(case: Case) -> FactsSection:
+    """What is left of the device, and where each number is from."""
+    room = case.room
+    amounts: dict[str, tuple[str, Amount]] = {
+        "total_bytes": ("Memory of the device", room.total), "base_bytes": ("Beside the allocator", room.base),
+        "max_reserved_bytes": ("Reserved, at most", room.max_reserved), "left_bytes": ("Headroom", room.left),
+        "max_allocated_bytes": ("In use, at most", room.max_allocated), "freeable_bytes": ("Could be freed", room.freeable),
+        "returnable_bytes": ("Given back by empty_cache", room.returnable), "largest_free_bytes": ("Largest free block", room.largest),
+    }  # fmt: skip
+    marks = {n: Mark("unknown", a.why) for n, (_, a) in amounts.items() if a.bytes is None}
+    marks |= {n: Mark("estimated", a.why) for n, (_, a) in amounts.items() if a.bytes is not None and a.estimated}
+    notes = {n: a.why for n, (_, a) in amounts.items()}
+    if room.at_most is not None:
+        notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing lay beside the allocator"
+    return FactsSection(
+        id="room", title="Headroom", subtitle="memory of the device less what lies beside the allocator less the most reserved",
+        values={n: a.bytes for n, (_, a) in amounts.items()}, units=dict.fromkeys(amounts, "B"),
+        labels={n: label for n, (label, _) in amounts.items()}, docs={n: FACTS[n] for n in amounts}, notes=notes, marks=marks,
+    )  # fmt: skip
+
+
+def _story(case: Case) -> FactsSection:
+    """The last allocation that failed: what was asked for, what was there, who asked, what helps."""
+    last, count = case.room.failures[-1], len(case.room.failures)
+    sizes = {
+        "requested_bytes": ("Asked for", last.requested), "device_free_bytes": ("Free on the device", last.free),
+        "reserved_then_bytes": ("Reserved", last.reserved), "allocated_then_bytes": ("In use", last.allocated),
+        "unused_bytes": ("Unused in the allocator", last.unused), "largest_fitting_bytes": ("Largest free block", last.largest),
+    }  # fmt: skip
+    values: dict[str, Scalar] = {n: size if size >= 0 else None for n, (_, size) in sizes.items()}
+    values |= {"where": last.where or None, "setting": last.setting or None}
+    moment = "at the moment of the snapshot"
+    if last.later:
+        entries = f"{human(last.later, 'count')} allocator entr{'y' if last.later == 1 else 'ies'}"
+        moment = f"in the snapshot, which was taken {entries} after the failure"
+    marks = {n: Mark("unknown", "not recorded") for n, v in values.items() if v is None and n != "setting"}
+    if last.setting == "":
+        marks["setting"] = Mark("unknown", "no setting of the allocator helps")
+    words = [t for t in (f"**{last.verdict}**", last.advice, f"What helps: `{last.setting}`." if last.setting else "") if t]
+    return FactsSection(
+        id="story", title="Why memory ran out", subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
+        text=" ".join(words), values=values, units=dict.fromkeys(sizes, "B"),
+        labels={n: label for n, (label, _) in sizes.items()} | {"where": "Who asked", "setting": "Setting that helps"},
+        docs={n: FACTS[n] for n in values}, notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
+        marks=marks, hidden=["setting"] if last.setting else [],
+    )  # fmt: skip
+
+
+def _called(stack: tuple[str, ...]) -> str:
+    return f"from {stack[1]}" if len(stack) > 1 else ""
+
+
+def _growth(case: Case) -> list[AnySection]:
+    if not _shows_steps(case):
+        return []
+    return [steps_figure(case.leak), *([T.growth_table(case.leak)] if case.leak.found else [])]
+
+
+def _shows_steps(case: Case) -> bool:
+    return len(case.leak.steps) >= FEWEST_STEPS
+
+
+def _gap(case: Case) -> list[AnySection]:
+    curves = [case.curve, *(c for c in case.memory.curves if c is not case.curve)]
+    found, curve = next(((f, c) for c in curves if (f := fragmentation(case.capture, c)) is not None), (None, case.curve))
+    out: list[AnySection] = [gap_figure(found, curve, origin(case.capture))] if found is not None and len(found.time_ns) > 1 else []
+    return [*out, T.pools_table(found.heap)] if found is not None and found.heap is not None else out
+
+
+def _recompute(case: Case) -> list[AnySection]:
+    found = next((f for c in case.memory.curves if (f := recompute(case.capture, c, case.limits)) is not None), None)
+    return [T.layers_table(found)] if found is not None and (found.classes["saving_bytes"].to_numpy() > 0).any() else []
+
+
+def _batch_lack(found: Batch) -> list[Lack]:
+    """What the largest batch needs, where it cannot be said."""
+    if found.largest is not None or len(found.points) > 1:
+        return []
+    because, _, how = found.why.partition(": ")
+    return [Lack("largest_batch", because, how)]
+
+
+def _batches(found: Batch) -> list[AnySection]:
+    if len(found.points) < 2:
+        return []
+    values: dict[str, Scalar] = {
+        "largest_batch": found.largest, "per_sample_bytes": None if found.per_sample is None else round(found.per_sample),
+        "fixed_bytes": None if found.fixed is None else round(found.fixed),
+    }  # fmt: skip
+    marks = {n: Mark("estimated", found.why) if v is not None else Mark("unknown", found.why) for n, v in values.items()}
+    facts = FactsSection(
+        id="batch", title="Largest batch", subtitle="an estimate" if found.largest is not None else found.why, span=6, values=values,
+        units={"largest_batch": "count", "per_sample_bytes": "B", "fixed_bytes": "B"},
+        labels={"largest_batch": "Fits, at most", "per_sample_bytes": "Per sample", "fixed_bytes": "Without any sample"},
+        docs={n: FACTS[n] for n in values}, marks=marks,
+    )  # fmt: skip
+    return [facts, T.batches_table(found)]

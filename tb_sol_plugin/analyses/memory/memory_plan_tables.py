@@ -1,0 +1,602 @@
+"""What is planned: model, layout, device and base, out of the query and of what a recording says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import pandas as pd
+
+from tb_sol_plugin.cost.transformer.explain import explained
+from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, Stage, stages
+from tb_sol_plugin.cost.transformer.query import (
+    DEFAULT_PRESET,
+    MODEL_FLAGS,
+    MODEL_NUMBERS,
+    NAMES,
+    NEEDED,
+    WORDS,
+    asked,
+    choices,
+    must_be_possible,
+)
+from tb_sol_plugin.cost.transformer.search import MOST_WAYS, Spread, layouts
+from tb_sol_plugin.devices.catalog import known_keys
+from tb_sol_plugin.devices.limits import choices as device_choices
+from tb_sol_plugin.devices.limits import device_for, overridden
+from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.memory.budget import budget
+from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, TRAINING, TrainingQuery
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column, FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+# -- What can be asked of the memory plan, and what its tables hold --------------------------------------------------
+
+
+POWERS: Final = ("1", "2", "4", "8", "16", "32", "64")
+
+
+class MemoryPlanQuery(TrainingQuery, kw_only=True, frozen=True):
+    """A model and how it is trained. What is left open is that of the preset, of the recording where one is named, or the default.
+
+    preset: sizes of a published model ("" = as recorded, or LLaMA-7B); single sizes can be changed
+    device: key of a device of the table, or a size as 80GB or 80GiB ("" = as recorded, as device_limits say, or H100_SXM)
+    base_gb: memory in use beside all this, as context and NCCL, in GB ("" = as recorded, or not counted)
+    """
+
+    device: str = ""
+    base_gb: float | None = None
+
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {"device": tuple(k for k in known_keys() if k != "CPU")}
+    LABELS: ClassVar[dict[str, str]] = TrainingQuery.LABELS | {"device": "Device", "base_gb": "Base memory, GB"}
+    SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "tp": POWERS[:5], "pp": POWERS[:5], "dp": (*POWERS, "128", "256", "512", "1024"), "micro_batch": POWERS[:6],
+        "seq": ("1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"),
+    }  # fmt: skip
+    GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Layout": LAYOUT, "Training": TRAINING, "Model": MODEL, "Device": ("device", "base_gb"),
+    }  # fmt: skip
+
+
+STAGES: Final = (
+    Column("stage", "Stage", "", "Pipeline stage, from 0."),
+    Column("layers", "Layers", "count", "Layers on the stage.", rank=2),
+    Column("microbatches", "Held", "count", "Microbatches whose activations the stage holds at once.", rank=2),
+    Column("parameters", "Parameters", "count", "Parameters on one rank of the stage."),
+    Column("parameter_bytes", "Parameters", "B", "Bytes of the parameters."),
+    Column("gradient_bytes", "Gradients", "B", "Bytes of all gradients, main gradients included."),
+    Column("main_gradient_bytes", "Of them main", "B", "FP32 main gradients, within the gradients.", rank=2),
+    Column("master_bytes", "Master", "B", "FP32 master weights."),
+    Column("optimizer_bytes", "Optimizer", "B", "State of the optimizer beside master weights."),
+    Column("state_bytes", "State", "B", "Parameters, gradients, master weights and optimizer state: what stays from step to step.", rank=2),
+    Column("activation_bytes", "Activations", "B", "Most activations held at once, logits included."),
+    Column("logits_bytes", "Of them logits", "B", "FP32 logits and their gradient, within the activations.", rank=2),
+    Column(
+        "total_bytes", "Total", "B", "All of it on one rank.", "stack",
+        parts=("parameter_bytes", "gradient_bytes", "master_bytes", "optimizer_bytes", "activation_bytes"),
+        part_colors=("compute", "communication", "conv", "norm", "attention"),
+    ),
+    Column("total_gib", "Total, GiB", "", "The same in GiB (2^30 bytes)."),
+    Column("state_gib", "State, GiB", "", "The state in GiB (2^30 bytes).", rank=3),
+    Column("headroom_bytes", "Left", "B", "Memory of the device less the total and the base.", missing="its memory is not known"),
+)  # fmt: skip
+FORMULAS: Final = (
+    Column("figure", "Figure", "", "What is worked out."),
+    Column("stage", "Stage", "", "Pipeline stage it is of.", missing="it is of the whole model"),
+    Column("formula", "Formula", "", "How; each letter stands among the inputs.", "code"),
+    Column("inputs", "Inputs", "", "What is put in.", "code"),
+    Column("count", "Result", "count", "The result where it is a number of things.", missing="the result is in bytes"),
+    Column("bytes", "Result", "B", "The result where it is bytes.", missing="the result is a number of things"),
+)
+DEVICES: Final = (
+    Column("device", "Device", "", "Key of the device in the table of device limits.", "code"),
+    Column("name", "Name", "", "Name of the device.", rank=2),
+    Column("verdict", "Verdict", "", "fits; tight: less than 10 % of its memory would be left; too large.", "badge"),
+    Column("share", "Filled", "ratio", "Largest stage and base over the memory of the device.", "efficiency"),
+    Column("memory_bytes", "Memory", "B", "Memory of the device."),
+    Column("memory_gib", "Memory, GiB", "", "The same in GiB (2^30 bytes).", rank=2),
+    Column("headroom_bytes", "Left", "B", "Memory less the largest stage and the base; negative: so much is lacking."),
+)
+LAYOUTS: Final = (
+    Column("layout", "Layout", "", "Tensor parallel, pipeline and data parallel size."),
+    Column("micro_batch", "Micro-batch", "count", "Samples of a microbatch."),
+    Column("recompute", "Recompute", "", "What the backward pass computes again."),
+    Column("verdict", "Verdict", "", "fits; tight: less than 10 % of the memory would be left; too large.", "badge"),
+    Column("largest_bytes", "Largest", "B", "The fullest stage.", "bar", color="bar-ink"),
+    Column("headroom_bytes", "Left", "B", "Memory of the device less that and the base; negative: so much is lacking."),
+    Column("first_bytes", "First", "B", "First stage."),
+    Column("middle_bytes", "Middle", "B", "Second stage, the fullest between the ends.", missing="there is no stage between the ends"),
+    Column("last_bytes", "Last", "B", "Last stage."),
+    Column("imbalance", "Imbalance", "", "Largest of these stages over the smallest."),
+    Column("tp", "TP", "count", "Tensor parallel size.", rank=3),
+    Column("pp", "PP", "count", "Pipeline stages.", rank=3),
+    Column("dp", "DP", "count", "Data parallel size.", rank=3),
+    Column("vpp", "VPP", "count", "Chunks per stage.", rank=3),
+    Column("microbatches", "Microbatches", "count", "Per step and pipeline.", rank=3, missing="left open: as many as there are stages"),
+    Column("id", "Key", "", "Stable key of the row.", rank=3),
+)
+FACTS: Final = {
+    "model": "The model: a preset, with changed sizes where there are any.",
+    "model_parameters": "Parameters of the whole model.",
+    "world": "Devices of the layout: tp × pp × dp × cp.",
+    "bytes_per_parameter": "Bytes of weights, gradients and optimizer per parameter of a rank; d: data parallel ranks.",
+    "largest_stage": "The fullest pipeline stage.",
+    "largest_bytes": "What one rank of it is expected to hold.",
+    "largest_gib": "The same in GiB (2^30 bytes).",
+    "largest_parameter_bytes": "Of it, parameters.",
+    "largest_gradient_bytes": "Of it, gradients, main gradients included.",
+    "largest_master_bytes": "Of it, master weights.",
+    "largest_optimizer_bytes": "Of it, state of the optimizer.",
+    "largest_activation_bytes": "Of it, activations without logits.",
+    "largest_logits_bytes": "Of it, logits and their gradient.",
+    "base_bytes": "Memory in use beside that, as context and NCCL: given, as recorded, or not counted.",
+    "device": "The device it is held against.",
+    "device_bytes": "Its memory.",
+    "device_gib": "The same in GiB (2^30 bytes).",
+    "headroom_bytes": "Memory of the device less the largest stage and the base.",
+    "verdict": "fits; tight: less than 10 % of the memory would be left; too large.",
+    "imbalance": "Fullest stage over the emptiest.",
+}
+
+
+GIB: Final = 1 << 30
+Verdict: TypeAlias = Literal["fits", "tight", "too large"]
+TIGHT: Final = 0.1
+"""Share of a device's memory that should be left for what the formulas do not hold."""
+DEFAULT_DEVICE: Final = "H100_SXM"
+CALLED: Final[dict[str, str]] = {"llama-7b": "LLaMA-7B", "llama-13b": "LLaMA-13B", "llama-70b": "LLaMA-70B", "gpt3-175b": "GPT-3 175B"}
+"""Presets as a person calls them."""
+LARGEST: Final = 1 << 53
+"""Bytes on one device beyond which nothing is computed: whole numbers stay whole on the way to a browser."""
+_SIZE: Final = re.compile(r"^(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>gb|gib)$", re.IGNORECASE)
+_MODEL: Final = (*MODEL_NUMBERS, *MODEL_FLAGS)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the plan is held against. memory: bytes, None unknown. origin: why this one, in words."""
+
+    key: str
+    name: str
+    memory: int | None
+    origin: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """Memory in use beside what the plan holds; None where it is not counted. origin: in words."""
+
+    size: int | None
+    origin: str
+
+    @property
+    def counted(self) -> int:
+        return self.size or 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model and a layout with the stages that follow. name: of the model. recorded: what was taken from a recording.
+
+    notes: what a reader should know of where values are from. given: names and values asked for, with the preset that stands for others.
+    """
+
+    query: MemoryPlanQuery
+    model: Model
+    layout: Layout
+    stages: list[Stage]
+    name: str
+    device: Device
+    base: Base
+    book: DeviceBook
+    recorded: tuple[str, ...]
+    notes: tuple[str, ...]
+    given: Mapping[str, object]
+
+    @property
+    def largest(self) -> Stage:
+        """The fullest stage, the first of equals."""
+        return max(self.stages, key=lambda s: s.total_bytes)
+
+    def headroom(self, size: int) -> int | None:
+        """Memory left beside `size` bytes and the base; None where the memory is not known."""
+        return None if self.device.memory is None else self.device.memory - size - self.base.counted
+
+    def verdict(self, size: int) -> Verdict | None:
+        """Whether `size` bytes and the base fit the device."""
+        return None if self.device.memory is None else verdict(size + self.base.counted, self.device.memory)
+
+
+def verdict(needed: int, memory: int) -> Verdict:
+    """too large: beyond the memory; tight: less than a tenth of it would be left."""
+    if needed > memory:
+        return "too large"
+    return "tight" if memory - needed < TIGHT * memory else "fits"
+
+
+def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
+    """The plan that a query asks for; what it leaves open is that of the recording, of the preset, or the default. BadQuery."""
+    given = {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
+    told = _of_recording(capture) if capture is not None else {}
+    base, notes = _recorded_model(told, given)
+    taken = {n: v for n, v in told.items() if n not in _MODEL and n not in given}
+    if "world" in given:
+        taken.pop("dp", None)
+    if {"distributed_optimizer", "sharding"} & set(given):
+        taken.pop("sharding", None)
+    open_sizes = [n for n in NEEDED if n not in given] if base is None and "preset" not in given else []
+    if open_sizes:
+        given = {"preset": DEFAULT_PRESET, **given}
+        if set(given) & set(_MODEL):
+            notes = [*notes, f"Not said: {', '.join(open_sizes)}. Theirs are the sizes of {CALLED[DEFAULT_PRESET]}."]
+    model, layout = asked(taken | given, base=base)
+    must_be_possible(model, layout)
+    found = stages(model, layout)
+    if max(s.total_bytes for s in found) > LARGEST:
+        raise BadQuery("this would need more than 9 PB on one device", hint="look for a size with a digit too many", field="hidden")
+    used = (*taken, *(told if base is not None else ()))
+    device, size = _device(query, capture), _base(query, capture)
+    recorded = tuple(n for n in NAMES if n in used and n not in given)
+    book = capture.devices if capture is not None else EMPTY
+    return Plan(query, model, layout, found, _name(model, query, base), device, size, book, recorded, tuple(notes), given)
+
+
+def _of_recording(capture: Capture) -> dict[str, str]:
+    """What a recording says of its model and layout, as far as the plan understands it."""
+    out = {}
+    for name in NAMES:
+        value = capture.facts.metadata.get(f"plan.{name}", "")
+        if value and _understood(name, value):
+            out[name] = value
+    return out
+
+
+def _understood(name: str, value: str) -> bool:
+    try:
+        asked({"preset": DEFAULT_PRESET, name: value})
+    except BadQuery:
+        return False
+    return True
+
+
+def _recorded_model(told: Mapping[str, str], given: Mapping[str, object]) -> tuple[Model | None, list[str]]:
+    """The model as recorded, unless the query names a preset or the recording does not say enough of it."""
+    sizes = {n: v for n, v in told.items() if n in _MODEL}
+    if "preset" in given or not sizes:
+        return None, []
+    lacking = [n for n in NEEDED if n not in sizes and n not in given]
+    if lacking:
+        note = f"The recording does not say {', '.join(lacking)} of its model: the sizes are those of {CALLED[DEFAULT_PRESET]}."
+        return None, [] if set(given) & set(_MODEL) else [note]
+    known: dict[str, str | int | bool | None] = {**sizes, **{n: v for n in NEEDED if n in given and isinstance(v := given[n], int)}}
+    return asked(known)[0], []
+
+
+def _name(model: Model, query: MemoryPlanQuery, base: Model | None) -> str:
+    """What the model is called: the preset whose sizes these are, one with changes, the recorded one, or one of its own."""
+    same = next((name for name, preset in PRESETS.items() if preset == model), "")
+    if same:
+        return CALLED[same]
+    own = {f.name for f in fields(Model)}
+    changed = [n for n in own if getattr(query, n, None) is not None]
+    if query.preset:
+        return f"{CALLED[query.preset]} with changes"
+    if base is not None:
+        return "the recorded model with changes" if changed else "the recorded model"
+    return "a model of its own" if set(NEEDED) <= set(changed) else f"{CALLED[DEFAULT_PRESET]} with changes"
+
+
+def _device(query: MemoryPlanQuery, capture: Capture | None) -> Device:
+    """What was asked for, else the device of the recording, else the default."""
+    text = query.device.strip()
+    size = _SIZE.match(text)
+    if size:
+        memory = round(float(size["number"]) * (GIB if size["unit"].lower() == "gib" else 1e9))
+        if not 0 < memory <= LARGEST:
+            raise BadQuery(f"no device has {text[:40]}", hint="say a size as 80GB or 80GiB", field="device")
+        return Device(text, f"a device of {text}", memory, "as asked for")
+    book = capture.devices if capture is not None else EMPTY
+    if text:
+        try:
+            spec = overridden(text, book)
+        except BadQuery as error:
+            raise BadQuery(error.message, hint=f"{error.hint.partition(';')[0]}; or a size as 80GB", field="device") from None
+        return Device(spec.key, spec.name, spec.memory_bytes, "as asked for")
+    if capture is not None:
+        props = next((p for p in capture.facts.devices if p.memory_bytes > 0), None)
+        found = device_for(capture, query.device_limits)
+        if props is not None and not query.device_limits:
+            name = props.name or (found.name if found is not None else "the device")
+            return Device(found.key if found is not None else "", name, props.memory_bytes, "as recorded")
+        if found is not None and found.memory_bytes:
+            return Device(found.key, found.name, found.memory_bytes, "its limits are those in use here")
+    key = query.device_limits.partition("@")[0].partition("+")[0].strip()
+    spec = overridden(key or DEFAULT_DEVICE, book)
+    return Device(spec.key, spec.name, spec.memory_bytes, "its limits are those in use here" if key else "none was chosen")
+
+
+def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:
+    """What was given, else what the program read of its device beside its allocator, else not counted."""
+    if query.base_gb is not None:
+        if not 0 <= query.base_gb < 1e6:
+            raise BadQuery(f"base_gb does not fit: {query.base_gb}", hint="give GB from 0 up", field="base_gb")
+        return Base(round(query.base_gb * 1e9), "as given")
+    measured = _measured(capture) if capture is not None else None
+    if measured is not None:
+        return Base(measured, "measured: context and NCCL, as the program read them")
+    return Base(None, "not counted: context and NCCL are not known")
+
+
+def _measured(capture: Capture) -> int | None:
+    """Bytes of context and NCCL on a device at the last record that tells of them; None where none does."""
+    found = budget(capture)
+    device = capture.tables[S.MEMORY_RECORDS.name]["device"].to_numpy()
+    own = found[found["category"].isin(("base_context", "nccl")) & found["known"] & (device[found["record"].to_numpy()] >= 0)]
+    told = own.loc[own["category"] == "base_context", "record"]
+    return max(int(own.loc[own["record"] == told.max(), "bytes"].sum()), 0) if len(told) else None
+
+
+# -- How the fields of the query stand in a plan ---------------------------------------------------------------------
+# the values used, and those that would do as well.
+
+
+MOST: Final = 128
+"""Largest parallel size that a slider offers, unless a larger one is used."""
+_POWERS: Final = tuple(1 << n for n in range(18))
+
+
+def stand(plan: Plan) -> dict[str, FieldNow]:
+    """Every field that the plan resolves: what it is, and what its slider steps through."""
+    model, layout = plan.model, plan.layout
+    out: dict[str, FieldNow] = {}
+    for name in (*MODEL_NUMBERS, *MODEL_FLAGS):
+        out[name] = FieldNow(_text(getattr(model, name)))
+    if not plan.query.preset and "preset" in plan.given:
+        out["preset"] = FieldNow(str(plan.given["preset"]))
+    out["kv_heads"] = FieldNow(_text(model.kv_heads or model.heads))
+    out["channels"] = FieldNow(_text(model.channels or model.hidden // model.heads))
+    for name, (part, _) in WORDS.items():
+        out[name] = FieldNow(_text(getattr(layout, part)))
+    for name in ("sequence_parallel", "microbatches"):
+        out[name] = FieldNow(_text(getattr(layout, name)))
+    out["distributed_optimizer"] = FieldNow(_text(layout.sharding != "none"))
+    out["world"] = FieldNow(_text(layout.world))
+    out["etp"] = FieldNow(_text(layout.etp or layout.tp))
+    out["device"] = FieldNow(plan.device.key)
+    out["base_gb"] = FieldNow(f"{plan.base.size / 1e9:.4g}" if plan.base.size is not None else "")
+    for name in ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "seq"):
+        now: int = getattr(layout, name)
+        out[name] = FieldNow(_text(now), tuple(_text(v) for v in sorted({now, *_steps(name, model, layout)})))
+    return out
+
+
+def _steps(name: str, model: Model, layout: Layout) -> tuple[int, ...]:
+    """Possible values: those that divide what they must; powers of two where anything would do."""
+    sizes = {"tp": model.heads, "pp": model.layers, "vpp": model.layers // layout.pp if layout.pp > 1 else 1, "ep": max(model.experts, 1)}
+    if name in sizes:
+        return choices(name, model, layout, range(1, min(sizes[name], MOST) + 1))
+    low, high = {"dp": (1, 4096), "cp": (1, 64), "micro_batch": (1, 64), "seq": (512, 131_072)}[name]
+    return choices(name, model, layout, [v for v in _POWERS if low <= v <= high])
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- The tables of the plan ------------------------------------------------------------------------------------------
+# stages, devices, layouts, formulas.
+
+
+MOST_LAYOUTS: Final = 240
+HOST: Final = 8
+"""Devices that a host holds, as a rule: tensor parallel over more of them is slow."""
+MOST_DEVICES: Final = 1024
+"""Devices up to which a layout that fits is looked for."""
+UNEVEN: Final = 1.25
+"""Largest stage over the smallest from which a layout counts as uneven."""
+BEYOND: Final = 10**12
+SPREAD: Final = ("tp", "pp", "dp", "micro_batch", "microbatches", "recompute", "vpp", "world")
+"""Query fields that a layout of the table sets."""
+_OUT: Final = "\u2009·\u2009"
+
+
+def stage_table(plan: Plan) -> TableSection:
+    """What one rank of each stage holds; the first row sums one rank of every stage."""
+    rows = [_of_stage(plan, s) for s in plan.stages]
+    frame = pd.DataFrame(rows, columns=[c.name for c in STAGES])
+    total: dict[str, Scalar] = {"stage": "sum"}
+    for column in STAGES:
+        if column.unit == "B" and column.name != "headroom_bytes":
+            total[column.name] = int(frame[column.name].sum())
+    total |= {"layers": int(frame["layers"].sum()), "parameters": int(frame["parameters"].sum())}
+    total |= {"microbatches": None, "headroom_bytes": None}
+    total |= {f"{name}_gib": float(frame[f"{name}_bytes"].sum()) / GIB for name in ("total", "state")}
+    over = {str(i): Mark("flagged", f"more than {plan.device.name} has") for i, r in enumerate(rows) if _exceeds(r["headroom_bytes"])}
+    return make_table(
+        "stages", "Stages", frame, STAGES, key="stage", total=total, marks={"headroom_bytes": over} if over else {},
+        subtitle="one rank of each; every figure is a closed form",
+        footer="GB = 10^9 bytes, GiB = 2^30 bytes. Parameters, gradients, master weights, optimizer and activations add up to the total.",
+    )  # fmt: skip
+
+
+def _of_stage(plan: Plan, stage: Stage) -> dict[str, Scalar]:
+    return {
+        "stage": stage.stage, "layers": stage.layers, "microbatches": stage.microbatches, "parameters": stage.parameters,
+        "parameter_bytes": stage.parameter_bytes, "gradient_bytes": stage.gradient_bytes + stage.main_gradient_bytes,
+        "main_gradient_bytes": stage.main_gradient_bytes, "master_bytes": stage.master_bytes, "optimizer_bytes": stage.optimizer_bytes,
+        "state_bytes": stage.state_bytes, "activation_bytes": stage.activation_bytes + stage.logits_bytes,
+        "logits_bytes": stage.logits_bytes,
+        "total_bytes": stage.total_bytes, "total_gib": stage.total_bytes / GIB, "state_gib": stage.state_bytes / GIB,
+        "headroom_bytes": plan.headroom(stage.total_bytes),
+    }  # fmt: skip
+
+
+def _exceeds(headroom: Scalar) -> bool:
+    return isinstance(headroom, int) and headroom < 0
+
+
+def device_table(plan: Plan) -> TableSection:
+    """Every device of the table, and of device files, against the fullest stage."""
+    needed = plan.largest.total_bytes + plan.base.counted
+    specs = {key: overridden(key, plan.book) for key in device_choices(plan.book)}
+    rows = [
+        {
+            "device": key, "verdict": verdict(needed, spec.memory_bytes), "share": needed / spec.memory_bytes,
+            "memory_bytes": spec.memory_bytes, "memory_gib": spec.memory_bytes / GIB, "headroom_bytes": spec.memory_bytes - needed,
+            "name": spec.name,
+        }
+        for key, spec in specs.items() if spec.memory_bytes
+    ]  # fmt: skip
+    rows.sort(key=lambda r: (r["memory_bytes"], str(r["device"])))
+    frame = pd.DataFrame(rows, columns=[c.name for c in DEVICES])
+    beside = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
+    unsure = {str(i): Mark("unverified", "nobody confirmed the memory of this row") for i, k in enumerate(frame["device"])
+              if "mem_gb" in specs[k].unverified}  # fmt: skip
+    here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
+    fits = [r for r in rows if r["verdict"] == "fits"]
+    return make_table(
+        "devices", "Does it fit?", frame, DEVICES, key="device", cell_links={"device": here}, row_links=here,
+        marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
+        subtitle=f"the fullest stage on every device of the table; it fits {len(fits)} of them with a tenth to spare",
+        footer=f"{beside[:1].upper()}{beside[1:]}. A driver reports 1 to 2 % less than the memory a device is sold with.",
+    )  # fmt: skip
+
+
+def spread(plan: Plan) -> list[tuple[Spread, Verdict | None]]:
+    """The same model on as many devices, in every other layout, with whether it fits; best first."""
+    return sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, plan.layout.world)), key=_order)
+
+
+def way_out(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> tuple[str, Link] | None:
+    """What fits where the plan does not: the best layout on as many devices, else on the fewest more, by doubling, with a tenth to spare at
+    this micro-batch. None where the plan fits, where the memory is unknown, or where nothing up to `MOST_DEVICES` does."""
+    if plan.verdict(plan.largest.total_bytes) != "too large":
+        return None
+    world, one = plan.layout.world, _first(found)
+    while one is None and (world := world * 2) <= MOST_DEVICES:
+        tried = layouts(plan.model, plan.layout, world, (plan.layout.micro_batch,))
+        judged = sorted(((s, plan.verdict(s.largest_bytes)) for s in tried if s.micro_batch == plan.layout.micro_batch), key=_order)
+        one = _first(judged)
+    if one is None:
+        return None
+    where = "the same devices" if world == plan.layout.world else f"{human(world, 'count')} devices"
+    how = f"TP {one.tp}, PP {one.pp}, DP {one.dp}, micro-batch {one.micro_batch}, recompute {one.recompute}"
+    return f"It fits on {where} with {how}: {human(one.largest_bytes, 'B')} on the fullest stage.", _layout_link(plan, one)
+
+
+def _first(found: list[tuple[Spread, Verdict | None]]) -> Spread | None:
+    """The first that fits, one whose tensor parallel ranks stand within a host of `HOST` devices before others."""
+    return min((s for s, fits in found if fits == "fits"), key=lambda s: s.tp > HOST, default=None)
+
+
+def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> TableSection:
+    """The best of `spread`."""
+    world = plan.layout.world
+    shown = found[:MOST_LAYOUTS]
+    rows = [_of_layout(plan, one, fits) for one, fits in shown]
+    links = {str(i): _layout_link(plan, one) for i, (one, _) in enumerate(shown)}
+    over = Mark("flagged", f"more than {plan.device.name} has left")
+    uneven = Mark("flagged", f"one stage holds over {UNEVEN:g} times as much as another")
+    marks = {
+        "largest_bytes": {str(i): over for i, (_, fits) in enumerate(shown) if fits == "too large"},
+        "imbalance": {str(i): uneven for i, (one, _) in enumerate(shown) if one.imbalance > UNEVEN},
+    }
+    ways = len({(one.tp, one.pp) for one, _ in found})
+    cut = f" The first {MOST_WAYS} ways to choose TP and PP alone were looked at." if ways >= MOST_WAYS else ""
+    here = sum(fits in ("fits", "tight") for _, fits in found)
+    held = "" if plan.device.memory is None else f"; {human(here, 'count')} of {human(len(found), 'count')} fit {plan.device.name}"
+    return TableSection(
+        id="layouts", title=f"Layouts on {human(world, 'count')} device{'s' * (world != 1)}", columns=list(LAYOUTS),
+        data={c.name: [r[c.name] for r in rows] for c in LAYOUTS}, key="id", filters=["verdict", "recompute"], apart=_apart(shown),
+        cell_links={"layout": links}, row_links=links, marks={k: v for k, v in marks.items() if v}, truncated=len(found) - len(shown),
+        subtitle=f"all else as it is{held}",
+        footer=f"First what fits with {TIGHT:.0%} to spare, without recomputing whole layers, on the fewest devices per copy of the model. "
+        f"A layout opens in the fields above.{cut}",
+        empty="No layout of this model fits these devices evenly.",
+    )  # fmt: skip
+
+
+def _order(pair: tuple[Spread, Verdict | None]) -> tuple[int, bool, int, int]:
+    """What fits first; then without whole layers recomputed, on the fewest devices per copy; then the least. Too large: the least first."""
+    one, fits = pair
+    if fits == "too large":
+        return 2, False, 0, one.largest_bytes
+    return int(fits == "tight"), one.recompute == "full", one.tp * one.pp, one.largest_bytes
+
+
+def _of_layout(plan: Plan, one: Spread, fits: Verdict | None) -> dict[str, Scalar]:
+    now = plan.layout
+    same = (one.tp, one.pp, one.dp, one.micro_batch, one.recompute) == (now.tp, now.pp, now.dp, now.micro_batch, now.recompute)
+    return {
+        "layout": f"TP {one.tp}{_OUT}PP {one.pp}{_OUT}DP {one.dp}" + (" (now)" if same else ""), "micro_batch": one.micro_batch,
+        "recompute": one.recompute, "verdict": fits, "largest_bytes": one.largest_bytes, "headroom_bytes": plan.headroom(one.largest_bytes),
+        "first_bytes": one.first_bytes, "middle_bytes": one.middle_bytes, "last_bytes": one.last_bytes, "imbalance": one.imbalance,
+        "tp": one.tp, "pp": one.pp, "dp": one.dp, "vpp": one.vpp, "microbatches": one.microbatches or None, "id": key_of(one),
+    }  # fmt: skip
+
+
+def key_of(one: Spread) -> str:
+    """Key of a layout's row."""
+    return f"{one.tp}x{one.pp}x{one.dp}.{one.micro_batch}.{one.recompute}"
+
+
+def _apart(shown: list[tuple[Spread, Verdict | None]]) -> list[str]:
+    """Rows that set no unit: those of a TB and more, where others take less."""
+    beyond = [key_of(one) for one, _ in shown if one.largest_bytes >= BEYOND]
+    return beyond if len(beyond) < len(shown) else []
+
+
+def _layout_link(plan: Plan, one: Spread) -> Link:
+    changes = {"tp": one.tp, "pp": one.pp, "dp": one.dp, "micro_batch": one.micro_batch}
+    if plan.layout.vpp > 1:
+        changes["vpp"] = one.vpp
+    if one.microbatches:
+        changes["microbatches"] = one.microbatches
+    return _link(plan, {n: str(v) for n, v in changes.items()} | {"recompute": one.recompute}, "Open this layout")
+
+
+def _link(plan: Plan, changes: dict[str, str], label: str) -> Link:
+    """This plan with some fields changed."""
+    now = {n: _tables_text(value) for n in (*NAMES, "device", "base_gb") if (value := getattr(plan.query, n)) not in (None, "")}
+    if set(changes) & set(SPREAD):
+        now = {n: v for n, v in now.items() if n not in SPREAD}
+    return Link("memory_plan", now | changes, label)
+
+
+def _tables_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def formula_table(plan: Plan) -> TableSection:
+    """Every figure of the model, and of the first, the fullest and the last stage."""
+    which = sorted({0, plan.largest.stage, len(plan.stages) - 1})
+    rows = [
+        {
+            "figure": one.figure, "stage": one.stage, "formula": one.formula, "inputs": one.put_in,
+            "count": one.result if one.unit == "count" else None, "bytes": round(one.result) if one.unit == "B" else None,
+        }
+        for one in explained(plan.model, plan.layout, which)
+    ]  # fmt: skip
+    data: dict[str, list[Scalar]] = {c.name: [r[c.name] for r in rows] for c in FORMULAS}
+    return TableSection(
+        id="formulas", title="Formulas", columns=list(FORMULAS), data=data,
+        subtitle="each figure with what was put in; of the model, then of a rank of "
+        + (f"stages {', '.join(map(str, which))}" if len(which) > 1 else "the only stage"),
+        footer="Not in them: CUDA context, NCCL, fragmentation, workspaces of fused attention.",
+    )  # fmt: skip
+
+
+def saved_by_placement(plan: Plan) -> int:
+    """Bytes that the fullest stage would be smaller by, were embedding and head where they are needed and divided over tp."""
+    own = stages(plan.model, replace(plan.layout, embedding_placement="own", head_placement="own"))
+    return plan.largest.total_bytes - max(s.total_bytes for s in own)
+
+
+def with_own_placement(plan: Plan) -> Link:
+    """This plan, so placed."""
+    return _link(plan, {"embedding_placement": "own", "head_placement": "own"}, "Place them so")

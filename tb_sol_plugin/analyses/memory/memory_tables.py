@@ -1,0 +1,516 @@
+"""The table of single allocations, the largest of a window with their lives and who made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.memory import allocations as L
+from tb_sol_plugin.metrics.memory import curves as C
+from tb_sol_plugin.metrics.memory import replay as R
+from tb_sol_plugin.metrics.memory.allocations import by_operator
+from tb_sol_plugin.metrics.memory.attribution import By, Holders
+from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.labels import color, gib, label, since
+from tb_sol_plugin.metrics.memory.leaks import WORDS, Leak, sums_of_steps
+from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, memories
+from tb_sol_plugin.metrics.memory.summary import Headroom, Summary, summary
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_table
+from tb_sol_plugin.units import human
+
+MOST_ALLOCATIONS: Final = 1000
+"""Rows of the table, the largest."""
+ALLOCATION_COLUMNS: Final = (
+    Column("bytes", "Size", "B", "bytes of the allocation", show="bar", color="compute"),
+    Column("operator", "Operator", doc="innermost operator around the allocation", show="code", missing="no operator around it"),
+    Column("parent", "Called by", doc="the operator around that one", show="code", rank=2, missing="no operator around that one"),
+    Column("module", "Module", doc="innermost module around the allocation; in the backward pass that of the forward operator", show="code",
+           missing="no module around it"),
+    Column("state", "State", doc="freed; freed later: after the window; never freed: not while recording; from before: before the "
+           "window, or before the recording where it has no start; unknown: its other end is not recorded", show="badge"),
+    Column("start_ns", "Allocated", "ns", "since the start of the recording", missing="allocated before the recording began"),
+    Column("end_ns", "Freed", "ns", "since the start of the recording", missing="not freed while recording"),
+    Column("lifetime_ns", "Lifetime", "ns", "from allocation to free", missing="one of them is not recorded"),
+    Column("phase", "Phase", doc="innermost phase around the allocation", rank=2, missing="no phase around it"),
+    Column("step", "Step", doc="step in which it was allocated", rank=2, missing="outside every step"),
+    Column("frame", "Python line", doc="innermost line of the program around it", show="code", rank=2, missing="not recorded"),
+    Column("device", "Device", doc="memory that is meant", rank=3),
+    Column("id", "Id", doc="place among the allocations of the recording", rank=3),
+)  # fmt: skip
+WHO: Final = ("operator", "parent", "module", "phase", "frame", "step")
+"""Columns that hide where a recording tells nothing of them."""
+NONE_TOLD: Final = {
+    "snapshot": "This snapshot holds no history, so no single allocations.",
+    "timeline": "A memory timeline tells sums by category, no single allocations.",
+    "recorder": "Records of the program are levels at some moments, no single allocations.",
+}
+
+
+@dataclass(frozen=True)
+class ShownAllocations:
+    """The table, and what its rows cover on the axis of the figure (ns since the start of the recording)."""
+
+    table: TableSection
+    stretches: dict[str, Stretch]
+
+
+def allocations_section(
+    capture: Capture, curve: Curves, window: tuple[int, int] | None, least: int, origin: int, part: str, scale: float
+) -> ShownAllocations:
+    """The largest allocations of at least so many bytes that begin or end in the window."""
+    title = "Allocations"
+    found = L.lives(capture, curve)
+    if found is None:
+        table = TableSection(
+            id="allocations", title=title, columns=list(ALLOCATION_COLUMNS), data={c.name: [] for c in ALLOCATION_COLUMNS}, key="id",
+            empty=NONE_TOLD.get(curve.source, "no single allocations"),
+        )  # fmt: skip
+        return ShownAllocations(table, {})
+    rows = L.chosen(found, window, least)
+    left = max(len(rows) - MOST_ALLOCATIONS, 0)
+    if left:
+        size = found["bytes"].to_numpy()[rows]
+        rows = np.sort(rows[np.argpartition(-size, MOST_ALLOCATIONS - 1)[:MOST_ALLOCATIONS]])
+    rows = rows[np.argsort(-found["bytes"].to_numpy()[rows], kind="stable")]
+    own = found.iloc[rows].reset_index(drop=True)
+    state = L.states(own, window)
+    begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
+    life = L.lifetimes(own)
+    frame = pd.DataFrame({
+        "bytes": own["bytes"], "state": state, "start_ns": _known(own["start_ns"].to_numpy() - origin, begun),
+        "end_ns": _known(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": _known(life, life >= 0), "device": curve.device,
+        "id": [str(r) for r in rows.tolist()],
+    })  # fmt: skip
+    who = L.described(capture, curve, own)
+    for name in WHO[:-1]:
+        frame[name] = who[name].astype(object).where(who[name].astype(bool), None)
+    frame["step"] = who["step"].astype(object).where(who["step"] >= 0, None)
+    told = {c.name for c in ALLOCATION_COLUMNS if c.name not in WHO or bool(frame[c.name].notna().any())}
+    shown = [c if c.name in told else msgspec.structs.replace(c, rank=3) for c in ALLOCATION_COLUMNS]
+    marks = {
+        str(i): Mark("unknown", "no address is recorded: which free ends it is not known") for i, s in enumerate(state) if s == "unknown"
+    }
+    largest = f"the largest {human(MOST_ALLOCATIONS, 'count')}" if left else "each"
+    over = f", of at least {human(least, 'B')}" if least else ""
+    table = make_table(
+        "allocations", title, frame, shown, key="id", sort=Sort("bytes"), truncated=left, filters=["state"],
+        subtitle=f"{largest}{over}{', ' + part if part else ''}",
+        marks={"state": marks} if marks else {},
+        footer=(f"{human(left, 'count')} smaller ones are not shown; a window shows those that begin or end in it. " if left else "")
+        + "A selected row is drawn in the figure, from its allocation to its free.",
+        empty=f"No allocation{over}{' begins or ends in this window' if window else ''}.",
+    )  # fmt: skip
+    return ShownAllocations(table, dict(zip(frame["id"], _stretches(own, origin, scale), strict=True)))
+
+
+def _known(values: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> pd.Series:
+    out: list[object] = [v if g else None for v, g in zip(values.tolist(), good.tolist(), strict=True)]
+    return pd.Series(out, dtype=object)
+
+
+def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:
+    """Of each: from allocation to free, open where one of them is not recorded."""
+    begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
+    start, end = (own["start_ns"].to_numpy() - origin) / scale, (own["end_ns"].to_numpy() - origin) / scale
+    return [
+        Stretch(float(a) if b else None, float(z) if e else None, human(int(size), "B"))
+        for a, z, b, e, size in zip(start, end, begun, ended, own["bytes"], strict=True)
+    ]
+
+
+# -- The table of steps ----------------------------------------------------------------------------------------------
+# in use at most and at the end of each, allocated and freed.
+
+
+MOST_STEPS: Final = 2000
+SAMPLED: Final = "records of the program are levels at some moments"
+NOT_HELD: Final = "this source does not tell what the allocator holds"
+STEP_COLUMNS: Final = (
+    Column("step", "Step", doc="number in ProfilerStep#N", show="code"),
+    Column("peak_bytes", "In use at most", "B", "most that was in use at once during the step", show="bar", color="compute"),
+    Column("end_bytes", "At its end", "B", "in use when the step ends"),
+    Column("allocated_bytes", "Allocated", "B", "sum of all allocations in the step", missing=SAMPLED),
+    Column("freed_bytes", "Freed", "B", "sum of all frees in the step", missing=SAMPLED),
+    Column("change_bytes", "Change", "B", "at its end less at the end of the step before", rank=2, missing="the first step"),
+    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator held during the step", rank=2, missing=NOT_HELD),
+    Column("peak_ns", "Peak at", "ns", "since the start of the step", rank=2),
+    Column("start_ns", "Start", "ns", "of the step on the host, since the start of the recording", rank=3),
+    Column("duration_ns", "Duration", "ns", "of the step on the host", rank=3),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ShownSteps:
+    """The table, and what its rows cover on the axis of the figure."""
+
+    table: TableSection
+    stretches: dict[str, Stretch]
+
+
+def steps_section(capture: Capture, curve: Curves, origin: int, scale: float, query: dict[str, str]) -> ShownSteps | None:
+    """None where no step was recorded with a part of the curve. curve: whole."""
+    frame = sums_of_steps(capture, curve)
+    if not len(frame):
+        return None
+    left = max(len(frame) - MOST_STEPS, 0)
+    change = np.r_[np.nan, np.diff(frame["end"].to_numpy())]
+    start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
+    shown = frame.rename(columns={"peak": "peak_bytes", "end": "end_bytes"}).assign(
+        change_bytes=change, peak_ns=frame["peak_ns"] - start, start_ns=start - origin, duration_ns=end - start,
+        **{f"{n}_bytes": frame[n].astype(object).where(frame[n] >= 0, None) for n in ("allocated", "freed", "reserved")},
+    )  # fmt: skip
+    shown = shown.iloc[:MOST_STEPS]
+    numbers = [str(n) for n in shown["step"]]
+    whole = {str(n) for n in scope(capture, Query()).steps}
+    stretches = {
+        n: Stretch((a - origin) / scale, (z - origin) / scale, f"step {n}, {human(int(p), 'B')}")
+        for n, a, z, p in zip(numbers, start.tolist(), end.tolist(), shown["peak_bytes"], strict=False)
+    }
+    table = make_table(
+        "per_step", "Steps", shown.assign(step=numbers), STEP_COLUMNS, key="step", sort=Sort("start_ns", descending=False), truncated=left,
+        subtitle="in use at most in each, and what stays at its end",
+        row_links={
+            str(i): Link("memory", {**query, **({"step": n} if n in whole else {"window": f"{a}ns-{z}ns"})}, "Only this step")
+            for i, (n, a, z) in enumerate(zip(numbers, (start - origin).tolist(), (end - origin).tolist(), strict=False))
+        },
+    )  # fmt: skip
+    return ShownSteps(table, stretches)
+
+
+# -- What is recorded of memory --------------------------------------------------------------------------------------
+# the levels of the curve as a table, and the devices and sources there are.
+
+
+POINTS: Final = 3000
+"""Points of the curve that is drawn, and of the table beside it; the other devices share as many."""
+LEAST_POINTS: Final = 200
+MOST_DEVICES: Final = 64
+CURVE: Final = (
+    Column("time_ns", "Time", "ns", "since the start of the recording; a level holds until the next one"),
+    Column("device", "Device", doc="memory that is meant"),
+    Column("allocated_bytes", "In use", "B", "in use; the change since the beginning where no totals were recorded"),
+    Column("reserved_bytes", "Reserved", "B", "held by the allocator", missing="not told by this source"),
+)
+DEVICES: Final = (
+    Column("memory", "Device", doc="memory that is meant", show="code"),
+    Column("source", "Source", doc="what tells of it"),
+    Column("peak_bytes", "In use at most", "B", "most that was in use at once, or the change", show="bar", color="compute"),
+    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator held", missing="not told by this source"),
+    Column("before_bytes", "Before", "B", "in use before the recording began", missing="not told by this source"),
+    Column("capacity_bytes", "Memory", "B", "memory of the device", missing="not recorded"),
+    Column("points", "Points", "count", "levels that were recorded"),
+    Column("key", "Row", doc="device and source", rank=3),
+)  # fmt: skip
+
+
+def curve(
+    capture: Capture, memory: Memory, drawn: C.Curves, start: int, *, window: tuple[int, int] | None, others: Source | None
+) -> TableSection:
+    """Levels over time of the memory that is drawn; others: the source of the other ones to put below it, None for none."""
+    shown = [(memory.label, drawn)]
+    if others is not None:
+        rest = [m for m in memories(capture) if m.label != memory.label][: MOST_DEVICES - 1]
+        found = [(m.label, own) for m in rest if (own := m.of(others)) is not None]
+        shown += [(name, C.thin(C.within(own, window), max(POINTS // len(found), LEAST_POINTS))) for name, own in found]
+    frames = [
+        pd.DataFrame({
+            "time_ns": c.time_ns - start, "device": name, "allocated_bytes": c.allocated,
+            "reserved_bytes": pd.Series(c.reserved if c.reserved is not None else [None] * len(c.time_ns), dtype=object),
+        })
+        for name, c in shown
+    ]  # fmt: skip
+    frame = pd.concat(frames, ignore_index=True)
+    left = drawn.points - len(drawn.time_ns)
+    thinned = (
+        f"{human(left, 'count')} points of {memory.label} are left out; every largest and smallest level of each stretch stays."
+        if left
+        else ""
+    )
+    return make_table("curve", "Levels over time", frame, CURVE, subtitle="as drawn", footer=thinned)
+
+
+def devices(capture: Capture, memory: Memory, whole: C.Curves, limits: str) -> list[TableSection]:
+    """What else is recorded: other devices, the host, other sources. Left out where there is one curve alone."""
+    pairs = [(m, c) for m in memories(capture)[:MOST_DEVICES] for c in m.curves]
+    if len(pairs) < 2:
+        return []
+    rows: list[dict[str, object]] = []
+    links: dict[str, Link] = {}
+    for m, c in pairs:
+        s = summary(capture, c, limits=limits)
+        if s is not None:
+            links[str(len(rows))] = Link("memory", {"device": m.label, "source": c.source}, "Show it")
+            rows.append({
+                "memory": m.label, "source": SOURCES[c.source], "peak_bytes": s.peak, "reserved_bytes": s.reserved,
+                "before_bytes": s.before,
+                "capacity_bytes": s.capacity.bytes, "points": c.points, "key": f"{m.label}, {c.source}",
+            })  # fmt: skip
+    frame = pd.DataFrame(rows).astype(dict.fromkeys(("reserved_bytes", "before_bytes", "capacity_bytes"), object))
+    frame = frame.where(frame.notna(), None)
+    left = len(memories(capture)) - MOST_DEVICES
+    return [make_table(
+        "devices", "What is recorded", frame, DEVICES, key="key", truncated=max(left, 0),
+        subtitle=f"shown: {memory.label} from {SOURCES[whole.source]}",
+        row_links=links,
+    )]  # fmt: skip
+
+
+# -- The table of what held memory at one moment ---------------------------------------------------------------------
+
+
+BYS: Final[dict[str, tuple[str, str]]] = {
+    "category": ("What for", "by what it is for"),
+    "module": ("Module", "by the module that allocated it"),
+    "operator": ("Operator", "by the operator that allocated it"),
+    "frame": ("Python line", "by the line of the program that allocated it"),
+    "phase": ("Phase", "by the phase in which it was allocated"),
+}
+MOST_GROUPS: Final = 500
+"""Rows of the table; what is left out stands in one row before the last two."""
+PEAK_COLUMNS: Final = (
+    Column("name", "Held by", doc="what holds it; last what was there before, and the rest", show="code"),
+    Column("bytes", "In use", "B", "bytes in use at that moment", show="bar", color_by="color"),
+    Column("share", "Share", "ratio", "bytes over all that was in use then", show="share"),
+    Column("allocations", "Allocations", "count", "how many make up these bytes", missing="not told by this source"),
+    Column("kind", "Kind", doc="row; before: in use before the recording began; unknown: the rest of what was in use", rank=3),
+    Column("color", "Colour", doc="colour of the row", rank=3),
+)  # fmt: skip
+
+
+def peak_section(found: Holders, by: By, origin: int, *, at_peak: bool, why: str, query: dict[str, str]) -> TableSection:
+    """Rows add up to what was in use exactly. why: of a grouping that this source cannot answer, "" where it can."""
+    frame = _bounded(found.rows)
+    frame = frame.assign(
+        color=[color(str(n)) if by == "category" and k == "row" else {"before": "host", "unknown": "idle"}.get(str(k), "compute")
+               for n, k in zip(frame["name"], frame["kind"], strict=True)],
+    )  # fmt: skip
+    if by == "category":
+        frame["name"] = [label(str(n)) for n in frame["name"]]
+    frame["allocations"] = frame["allocations"].astype(object).where(frame["allocations"] >= 0, None)
+    marks: dict[str, dict[str, Mark]] = {"bytes": {}, "name": {}}
+    for i, (guess, size, kind) in enumerate(zip(frame["estimated"], frame["bytes"], frame["kind"], strict=True)):
+        if guess:
+            marks["name"][str(i)] = Mark("estimated", "worked out from where and when it was allocated")
+        if kind == "unknown" and (size < 0 or (found.total and size > 0.05 * found.total)):
+            text = "more is told than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
+            marks["bytes"][str(i)] = Mark("flagged", text)
+    last = [str(n) for n, k in zip(frame["name"], frame["kind"], strict=True) if k != "row"]
+    columns = [
+        Column("name", BYS[by][0], doc=PEAK_COLUMNS[0].doc, show="text" if by in ("category", "phase") else "code"),
+        *PEAK_COLUMNS[1:],
+    ]
+    moment = f"at the peak, {since(found.time_ns, origin)}" if at_peak else f"at {since(found.time_ns, origin)}"
+    size = human(found.total, "B")
+    return make_table(
+        "peak", "What holds memory", frame, columns, key="name",
+        subtitle=f"{moment}: {size}{f' ({gib(found.total)})' if gib(found.total) else ''}, {BYS[by][1]}",
+        total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
+        last=last,
+        sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
+        footer=" ".join([why, *(f"{n[0].upper()}{n[1:]}." for n in found.notes)]).strip(),
+        links=[] if at_peak else [Link("memory", query, "At the peak")],
+    )  # fmt: skip
+
+
+def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
+    """The largest rows; the others as one, so that the sum stays."""
+    own = rows["kind"].to_numpy() == "row"
+    if int(own.sum()) <= MOST_GROUPS:
+        whole: pd.DataFrame = rows.reset_index(drop=True)
+        return whole
+    shown, rest = rows[own].iloc[: MOST_GROUPS - 1], rows[own].iloc[MOST_GROUPS - 1 :]
+    one = {
+        "name": f"{human(len(rest), 'count')} more", "bytes": int(rest["bytes"].sum()), "allocations": int(rest["allocations"].sum()),
+        "share": float(rest["share"].sum()), "estimated": bool(rest["estimated"].any()), "kind": "row", "host_row": -1,
+    }  # fmt: skip
+    out: pd.DataFrame = pd.concat([shown, pd.DataFrame([one]), rows[~own]], ignore_index=True)
+    return out
+
+
+# -- The numbers at the top of the page of memory, and its first sentence --------------------------------------------
+
+
+FACTS: Final = {
+    "peak_bytes": "most that was in use at once; the change since the beginning where no totals were recorded",
+    "reserved_bytes": "most that the allocator held at once",
+    "before_bytes": "in use before the recording began",
+    "headroom_bytes": "the device's memory less what lay beside the allocator, as far as it is known, and less the most that it held",
+    "fragmentation_bytes": "held by the allocator and not in use, when most was in use",
+    "leak_bytes_per_step": "growth of the least that is in use in a step, per step: least squares",
+    "peak_ns": "when most was in use, since the start of the recording",
+    "end_bytes": "in use at the end",
+    "capacity_bytes": "memory of the device",
+    "failed_allocations": "allocations that failed",
+}
+LABELS: Final = {
+    "peak_bytes": "In use at most",
+    "reserved_bytes": "Reserved at most",
+    "before_bytes": "Before the recording",
+    "headroom_bytes": "Headroom",
+    "fragmentation_bytes": "Not in use at the peak",
+    "leak_bytes_per_step": "Growth per step",
+    "peak_ns": "Peak at",
+    "end_bytes": "In use at the end",
+    "capacity_bytes": "Memory of the device",
+    "failed_allocations": "Failed allocations",
+}
+TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes", "fragmentation_bytes", "leak_bytes_per_step")
+
+
+def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None, remarks: Sequence[str]) -> FactsSection:
+    """Tiles. remarks: what to know of the source."""
+    left = room.left.bytes if room.left.bytes is not None else room.at_most
+    fitted = growth is not None and growth.slope == growth.slope and growth.verdict != "few"
+    slope = round(growth.slope) if growth is not None and fitted else None
+    verdict = growth.words if growth is not None else WORDS["no_steps"]
+    values: dict[str, Scalar] = {
+        "peak_bytes": found.peak, "reserved_bytes": found.reserved, "before_bytes": found.before, "headroom_bytes": left,
+        "fragmentation_bytes": found.fragmentation, "leak_bytes_per_step": slope, "peak_ns": found.peak_ns - origin,
+        "end_bytes": found.end, "capacity_bytes": found.capacity.bytes, "failed_allocations": found.failures,
+    }  # fmt: skip
+    said = " ".join(f"{note[0].upper()}{note[1:]}." for note in remarks)
+    notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
+    notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
+    if found.reserved is not None and found.capacity.bytes:
+        notes["reserved_bytes"] += f", {human(found.reserved / found.capacity.bytes, 'ratio')} of the device"
+    if left is not None and found.capacity.bytes:
+        notes["headroom_bytes"] += f" of {human(found.capacity.bytes, 'B')}" + ("" if room.left.bytes is not None else ", at most")
+    if found.fragmentation is not None and found.reserved_at_peak:
+        notes["fragmentation_bytes"] += f", {human(found.fragmentation / found.reserved_at_peak, 'ratio')} of reserved"
+    notes["leak_bytes_per_step"] = verdict
+    why = {"reserved_bytes": "reserved", "before_bytes": "before", "fragmentation_bytes": "fragmentation", "failed_allocations": "failures"}
+    marks = {name: Mark("unknown", found.why[key]) for name, key in why.items() if values[name] is None and key in found.why}
+    notes |= {name: mark.why for name, mark in marks.items()}
+    if left is None:
+        marks["headroom_bytes"], notes["headroom_bytes"] = Mark("unknown", room.left.why), room.left.why
+    elif room.left.bytes is None or room.left.estimated:
+        marks["headroom_bytes"] = Mark("estimated", room.left.why)
+    if slope is None:
+        marks["leak_bytes_per_step"] = Mark("unknown", verdict)
+    labels = LABELS | ({"peak_bytes": "Rises at most", "end_bytes": "Change at the end"} if found.relative else {})
+    links = {"failed_allocations": Link("memory_findings")} if found.failures else {}
+    if growth is not None and growth.found:
+        links["leak_bytes_per_step"] = Link("memory_findings")
+    return FactsSection(
+        id="answer", text=said, title="Memory at a glance", style="tiles", values=values, labels=labels, docs=dict(FACTS),
+        units={n: "ns" if n.endswith("_ns") else "count" if n.startswith("failed") else "B" for n in values}, notes=notes, marks=marks,
+        hidden=[n for n in values if n not in TILES and not (n == "failed_allocations" and found.failures)],
+        value_links=links,
+    )  # fmt: skip
+
+
+def headline(found: Summary, what: Holders, by: By, memory: str, origin: int, *, part: str, room: Headroom, since_start: bool) -> str:
+    """The sentence. part: the window or the steps that were asked for, "" for all. since_start: only what came after the profiler began
+    is counted."""
+    when = f" at {since(found.peak_ns, origin)}"
+    inside = f" in {part}" if part else ""
+    if found.relative:
+        grows = f"Memory in use on {memory} rises by at most **{human(found.peak, 'B')}** above its level at the start of the recording"
+        return f"{grows}{inside},{when}. How much was in use then is not recorded."
+    size = f"**{human(found.peak, 'B')}**" + (f" ({gib(found.peak)})" if gib(found.peak) else "")
+    said = f"At most {size} is in use on {memory}{inside},{when}"
+    if since_start:
+        said = f"At most {size} of what was allocated since the profiler began is in use on {memory}{inside},{when}"
+    parts = _parts(what, by)
+    return f"{said}{': ' + parts if parts else ''}.{_left(room)}"
+
+
+def _left(room: Headroom) -> str:
+    """How much of the device is left, in a sentence; "" unknown."""
+    left, total = room.left.bytes, room.total.bytes
+    if total is None or (left is None and room.at_most is None):
+        return ""
+    if left is None:
+        return f" At most **{human(room.at_most, 'B')}** of the device's {human(total, 'B')} are left."
+    return f" **{human(left, 'B')}** of the device's {human(total, 'B')} are left."
+
+
+def _parts(what: Holders, by: By) -> str:
+    """What it consists of, the largest first, in words; "" where nothing is known of it."""
+    rows = what.rows[what.rows["bytes"].to_numpy() > 0]
+    out = []
+    for name, kind, share, guess in zip(rows["name"], rows["kind"], rows["share"], rows["estimated"], strict=True):
+        if kind == "unknown" or share != share or share < 0.05:
+            continue
+        about = "≈ " if guess else ""
+        if kind == "before":
+            out.append((share, f"{human(share, 'ratio')} of it there before the recording began"))
+        elif by == "category":
+            out.append((share, f"{about}{human(share, 'ratio')} {label(str(name))}"))
+        elif name and not str(name).startswith("("):
+            out.append((share, f"{about}{human(share, 'ratio')} of it allocated in `{_short(str(name))}`"))
+    out.sort(key=lambda p: -p[0])
+    return ", ".join(text for _, text in out[: 3 if by == "category" else 2])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:28]}…{name[-28:]}"
+
+
+# -- The table of what operators added to memory in use --------------------------------------------------------------
+
+
+OUTSIDE: Final = "(no operator)"
+MOST: Final = 1000
+OPERATOR_COLUMNS: Final = (
+    Column("name", "Operator", doc="name of the operator; (no operator): events outside of every operator", show="code"),
+    Column("calls", "Calls", "count", "calls that start in the window", missing="not an operator"),
+    Column("size_increase_bytes", "Increase", "B", "what its calls added to memory in use, with what runs inside; frees count negative"),
+    Column("self_size_increase_bytes", "Self increase", "B", "of events whose innermost operator it is", show="bar", color="compute"),
+    Column("allocation_count", "Allocations", "count", "allocations inside its calls"),
+    Column("self_allocation_count", "Self allocations", "count", "allocations whose innermost operator it is", rank=2),
+    Column("allocated_bytes", "Allocated", "B", "bytes of the allocations inside its calls, freed or not"),
+    Column("self_allocated_bytes", "Self allocated", "B", "bytes of the allocations whose innermost operator it is", rank=2),
+    Column("device", "Device", doc="memory that is meant", rank=3),
+)  # fmt: skip
+NAMES: Final = {
+    "size_increase": "size_increase_bytes", "self_size_increase": "self_size_increase_bytes", "allocations": "allocation_count",
+    "self_allocations": "self_allocation_count",
+}  # fmt: skip
+
+
+def operators_section(capture: Capture, curve: Curves, window: tuple[int, int] | None, part: str) -> TableSection:
+    """Empty, with the reason, for sources that know no operators."""
+    title = "Operators"
+    if curve.source != "events":
+        empty = "This source tells no operators. Record a trace beside it with profile(profile_memory=True)."
+        return TableSection(
+            id="operators",
+            title=title,
+            columns=list(OPERATOR_COLUMNS),
+            data={c.name: [] for c in OPERATOR_COLUMNS},
+            key="name",
+            empty=empty,
+        )
+    device = next(d for d in R.devices(capture) if d.label == curve.device)
+    frame = by_operator(capture, device, window).rename(columns=NAMES)
+    outside = frame["name"].to_numpy() == ""
+    sums = {c: int(frame[c].sum()) for c in ("self_size_increase_bytes", "self_allocation_count", "self_allocated_bytes")}
+    order = frame["self_allocated_bytes"].to_numpy().argsort(kind="stable")[::-1]
+    frame, outside = frame.iloc[order], outside[order]
+    left = max(len(frame) - MOST, 0)
+    frame = pd.concat([frame[~outside].iloc[:MOST], frame[outside]], ignore_index=True)
+    named = frame["name"].to_numpy() != ""
+    frame = frame.assign(
+        name=frame["name"].where(named, OUTSIDE), calls=frame["calls"].astype(object).where(named, None), device=curve.device,
+    )  # fmt: skip
+    total = {c.name: None for c in OPERATOR_COLUMNS} | {"name": "all events", **sums} | {
+        "size_increase_bytes": sums["self_size_increase_bytes"], "allocation_count": sums["self_allocation_count"],
+        "allocated_bytes": sums["self_allocated_bytes"],
+    }  # fmt: skip
+    return make_table(
+        "operators", title, frame, OPERATOR_COLUMNS, key="name", total=total, last=[OUTSIDE] if outside.any() else [], truncated=left,
+        sort=Sort("self_size_increase_bytes"), subtitle=f"what they added to memory in use{', ' + part if part else ''}",
+        footer="An increase counts allocations less frees: what an operator frees of another's memory counts against it. "
+        "Numbers without “self” hold what runs inside, so that rows overlap; those with it add up to the first row.",
+        empty=f"No memory event{' in this window' if window else ''}.",
+    )  # fmt: skip

@@ -1,0 +1,206 @@
+"""What to fix: every finding with its evidence, the time it could save at most, and where in the program that time is spent.
+
+Findings do not overlap: rules run from the most specific to the most general, and time that one has claimed is offered to no other.
+Their savings add up, so that the sum is a bound on what all of them could save together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.rules.engine import LEAST, Lever, finding
+from tb_sol_plugin.metrics.rules.memory import memory_section
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, combined_ns, levers
+from tb_sol_plugin.metrics.time.scope import is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis, registry
+from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.units import human
+
+COLUMNS = (
+    Column("title", "Finding", "", "The cause in words.", "text"),
+    Column("rule", "Rule", "", "Stable name of the rule; what each looks at stands in docs/findings.md.", "code", rank=2),
+    Column("saving_ns", "Saving", "ns", "What fixing it could save per step, at most.", "bar", color="compute"),
+    Column("share", "Of the step", "ratio", "Saving over the step.", "share"),
+    Column("calls", "Calls", "count", "Operator calls whose time it removes.", rank=2, missing="it removes no operator's time"),
+    Column("where", "Most in", "", "Layer or phase that holds most of that time.", "code", rank=2, missing="no module or phase around it"),
+    Column("candidate", "Candidate", "", "Whether the cause is likely rather than proven.", "text", rank=2),
+    Column("fix", "Fix", "", "One line of code, or a hint.", "code", rank=3),
+    Column("evidence", "Evidence", "", "The numbers behind it.", "text", rank=3),
+)
+PLACE_COLUMNS = (
+    Column("rule", "Rule", "", "Stable name of the rule.", "code"),
+    Column("layer", "Layer", "", "Class of the innermost module around the calls.", "code", missing="outside every module"),
+    Column("phase", "Phase", "", "Innermost user range around the calls, below the step.", "code", missing="outside every user range"),
+    Column("calls", "Calls", "count", "Operator calls."),
+    Column("saving_ns", "Saving", "ns", "Their part of the saving, per step.", "bar", color="compute"),
+    Column("share", "Of the finding", "ratio", "Their part of what the finding takes from operators.", "share", rank=2),
+)
+FEW_RULES = "Only rules that look at sizes, types and times of operators apply to a SOL capture; a profiler trace allows all of them."
+FACTS = {
+    "findings": "Findings that save at least 0.5 % of the step.",
+    "combined_ns": "What all of them could save together per step, at most: no nanosecond stands in two of them.",
+    "step_ns": "Mean length of a step; of the whole recording where no step was recorded.",
+    "after_ns": "The step less that: what remains if every finding were fixed to its limit.",
+}
+
+
+class FindingsQuery(Query, kw_only=True, frozen=True):
+    """Which findings.
+
+    layer: only what findings take from operators inside modules of this class ("" = everywhere).
+    phase: only what they take from operators inside this phase, as the table of places names it ("" = everywhere).
+    """
+
+    layer: str = ""
+    phase: str = ""
+
+
+@analysis(
+    title="What to fix",
+    question="What holds the step back, and what would each fix save?",
+    group="",
+    order=10,
+    needs=("program",),
+    query=FindingsQuery,
+    tables={"findings": COLUMNS, "places": PLACE_COLUMNS},
+    facts=FACTS,
+)
+def findings(capture: Capture, query: FindingsQuery) -> Report:
+    """Every finding, and a table of the modules and phases in which its time is spent."""
+    if is_profile(capture):
+        because = "a Proton profile holds sums, no single calls that a rule could look at"
+        raise Unavailable(because, hint="the roofline ranks its kernels by their time above the limit")
+    part = scope(capture, query)
+    fall = waterfall(capture, part, query.device_limits)
+    if not fall.work.timed:
+        message, _, hint = NEEDS_TIMES.partition(": ")
+        raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
+    found = levers(capture, part, fall)
+    places = _places(capture, fall, found)
+    wanted = [n for n in ("layer", "phase") if getattr(query, n)]
+    for name in wanted:
+        known = sorted({str(v) for v in places[name] if v})
+        if getattr(query, name) not in known:
+            raise BadQuery(f"no {name} {getattr(query, name)!r} among the findings", hint=f"there are: {', '.join(known[:20])}", field=name)
+        places = places[places[name] == getattr(query, name)]
+    if wanted:
+        saved = places.groupby("rule")["saving_ns"].sum()
+        shown = [(f, round(float(saved.get(f.rule, 0)))) for f in found if f.rule in saved.index]
+    else:
+        shown = [(f, f.saving_ns) for f in found]
+    shown.sort(key=lambda pair: -pair[1])
+    report = Report(analysis="findings", title="What to fix", headline=_headline(fall, shown, found, bool(wanted)))
+    report.notices = source_notices(capture, part)
+    if fall.work.from_ledger and fall.work.timed and shown:
+        report.notices.append(Notice(FEW_RULES, "info"))
+    memory = memory_section(capture, registry()) if not wanted else None
+    report.sections = [_facts(fall, shown), _cards(fall, shown), *([memory] if memory is not None else [])]
+    report.sections += [_table(fall, shown, places), _place_table(places)]
+    return report
+
+
+def _step(fall: Waterfall) -> float:
+    return fall.total_ns / fall.steps
+
+
+def _headline(fall: Waterfall, shown: list[tuple[Lever, int]], found: list[Lever], part: bool) -> str:
+    per = "of each step" if fall.stepped else "of the recording"
+    if not shown:
+        return f"Nothing was found that saves more than {human(LEAST, 'ratio')} {per}."
+    together = sum(ns for _, ns in shown) if part else combined_ns(found)
+    first = f"**{shown[0][0].title}**: at most **{human(shown[0][1], 'ns')}** {per}"
+    return f"{first}. All {len(shown)} together: at most {human(together, 'ns')}." if len(shown) > 1 else f"{first}."
+
+
+def _facts(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FactsSection:
+    together = sum(ns for _, ns in shown)
+    step = round(_step(fall))
+    return FactsSection(
+        id="answer",
+        title="Findings",
+        weight="headline",
+        style="tiles",
+        values={"findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0)},
+        units={"findings": "count", "combined_ns": "ns", "step_ns": "ns", "after_ns": "ns"},
+        labels={"findings": "Findings", "combined_ns": "Together, at most", "step_ns": "Step", "after_ns": "What remains, at least"},
+        docs=dict(FACTS),
+    )
+
+
+def _cards(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FindingsSection:
+    step = _step(fall)
+    there = registry()
+    cards = [finding(f, ns, step, pages=there) for f, ns in shown]
+    per = "per step" if fall.stepped else "of the recording"
+    return FindingsSection(
+        id="levers",
+        title="What to fix, in order",
+        subtitle=f"saving {per}, at most; savings add up",
+        findings=cards,
+        combined_ns=sum(ns for _, ns in shown) if shown else None,
+        empty=f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the step.",
+    )
+
+
+def _places(capture: Capture, fall: Waterfall, found: list[Lever]) -> pd.DataFrame:
+    """Per finding, layer and phase: calls, and the saving per step that lies there."""
+    ops = fall.work.ops
+    phase = _phase_of(capture, ops["annotation"].to_numpy())
+    parts = []
+    for f in found:
+        if len(f.rows):
+            rows = pd.DataFrame({"layer": arrays.pick(ops["layer"], f.rows), "phase": phase[f.rows], "ns": f.claimed})
+            sums = rows.groupby(["layer", "phase"], sort=False)["ns"].agg(["size", "sum"]).reset_index()
+            parts.append(sums.assign(rule=f.rule, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
+    if not parts:
+        return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})
+    out = pd.concat(parts, ignore_index=True).rename(columns={"size": "calls"})
+    out["saving_ns"] = (out["sum"] / fall.steps).round().astype(np.int64)
+    return out.sort_values("saving_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    """Path of the user range around each call below its step, "" outside."""
+    tree = phase_tree(capture)
+    node = np.where(annotation >= 0, tree.node[np.maximum(annotation, 0)], -1) if len(tree.node) else annotation
+    paths = np.array([*(p.removeprefix(STEP).lstrip("/") for p in tree.path), ""], dtype=object)
+    return np.asarray(paths[node], object)
+
+
+def _table(fall: Waterfall, shown: list[tuple[Lever, int]], places: pd.DataFrame) -> TableSection:
+    step = _step(fall)
+    top = places.assign(where=places["layer"].where(places["layer"] != "", places["phase"])) if len(places) else None
+    where = {} if top is None else {rule: rows.groupby("where")["saving_ns"].sum().idxmax() for rule, rows in top.groupby("rule")}
+    frame = pd.DataFrame(
+        [
+            {
+                "title": f.title, "rule": f.rule, "saving_ns": ns, "share": ns / step if step else None,
+                "calls": len(f.rows) if len(f.rows) else None, "where": where.get(f.rule) or None,
+                "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+            }
+            for f, ns in shown
+        ],
+        columns=[c.name for c in COLUMNS],
+    )  # fmt: skip
+    return make_table(
+        "findings", "The same as a table", frame, COLUMNS, key="rule", sort=Sort("saving_ns"), filters=["title", "rule", "where"],
+        empty="No finding.",
+    )  # fmt: skip
+
+
+def _place_table(places: pd.DataFrame) -> TableSection:
+    frame = places.assign(**{c: places[c].replace("", None) for c in ("layer", "phase")}) if len(places) else places
+    return make_table(
+        "places", "Where the time of the findings is spent", frame, PLACE_COLUMNS, subtitle="operators only, by layer and phase",
+        sort=Sort("saving_ns"), filters=["rule", "layer", "phase"], empty="No finding takes time from operators.",
+        footer="Waits, communication and exposed copies belong to no operator.",
+    )  # fmt: skip

@@ -1,0 +1,359 @@
+"""Overview: how far the step is from the speed of light, and what to fix first.
+
+The ratio is the time that the same work would take at the limits of the device over the measured time: the part of the step in which
+the device is busy, times its efficiency while busy. It is shown where a cost model covers enough of the device's work.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.overview import overview_tables
+from tb_sol_plugin.analyses.overview.overview_figures import PART_COLUMNS, part_table, use_figure, waterfall_figure
+from tb_sol_plugin.analyses.overview.overview_tables import PHASE_COLUMNS, counted_tiles, phase_table
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.devices.limits import caution
+from tb_sol_plugin.metrics.report.notes import joined_notices, source_notices
+from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
+from tb_sol_plugin.metrics.rules.engine import Lever, finding
+from tb_sol_plugin.metrics.rules.memory import memory_section
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, levers
+from tb_sol_plugin.metrics.rules.time.transfers import COPY_RULES
+from tb_sol_plugin.metrics.time.breakdown import CATEGORIES, device_word
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.work import group
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis, registry
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FindingsSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Sort,
+    TableSection,
+    make_table,
+)
+from tb_sol_plugin.units import human
+
+NO_LIMIT = "no cost model, no shapes, or an unknown device"
+OPERATOR_COLUMNS = (
+    Column("name", "Operator", "", "Name of the operator that owns the work.", "code"),
+    Column("kind", "Kind", "", "Kind of work.", "symbol", rank=2),
+    Column("shapes", "Input shapes", "", "Sizes of its inputs.", "shapes", rank=2, missing="recorded without record_shapes"),
+    Column("calls", "Calls", "count", "Calls in the selection.", rank=2),
+    Column(
+        "measured_ns",
+        "Time",
+        "ns",
+        "Device time of the calls, everything below them included; of a recording of the host their host time.",
+        "bar",
+        color_by="kind",
+    ),
+    Column("sol_ns", "Limit", "ns", "Least time of the calls on this device.", missing=NO_LIMIT),
+    Column("wasted_ns", "Above limit", "ns", "Time less the limit.", missing=NO_LIMIT),
+    Column("efficiency", "Efficiency", "ratio", "Limit over time.", "efficiency", missing=NO_LIMIT),
+    Column("bound", "Bound", "", "What sets the larger part of the limit.", "badge", rank=2),
+    Column("recompute", "Recomputed", "ratio", "Part of the calls that run forward work again in the backward pass.", "share", rank=3),
+)
+FACTS = {
+    **overview_tables.FACTS,
+    **{name: f"Mean per step, exclusive: {name.removesuffix('_ns').replace('_', ' ')}." for name in CATEGORIES},
+    "gpu": "Name of the device as recorded, of a CPU as its limits name it.",
+    "limits_from": "Row of the device table that the limits are from.",
+    "events": "Events in the file.",
+    "device_events": "Device events in the file.",
+    "recorded": "What the profiler was asked to record.",
+    "framework": "Versions of the framework.",
+    "runtime": "Versions of the device's runtime and driver.",
+    "window_ns": "First start to last end in the file.",
+    "rank": "Rank of this worker in the job.",
+    "model": "Class of the model that a SOL capture was given.",
+    "parameters": "Parameters of that model.",
+    "oddities": "Kinds of oddities met while reading.",
+    "matrix_peak": "Dense matrix rate in the type that most matrix work uses.",
+    "achievable_peak": "Matrix rate that products reach in practice.",
+    "vector_peak": "Rate of the vector units in FP32.",
+    "memory_bandwidth": "Rate of the device memory.",
+    "link_bandwidth": "Rate between host and device, one direction.",
+}
+
+
+@analysis(
+    title="Overview",
+    question="How far from the limit, and what first?",
+    group="",
+    order=0,
+    needs=("program",),
+    query=Query,
+    tables={"operators": OPERATOR_COLUMNS, "parts": PART_COLUMNS, "phases": PHASE_COLUMNS},
+    facts=FACTS,
+)
+def overview(capture: Capture, query: Query) -> Report:
+    """The step against its limit, the levers, where the step goes, the device and the run."""
+    part = scope(capture, query)
+    fall = waterfall(capture, part, query.device_limits)
+    if is_profile(capture):
+        return _of_a_profile(capture, part, fall, query)
+    found = levers(capture, part, fall)
+    said = sentence(capture, part, fall, found)
+    if is_capture(capture) and not len(capture.tables["iterations"]):
+        waiting = "No iteration has ended yet; this page fills as the training runs."
+        report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, fall)[1:])
+        report.sections = [_device(capture, fall, query)]
+        return report
+    parts = parts_of(capture, fall)
+    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, fall))
+    on_host = fall.work.by_host_time
+    counted = fall.work.from_ledger
+    if counted and not fall.has_limits:
+        first = counted_tiles(capture, part, fall)
+    else:
+        first = (
+            overview_tables.host_tiles(capture, part, fall)
+            if on_host and not fall.has_limits
+            else overview_tables.equation(capture, part, fall)
+        )
+    report.sections = [
+        first,
+        waterfall_figure(parts, per_step=fall.stepped, shown=shown_ratio(fall) is not None),
+        _findings(found, fall),
+        phase_table(capture, part, query.device_limits) if counted else _split(capture, part),
+    ]
+    if not on_host and not counted:
+        report.sections.append(use_figure(capture, part))
+    report.sections += [_device(capture, fall, query), _operators(fall), part_table(parts)]
+    memory = memory_section(capture, registry())
+    if memory is not None:
+        report.sections.insert(3, memory)
+    return report
+
+
+def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) -> Report:
+    """Sums over a whole profile: kernels and scopes, without steps."""
+    report = Report(analysis="overview", title="Overview", headline=overview_tables.sentence(capture, fall))
+    report.notices = source_notices(capture, part) + [Notice(text, "warn") for text in (caution(fall.work.spec),) if text]
+    report.sections = [
+        overview_tables.tiles(capture, fall),
+        overview_tables.scope_table(capture, part, query.device_limits, PHASE_COLUMNS),
+        _operators(fall),
+        _device(capture, fall, query),
+    ]
+    return report
+
+
+# -- notices --------------------------------------------------------------------------------------------------
+
+
+def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
+    out = source_notices(capture, part) + joined_notices(capture, fall.work, part)
+    if capture.facts.truncated:
+        out.append(Notice("The file ends early: what stands on this page is of the part that could be read.", "warn", Link("health")))
+    if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
+        because, record, _ = capture.missing("device_events") or ("", "", "")
+        out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
+    if caution(fall.work.spec):
+        out.append(Notice(caution(fall.work.spec), "warn"))
+    faults = capture.devices.notes()
+    if faults:
+        more = f" {len(faults) - 1} more on the page Trace health." if len(faults) > 1 else ""
+        out.append(Notice(f"Device file: {faults[0]}.{more}", "warn", Link("health")))
+    lack = capture.missing("shapes") if not fall.work.from_ledger else None
+    if lack is not None and (fall.work.spec is not None or not len(capture.device)):
+        out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))
+    share = fall.modelled_kernel_share
+    if lack is None and fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN and fall.work.timed:
+        most = _most_without_model(capture, fall)
+        out.append(Notice(f"{human(1 - share, 'ratio')} of the {_worker(capture)} work has no limit{most}.", "warn", Link("roofline")))
+    return out
+
+
+def _worker(capture: Capture) -> str:
+    return device_word(capture) if len(capture.device) else "host"
+
+
+def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str:
+    """`: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
+    ops = fall.work.ops
+    lost = unmodelled(capture, fall.work, ops)
+    said: dict[str, float] = {}
+    for name, why, ns in zip(lost["name"].tolist(), lost["why"].tolist(), lost["measured_ns"].tolist(), strict=True):
+        words = f"`{name}` ({why})"
+        said[words] = said.get(words, 0.0) + ns
+    free = fall.own[(fall.work.owner < 0) & ~capture.device["communication"].to_numpy() & (capture.device["kind"].to_numpy() != 1)].sum()
+    if free > 0:
+        said["work of no recorded operator"] = float(free)
+    worst = sorted(said, key=lambda name: -said[name])[:most]
+    return f": {', '.join(worst)}" if worst else ""
+
+
+# -- levers ---------------------------------------------------------------------------------------------------
+
+
+def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSection:
+    whole = fall.total_ns / fall.steps if fall.total_ns else 0
+    there = registry()
+    shown = found[:most]
+    if not any(f.rule in COPY_RULES for f in shown):
+        shown = shown + [f for f in found[most:] if f.rule in COPY_RULES][:1]  # the largest finding about copies has a line of its own
+    findings = [finding(f, f.saving_ns, whole, pages=there) for f in shown]
+    combined = min(sum(f.saving_ns for f in shown), round(whole)) if shown else None
+    return FindingsSection(
+        id="levers",
+        title="What to fix first",
+        subtitle="saving per step, at most" if fall.stepped else "saving, at most",
+        findings=findings,
+        combined_ns=combined,
+        span=5,
+        links=[Link("findings", label=f"All {len(found)}")] if found and "findings" in there else [],
+        empty=_nothing_found(fall),
+    )
+
+
+def _nothing_found(fall: Waterfall) -> str:
+    """What stands in the place of the findings where there is none."""
+    if not fall.work.timed:
+        return NEEDS_TIMES
+    none = "Nothing was found that saves more than 0.5 % of the step."
+    return none if fall.has_limits else f"{none} Most findings need limits, which are not known here."
+
+
+# -- where the step goes --------------------------------------------------------------------------------------
+
+
+def _split(capture: Capture, part: Scope) -> FactsSection:
+    values = overview_tables.mean_split(capture, part)
+    labels = {
+        "kernel_ns": "Kernels",
+        "memcpy_ns": "Copies",
+        "memset_ns": "Memset",
+        "communication_ns": "Communication",
+        "runtime_ns": "Runtime calls",
+        "dataloader_ns": "DataLoader",
+        "cpu_exec_ns": "CPU execution",
+        "other_ns": "Other",
+    }
+    colors = {
+        "kernel_ns": "compute",
+        "memcpy_ns": "memcpy",
+        "memset_ns": "memset",
+        "communication_ns": "communication",
+        "runtime_ns": "line-strong",
+        "dataloader_ns": "host",
+        "cpu_exec_ns": "ink-3",
+        "other_ns": "idle",
+    }
+    whole = values["duration_ns"]
+    device_only = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
+    shown = {k: values[k] for k in CATEGORIES if len(capture.device) or k not in device_only}
+    where = "first the device, then the host" if len(capture.device) else "host only"
+    return FactsSection(
+        id="split",
+        title="Where the step goes",
+        subtitle=f"exclusive parts of {human(whole, 'ns')}; {where}",
+        style="split",
+        values=dict(shown),
+        units=dict.fromkeys(shown, "ns"),
+        labels=labels,
+        colors=colors,
+        docs={k: FACTS[k] for k in shown},
+        notes={k: human(v / whole if whole else None, "ratio") for k, v in shown.items()},
+        hidden=[k for k, v in shown.items() if not v],
+        links=[Link("steps", label="Steps")],
+    )
+
+
+# -- device, run, operators -----------------------------------------------------------------------------------
+
+
+def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
+    found = device_and_run(capture, fall.work.spec, fall.work.ops, bool(query.device_limits))
+    return FactsSection(
+        id="device",
+        title="Device and run",
+        style="list",
+        span=12 if fall.work.by_host_time or fall.work.from_ledger else 4,
+        values=found.values,
+        units=found.units,
+        labels=found.labels,
+        docs={k: FACTS[k] + found.docs.get(k, "") for k in found.values},
+        notes=found.notes,
+        marks=found.marks,
+        value_links={"oddities": Link("health", label="Trace health")},
+    )
+
+
+def _quiet(column: Column) -> Column:
+    """The column, shown only when a reader asks for it."""
+    return msgspec.structs.replace(column, rank=3)
+
+
+def _operators(fall: Waterfall, most: int = 12) -> TableSection:
+    """Operators and shapes with most time above their limit; by time where there is no limit."""
+    ops = fall.work.ops
+    by_limit = fall.has_limits
+    use = ops[fall.counted] if by_limit else ops
+    frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
+    order = ("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "flop"
+    frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
+    every = len(frame)
+    frame = frame.head(most)
+    frame = frame.assign(shapes=pd.Series([s or None for s in frame["shapes"].astype(str)], dtype=object, index=frame.index))
+    for name in ("measured_ns", "sol_ns", "wasted_ns"):
+        frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
+    where = Link("operators", label="Operators") if not by_limit and not fall.work.from_ledger else Link("roofline", label="Open roofline")
+    kind_of_time = "host" if fall.work.by_host_time else "device"
+    quiet = () if by_limit else ("sol_ns", "wasted_ns", "efficiency", "bound")
+    quiet = quiet if fall.work.timed else (*quiet, "measured_ns", "wasted_ns", "efficiency")
+    profile = "launches" in ops
+    quiet = (*quiet, "shapes") if profile else quiet
+    table = make_table(
+        "operators",
+        _operators_title(fall, kind_of_time),
+        frame,
+        [_quiet(c) if c.name in quiet else c for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)],
+        subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
+        sort=Sort(("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "calls"),
+        links=[where] if where.analysis in registry() else [],
+        empty="No operator was recorded.",
+    )
+    _mark(table, frame, where)
+    return table
+
+
+def _operators_title(fall: Waterfall, kind_of_time: str) -> str:
+    if "launches" in fall.work.ops:
+        return "Kernels with the most time above their limit" if fall.has_limits else "Kernels with the most time"
+    if not fall.work.timed:
+        return "Operators with the largest limits" if fall.has_limits else "Operators with the most work"
+    return "Operators with the most time above their limit" if fall.has_limits else f"Operators with the most {kind_of_time} time"
+
+
+def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
+    """Calls summed by operator and shapes, with the part of them that is recomputed."""
+    keys = ["name", "shapes", "kind"]
+    number = ops.groupby(keys, observed=True, sort=False, dropna=False).ngroup().to_numpy()
+    _, first = np.unique(number, return_index=True)
+    frame = pd.concat([ops[keys].iloc[first].reset_index(drop=True), group(ops, number)], axis=1)
+    return frame.assign(recompute=np.bincount(number, ops["recompute"].to_numpy()) / frame["calls"].to_numpy())
+
+
+def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:
+    """Flags and estimates of the rows, and where each leads."""
+    for row, (name, efficiency, guessed, why) in enumerate(
+        zip(frame["name"].tolist(), frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
+    ):
+        if efficiency == efficiency and efficiency > TOLERATED:
+            table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", WRONG)
+        elif guessed:
+            for column in ("sol_ns", "wasted_ns", "efficiency"):
+                table.marks.setdefault(column, {})[str(row)] = Mark("estimated", str(why))
+        if where.analysis in registry():
+            table.row_links[str(row)] = Link(where.analysis, {"find": str(name)}, where.label)

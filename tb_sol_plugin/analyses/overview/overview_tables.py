@@ -1,0 +1,471 @@
+"""The headline of the overview: the ratio as one equation, and the utilisations beside it, each with its formula in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.devices.limits import why_no_limits
+from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, a_device, shown_ratio, why_no_ratio
+from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
+from tb_sol_plugin.metrics.time.scope import Scope, step_time
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
+from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
+from tb_sol_plugin.metrics.trees.phase_work import phase_work
+from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
+from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
+from tb_sol_plugin.metrics.work.sums import ratios, utilisation
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+FACTS = {
+    "speed_of_light": "Time at the limits of the device over the measured time.",
+    "gpu_busy": "Part of the step in which at least one device event runs; of a host recording, in which an operator runs.",
+    "efficiency_while_busy": "Time at the limits over the busy time.",
+    "mfu": "Model FLOP utilisation: matrix operations without recomputed ones, over the step at the dense peak of their type.",
+    "hfu": "Hardware FLOP utilisation: the same with recomputed work.",
+    "bandwidth_utilisation": "Least memory traffic of the modelled work over the step at the memory bandwidth.",
+    "modelled_share": "Part of the device's own work, communication and copies over a link set aside, that a cost model covers.",
+    "step_ns": "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded.",
+    "sol_ns": "Sum of the limits of all modelled work, per step.",
+    "compute_limit_ns": "Part of that sum that arithmetic bounds, recomputed work set aside.",
+    "memory_limit_ns": "Part of that sum that memory bandwidth bounds, recomputed work set aside.",
+    "traffic_bytes": "Least memory traffic of the modelled work, per step.",
+    "recompute_ns": "Device time of forward work that runs again in the backward pass, per step.",
+    "speed_of_light_achievable": "The same ratio with matrix work at the rate that products reach in practice.",
+    "launch_gap_ns": "Idle time in which the host prepares the next launch, and hand-overs between kernels, per step.",
+    "blocked_ns": "Idle time after the host waited for the device, or while it is in runtime calls, per step.",
+    "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
+    "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
+    "operator_calls": "Operator calls in the selection.",
+    "matrix_flop": "Matrix operations that a SOL capture counted, per step; of a profile those that launch hooks stated, in all.",
+    "vector_flop": "Vector operations that a SOL capture counted, per step.",
+    "matrix_flop_per_s": "Matrix operations over the step.",
+    "kernel_sum_ns": "Plain sum of the device time of all kernels of a profile.",
+    "copies_sum_ns": "Plain sum of the device time of all copies and sets of a profile.",
+    "operator_share": "Part of the sampled steps in operators that the recorder timed.",
+}
+"""Facts of the headline, one sentence each."""
+
+
+@dataclass
+class Tiles:
+    """Values in order with what stands beside them."""
+
+    values: dict[str, Scalar] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    docs: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: Scalar, label: str = "", *, note: str = "", more: str = "", mark: Mark | None = None) -> None:
+        """A value with its label; without a label it is data only. more: the formula in numbers, after the definition."""
+        self.values[name] = value
+        self.docs[name] = f"{FACTS[name]}\n{more}" if more else FACTS[name]
+        if label:
+            self.labels[name] = label
+        else:
+            self.hidden.append(name)
+        if note:
+            self.notes[name] = note
+        if mark is not None:
+            self.marks[name] = mark
+
+    def section(self, title: str, style: Literal["tiles", "equation"], links: dict[str, Link] | None = None) -> FactsSection:
+        """The headline that holds them. links: of values that lead on."""
+        return FactsSection(
+            id="answer",
+            title=title,
+            weight="headline",
+            style=style,
+            values=self.values,
+            units={name: UNITS.get(name, "ratio") for name in self.values},
+            labels=self.labels,
+            docs=self.docs,
+            notes=self.notes,
+            hidden=self.hidden,
+            marks=self.marks,
+            value_links=links or {},
+        )
+
+
+NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
+BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
+COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
+BY_CALLS = "Of the counted calls: single calls were not timed."
+UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
+UNITS |= {"matrix_flop": "FLOP", "vector_flop": "FLOP", "matrix_flop_per_s": "FLOP/s"}
+
+
+def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """Ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
+    tiles = Tiles()
+    _ratio(tiles, capture, fall)
+    _utilisations(tiles, capture, fall, part)
+    share = fall.modelled_kernel_share
+    each = fall.steps
+    on_host = fall.work.by_host_time
+    without = human(round(fall.unmodelled_ns / each), "ns")
+    tiles.add(
+        "modelled_share",
+        share,
+        "Operator time modelled" if on_host else "Kernel time modelled" if fall.work.timed else "Calls modelled",
+        note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share and fall.work.timed else "",
+        more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without." if fall.work.timed else BY_CALLS,
+    )
+    tiles.add("step_ns", round(fall.total_ns / each))
+    tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None)
+    tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None)
+    tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None)
+    tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each))
+    if not on_host and not fall.work.from_ledger:
+        tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each))
+        tiles.add("blocked_ns", round(fall.blocked_ns / each))
+    return tiles.section("Speed of light", "equation", {"modelled_share": Link("roofline")})
+
+
+def _per(fall: Waterfall) -> str:
+    return "per step" if fall.stepped else "in the recording"
+
+
+def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
+    each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
+    step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
+    unit = "Host" if fall.work.by_host_time else device_word(capture)
+    unit = unit[:1].upper() + unit[1:]
+    best = fall.limits.achievable
+    more = ""
+    if ratio is not None and spec is not None:
+        more = (
+            f"{least} / {step}. The limit of a call is the longest of its operations at the dense peak of their type and its least "
+            f"memory traffic at the bandwidth of {a_device(spec)}."
+        )
+        if best is not None:
+            reached = human(best / fall.total_ns, "ratio")
+            more += f"\nAt the rates that products reach in practice{_rates(fall)}: {reached}, {human(round(best / each), 'ns')}."
+    mark = _mark(capture, fall, ratio)
+    if ratio is not None and ratio > TOLERATED:
+        mark = Mark("flagged", WRONG)
+    tiles.add("speed_of_light", ratio, "of the speed of light", more=more, mark=mark)
+    timed = fall.work.timed
+    tiles.add(
+        "gpu_busy",
+        fall.busy_ns / fall.total_ns if fall.total_ns and timed else None,
+        f"{unit} busy",
+        more=f"{busy} / {step}." if timed else "",
+        mark=Mark("unknown", NOT_TIMED) if not timed else Mark("flagged", BEYOND) if fall.busy_ns > TOLERATED * fall.total_ns else None,
+    )
+    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns and timed else None
+    tiles.add(
+        "efficiency_while_busy",
+        efficiency,
+        "Efficiency while busy",
+        more=f"{least} / {busy}." if efficiency is not None else "",
+        mark=_mark(capture, fall, ratio) if timed else Mark("unknown", NOT_TIMED),
+    )
+    tiles.add("speed_of_light_achievable", best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None)
+
+
+def _rates(fall: Waterfall) -> str:
+    """` (bf16 794.0 TFLOP/s)`: the achievable rates of the types that the matrix work uses."""
+    spec, ops = fall.work.spec, fall.work.ops
+    used = ops["dtype"][fall.counted & (np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)) > 0)].unique()
+    known = [f"{d} {human(spec.achievable(str(d)), 'FLOP/s')}" for d in used if spec is not None and spec.achievable(str(d))]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None:
+    share = fall.modelled_kernel_share
+    if ratio is None:
+        return Mark("unknown", why_no_ratio(capture, fall))
+    if share is not None and share < PLAIN:
+        return Mark("partial", f"a cost model covers {human(share, 'ratio')} of the work")
+    return Mark("estimated", COUNTED_ONLY) if fall.work.takes_counted else None
+
+
+def step_words(capture: Capture, part: Scope, fall: Waterfall) -> str:
+    """Of a SOL capture: which iterations say how long a step is; "" where these are the sampled ones, and for a trace."""
+    _, rows = windows_of(capture, part)
+    usual = step_time(capture, rows) if fall.work.from_ledger else None
+    return f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled." if usual else ""
+
+
+def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
+    spec, each = fall.work.spec, fall.steps
+    inside = fall.work.ops[fall.inside]
+    which = step_words(capture, part, fall)
+    use = utilisation(inside, spec, fall.total_ns, devices=fall.devices)
+    step = human(round(fall.total_ns / each), "ns")
+    share = fall.modelled_kernel_share
+    partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
+    if partial is None and spec is not None and spec.method == "derived":
+        partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
+    model, again = use.model_flop or 0, use.recompute_flop or 0
+    first = inside[~inside["recompute"].to_numpy()]
+    many = f" × {fall.devices} devices" if fall.devices > 1 else ""
+    dtype = f", {use.dtype} {spec.density if spec else 'dense'}" if use.dtype else ""
+    why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
+    tiles.add(
+        "mfu",
+        use.mfu,
+        f"MFU{dtype}",
+        note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
+        more=_joined(_over_peaks(first, fall, step, many), which),
+        mark=why if use.mfu is None else partial,
+    )
+    tiles.add(
+        "hfu",
+        use.hfu,
+        "HFU" if again else "",
+        note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
+        more=_joined(_over_peaks(inside, fall, step, many), which),
+        mark=why if use.hfu is None else partial,
+    )
+    traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
+    known = use.bandwidth_utilisation is not None
+    bandwidth = human(spec.memory_bandwidth, "B/s") if spec is not None and spec.memory_bandwidth else ""
+    tiles.add(
+        "bandwidth_utilisation",
+        use.bandwidth_utilisation if known else None,
+        "Memory bandwidth",
+        note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
+        more=_joined(f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many}).", which) if known else "",
+        mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
+    )
+    tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None)
+
+
+def _joined(formula: str, which: str) -> str:
+    return f"{formula} {which}".strip() if formula else ""
+
+
+def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str:
+    """Matrix FLOP over the peak of their type, summed over types, over the time: `(2.25 TFLOP / 989.4 TFLOP/s of bf16 + …) / 15.16 ms.`"""
+    spec = fall.work.spec
+    flop = pd.Series(np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))).groupby(ops["dtype"].astype(str).to_numpy()).sum()
+    terms = [
+        f"{human(total / fall.steps, 'FLOP')} / {human(spec.matrix_peak(str(name)), 'FLOP/s')} of {name}"
+        for name, total in flop.sort_values(ascending=False).items()
+        if total > 0 and spec is not None and spec.matrix_peak(str(name))
+    ]
+    if not terms:
+        return ""
+    return f"{terms[0]} / {step}{many}." if len(terms) == 1 else f"({' + '.join(terms)}) / {step}{many}."
+
+
+# -- the host -------------------------------------------------------------------------------------------------
+
+
+def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
+    """Mean exclusive split of the looked-at steps, of the whole recording where none was recorded; ns."""
+    _, rows = windows_of(capture, part)
+    if rows:
+        return average(split_steps(capture).iloc[list(rows)])
+    low, high = part.window_ns
+    frame = split_windows(capture, [low], [high])
+    return average(frame.assign(duration_ns=high - low))
+
+
+def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """The answer of a recording without a device and without limits: tiles over the host."""
+    split = mean_split(capture, part)
+    whole = split["duration_ns"]
+    tiles = Tiles()
+    tiles.add("step_ns", round(fall.total_ns / fall.steps), "Step" if fall.stepped else "Recording")
+    tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None, "Host busy")
+    tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None, "Loading")
+    tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
+    return tiles.section("Host time", "tiles")
+
+
+# -- The overview of a profile without events ------------------------------------------------------------------------
+# how close its kernels run to their limits, which kernels and which scopes take the time.
+
+
+MOST_SCOPES: Final = 12
+WORDED: Final = {
+    "name": ("Kernel", "Name of the kernel."),
+    "calls": ("Launches", "Launches in the whole profile."),
+    "phase": ("Scope", "Path of the scope."),
+    "device_ns": ("Device", "Plain sum of the device time of kernels and copies inside."),
+    "flop": ("FLOP", "Matrix operations that launch hooks stated for the kernels inside."),
+    "sol_ns": ("Limit", "Least time of the stated work on this device."),
+    "measured_ns": ("Time", "Device time of all its launches."),
+}
+"""Labels and definitions that differ from those of a trace."""
+NOT_STATED: Final = "no launch hook stated any work"
+
+
+def sentence(capture: Capture, fall: Waterfall) -> str:
+    """How long the kernels run, and how long the same work takes at the limits of the device."""
+    if not fall.total_ns:
+        return "This profile holds no device time."
+    spec, time = fall.work.spec, human(fall.total_ns, "ns")
+    known = sum(fall.kind_ns.values())
+    if spec is None:
+        return f"Kernels take **{time}** in all. No limits: {why_no_limits(capture)}."
+    if not known or not fall.has_limits:
+        return f"Kernels take **{time}** in all; {NOT_STATED}, so there is no limit to hold it against."
+    share = known / fall.total_ns
+    part = "" if share > 0.95 else f"; {human(share, 'ratio')} of it is work that was stated"
+    least = human(round(fall.sol_ns), "ns")
+    return f"Kernels take **{time}** in all{part}; that work takes **{least}** at the limits of {a_device(spec)}."
+
+
+def tiles(capture: Capture, fall: Waterfall) -> FactsSection:
+    """Efficiency, time, rates and copies of the whole profile."""
+    ops, out = fall.work.ops, Tiles()
+    known = sum(fall.kind_ns.values())
+    efficiency = fall.sol_ns / known if fall.has_limits and known else None
+    share = known / fall.total_ns if fall.total_ns else None
+    mark = Mark("flagged", WRONG) if efficiency is not None and efficiency > TOLERATED else None
+    if mark is None and efficiency is not None and share is not None and share < 0.95:
+        mark = Mark("partial", f"covers {human(share, 'ratio')} of the time of kernels")
+    if efficiency is None:
+        mark = Mark("unknown", NOT_STATED if fall.work.spec is not None else why_no_limits(capture))
+    out.add("efficiency_while_busy", efficiency, "Efficiency", note=_over(fall.sol_ns, known) if efficiency is not None else "", mark=mark)
+    out.add("kernel_sum_ns", fall.total_ns, "Kernel time", note=f"{human(int(ops['launches'].sum()), 'count')} launches")
+    flop, data = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) for c in ("flop", "bytes"))
+    out.add("matrix_flop", round(flop) if flop else None, "Stated work", note=f"{human(data, 'B')} moved" if data else "")
+    rate = flop / known * 1e9 if flop and known else None
+    out.add("matrix_flop_per_s", rate, "Achieved" if rate is not None else "")
+    copies = capture.tables[S.COPIES.name]
+    if len(copies):
+        time = float(np.nansum(copies["time_ns"].to_numpy(dtype=np.float64)))
+        size = int(copies["bytes"].to_numpy().sum())
+        out.add("copies_sum_ns", round(time), "Copies", note=human(size, "B") if size else "")
+    return out.section("Kernels of the profile", "tiles", {"matrix_flop": Link("roofline")})
+
+
+def _over(least: float, time: int) -> str:
+    return f"{human(round(least), 'ns')} / {human(time, 'ns')}"
+
+
+def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Column, ...]) -> TableSection:
+    """Scopes with most device time, each with what is inside."""
+    done: ScopeWork = scope_work(capture, part, limits)
+    tree = scope_tree(capture)
+    sums = ratios(done.inclusive)
+    whole = float(np.nansum(done.calls.values["flop"]))
+    flop = sums["flop"].to_numpy(dtype=np.float64)
+    rows = pd.DataFrame(
+        {
+            "phase": tree.path,
+            "host_ns": pd.Series([None] * len(tree.path), dtype=object),
+            "device_ns": _whole(sums["device_sum_ns"].to_numpy(dtype=np.float64)),
+            "flop": _whole(flop),
+            "flop_share": flop / whole if whole else np.nan,
+            "sol_ns": _whole(sums["sol_ns"].to_numpy(dtype=np.float64)),
+            "efficiency": sums["efficiency"].to_numpy(),
+        }
+    ).sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)
+    every = len(rows)
+    return make_table(
+        "phases",
+        "Scopes",
+        rows.head(MOST_SCOPES),
+        worded(tuple(c for c in columns if c.name != "host_ns")),
+        subtitle="whole profile" + (f", first {MOST_SCOPES} of {human(every, 'count')}" if every > MOST_SCOPES else ""),
+        key="phase",
+        sort=Sort("device_ns"),
+        links=[Link("phases", label="Phases")],
+        empty="No scope was named: proton.scope(name) names parts of the program.",
+        footer="A scope contains the scopes inside it. Device is the plain sum of its kernels and copies.",
+    )
+
+
+def worded(columns: tuple[Column, ...]) -> list[Column]:
+    """Columns in the words of a profile."""
+    return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
+
+
+def _whole(values: np.ndarray) -> pd.Series:
+    return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object)
+
+
+# -- What the overview says of a SOL capture -------------------------------------------------------------------------
+# its work as tiles where no limits are known, and its phases.
+
+
+MOST_PHASES: Final = 12
+PHASE_COLUMNS: Final = (
+    Column("phase", "Phase", "", "Path of the phase below the step.", "code"),
+    Column("host_ns", "Host", "ns", "Sum of its ranges, per step, in iterations that were not sampled where there are any.", "bar",
+           color="host"),
+    Column("device_ns", "Device", "ns", "Time between the events around its ranges, likewise.", "bar", color="compute",
+           missing="not timed"),
+    Column("flop", "FLOP", "FLOP", "Matrix operations counted in it, per step.", missing="no work with a cost model"),
+    Column("flop_share", "Of all", "ratio", "Its matrix operations over those of all phases.", "share", rank=2),
+    Column("sol_ns", "Limit", "ns", "Least time of its work on this device, per step.", missing="no cost model, or unknown device limits"),
+    Column("efficiency", "Efficiency", "ratio", "Limit over the time of its operators, of the device where these have none.", "efficiency",
+           missing="no limit, or no time"),
+)  # fmt: skip
+
+
+def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+    """The answer of a SOL capture without limits."""
+    ops = fall.work.ops[fall.inside]
+    flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / fall.steps for c in ("flop", "flop_vector"))
+    step = fall.total_ns / fall.steps
+    tiles = Tiles()
+    tiles.add("step_ns", round(step), "Step" if fall.stepped else "Recording", more=step_words(capture, part, fall))
+    tiles.add("matrix_flop", round(flop), "Matrix work", note="per step" if fall.stepped else "")
+    tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None, "Achieved")
+    if fall.work.timed:
+        tiles.add("operator_share", fall.busy_ns / fall.total_ns if fall.total_ns else None, "In operators")
+    tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
+    tiles.add("vector_flop", round(vector))
+    return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})
+
+
+def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
+    """Phases of a SOL capture per step: those with ranges of their own, the longest first."""
+    frame = phase_times(capture, part)
+    frame = frame[(frame["count"] > 0) & (frame["path"] != STEP)].reset_index(drop=True)
+    work = phase_work(capture, part, limits)
+    node = frame["node"].to_numpy()
+    sums = ratios(work.inclusive.iloc[node].reset_index(drop=True))
+    each = part.step_count
+    host = frame["host_ns"].to_numpy(dtype=np.float64) / each
+    device = phase_device_ns(capture, part)[node] / each
+    usual = usual_phase_ns(capture, part)
+    if usual is not None:
+        host, device = usual.host_ns[node], np.where(np.isfinite(usual.device_ns[node]), usual.device_ns[node], device)
+    sol = sums["sol_ns"].to_numpy(dtype=np.float64)
+    flop = sums["flop"].to_numpy(dtype=np.float64)
+    whole = float(np.nansum(work.calls.values["flop"]))
+    out = pd.DataFrame(
+        {
+            "phase": [str(p).removeprefix(f"{STEP}/") for p in frame["path"]],
+            "host_ns": _whole(host),
+            "device_ns": _whole(device),
+            "flop": _whole(flop / each),
+            "flop_share": flop / whole if whole else np.nan,
+            "sol_ns": _whole(sol / each),
+            "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol, phase_time_ns(capture, part)[node]),
+        }
+    ).sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
+    every = len(out)
+    quiet = {"device_ns"} if not out["device_ns"].notna().any() else set()
+    quiet |= {"efficiency"} if not out["efficiency"].notna().any() else set()
+    quiet |= {"sol_ns"} if not out["sol_ns"].notna().any() else set()
+    return make_table(
+        "phases",
+        "Phases",
+        out.head(MOST_PHASES),
+        [msgspec.structs.replace(c, rank=3) if c.name in quiet else c for c in PHASE_COLUMNS],
+        subtitle="per step" + (f", first {MOST_PHASES} of {human(every, 'count')}" if every > MOST_PHASES else ""),
+        key="phase",
+        sort=Sort("host_ns"),
+        links=[Link("phases", label="Phases")],
+        empty="No phase was named.",
+        footer="A phase contains the phases inside it.",
+    )

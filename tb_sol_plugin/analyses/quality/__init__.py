@@ -1,0 +1,1 @@
+"""What is wrong or missing in a recording."""

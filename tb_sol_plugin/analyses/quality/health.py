@@ -1,0 +1,350 @@
+"""Trace health: what the file held, what was odd in it, what was not recorded, and what that does to the numbers.
+
+Of a SOL capture, alone or beside a trace, also how it was recorded: what was sampled, what was not counted, what the recorder itself cost.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tb_sol_plugin.metrics.report.notes import LOST
+from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
+from tb_sol_plugin.metrics.time.iterations import iterations, own_work
+from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
+from tb_sol_plugin.metrics.work.counted import ledger_costs
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import NEEDS, Capture
+from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files
+from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+CATEGORY_COLUMNS = (
+    Column("category", "Category", "", "Category as written in the file; empty where the event has none.", "code"),
+    Column("phase", "Phase", "", "X complete, i instant, s and f halves of a flow, M metadata, C counter, B and E begin and end.", "badge"),
+    Column("count", "Events", "count", "Events of that category and phase in the file.", "bar", color="host"),
+)
+ISSUE_COLUMNS = (
+    Column("reason", "What", "", "What was odd.", "text"),
+    Column("count", "Count", "count", "How often."),
+    Column("example", "Example", "", "One place where it happened.", "code", rank=2),
+    Column("effect", "Effect", "", "What it does to the numbers.", "text"),
+)
+RECORDED_COLUMNS = (
+    Column("what", "What", "", "A kind of data that some pages need.", "text"),
+    Column("recorded", "Recorded", "", "Whether this recording holds it.", "badge"),
+    Column("because", "Why not", "", "What is missing.", "text"),
+    Column("record_it_with", "Record it with", "", "The call or argument that records it.", "code"),
+)
+LOG_COLUMNS = (
+    Column(
+        "level", "Level", "", "Who said it: the profiler's own errors and warnings, the recorder of a SOL capture, or this reader.", "badge"
+    ),
+    Column("message", "Message", "", "The line, without secrets.", "text"),
+)
+FACTS = {
+    "total_events": "Length of traceEvents, all phases; of a SOL capture its records.",
+    "host_events": "Complete events of the host.",
+    "device_events": "Complete kernels, copies and sets of memory.",
+    "linked_device_events": "Device events whose launch was found.",
+    "unlinked_device_events": "Device events without a launch: before the window, or without a record.",
+    "unlinked_device_ns": "Sum of the durations of the unlinked device events.",
+    "clipped_host_events": "Host events that end after the event around them; kept, the surplus does not count against the parent.",
+    "threads": "Host threads.",
+    "issues": "Kinds of oddities met while reading.",
+    "truncated": "Whether the file ended early; the complete events before that are kept.",
+    "size": "Size of the file as stored.",
+    "extent_ns": "First start to last end over all complete events.",
+    "sol_capture": "The SOL capture of this worker that stands beside the trace.",
+    "capture_format": "Version of the format of the SOL capture.",
+    "mode": "How work was counted: at every operator (dispatch), or estimated from modules and functions (hooks).",
+    "iterations": "Iterations that the SOL capture timed.",
+    "sampled": "Those whose work was counted.",
+    "counted_calls": "Operator calls counted in the sampled iterations.",
+    "unknown_calls": "Those without a cost: their work is in no sum.",
+    "estimated_calls": "Those whose work is estimated, by the fallback mode or for want of sizes.",
+    "compiled_calls": "Calls of compiled code, counted by running it eagerly.",
+    "lost_calls": "Calls and times that the recorder met and could not record, by its own account.",
+    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
+    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
+}
+WORDS = {
+    "device_events": "Device activity",
+    "host_events": "Host activity",
+    "operators": "Operators",
+    "shapes": "Input shapes",
+    "modules": "Python frames and modules",
+    "annotations": "User ranges",
+    "steps": "Steps",
+    "memory": "Memory events",
+    "memory_use": "Memory in use, of any source",
+    "collectives": "Communication kernels",
+    "backward": "Backward pass",
+    "copies": "Copies",
+    "moves": "Copies, as events or counted",
+    "kernels": "Kernels, as events or summed",
+    "events": "Events of the profiler",
+    "work": "Work (FLOP and bytes)",
+    "iterations": "Iterations of the training loop",
+}
+MOST_NOTES = 8
+IN_ITS_WORK = ("shapes", "backward")
+"""Needs that mean single events of a trace; of a SOL capture sizes and direction are part of the work it counts."""
+SUMMED = ("moves", "kernels")
+"""Needs that say something only where sums stand in the place of events."""
+QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
+"""Oddities that change no number a reader would look at."""
+
+
+@analysis(
+    title="Trace health",
+    question="Can I trust this?",
+    group="foot",
+    order=0,
+    query=Query,
+    tables={"issues": ISSUE_COLUMNS, "recorded": RECORDED_COLUMNS, "categories": CATEGORY_COLUMNS, "log": LOG_COLUMNS},
+    facts=FACTS,
+    count=lambda capture: len(capture.tables["issues"]),
+)
+def health(capture: Capture, query: Query) -> Report:
+    """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
+    facts = _facts(capture)
+    report = Report(analysis="health", title="Trace health", headline=_headline(capture, facts), notices=_notices(capture, query))
+    report.sections = [
+        _facts_section(capture, facts),
+        *_recorder(capture),
+        _issues(capture),
+        _recorded(capture),
+        *([_categories(capture)] if len(capture.tables["categories"]) else []),
+        _log(capture),
+    ]
+    return report
+
+
+def _facts(capture: Capture) -> dict[str, int | bool]:
+    device = capture.device
+    unlinked = (device["link"].to_numpy() == S.BEFORE_WINDOW) | (device["link"].to_numpy() == S.NO_RECORD)
+    low, high = capture.facts.extent_ns
+    return {
+        "total_events": capture.facts.total_events,
+        "host_events": len(capture.host),
+        "device_events": len(device),
+        "linked_device_events": int((~unlinked).sum()),
+        "unlinked_device_events": int(unlinked.sum()),
+        "unlinked_device_ns": int(device["duration_ns"].to_numpy()[unlinked].sum()),
+        "clipped_host_events": int(capture.host["clipped"].to_numpy().sum()),
+        "threads": len(capture.tables["threads"]),
+        "issues": len(capture.tables["issues"]),
+        "truncated": capture.facts.truncated,
+        "size": capture.facts.size,
+        "extent_ns": high - low,
+    }
+
+
+def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
+    events, word = human(facts["total_events"], "count"), _word(capture)
+    if facts["truncated"]:
+        return f"The file ends early: **{events} complete {word}** were kept."
+    issues = capture.tables["issues"]
+    loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
+    if facts["unlinked_device_events"]:
+        share = facts["unlinked_device_events"] / facts["device_events"]
+        alone = "have no launch in this recording and stand in rows of their own"
+        return f"All {events} {word} were read; **{human(share, 'ratio')}** of the device events {alone}."
+    if loud:
+        kinds = "one kind of oddity** was" if loud == 1 else f"{loud} kinds of oddity** were"
+        return f"All {events} {word} were read; **{kinds} met, listed below with the effect."
+    return f"All **{events} {word}** were read and nothing in them is odd."
+
+
+def _word(capture: Capture) -> str:
+    if is_memory(capture):
+        return "rows"
+    return "records" if is_capture(capture) else "frames" if is_profile(capture) else "events"
+
+
+def _notices(capture: Capture, query: Query) -> list[Notice]:
+    out = []
+    if capture.facts.truncated:
+        of = "a record" if is_capture(capture) else "a row" if is_memory(capture) else "an event"
+        out.append(Notice(f"The file ends in the middle of {of}. Copy it again if the job has finished.", "warn"))
+    if capture.facts.errors:
+        count = len(capture.facts.errors)
+        out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
+    out += _joined_memory(capture)
+    if query.step:
+        out.append(Notice("This page is about the whole file, not about the selected steps.", "info"))
+    out += [Notice(f"Device file: {note}.", "warn") for note in capture.devices.notes()[:MOST_NOTES]]
+    return out
+
+
+def _joined_memory(capture: Capture) -> list[Notice]:
+    """What of memory is read together with the recording, and what is not and why."""
+    found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}" for what, file in joined_files(capture).items()]
+    out = [Notice(f"Read together with {' and '.join(found)}.", "info")] if found else []
+    return out + [Notice(f"{w[0].upper()}{w[1:]}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
+
+
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSection:
+    labels = {
+        "total_events": "Events",
+        "host_events": "Host events",
+        "device_events": "Device events",
+        "linked_device_events": "With a launch",
+        "unlinked_device_events": "Without a launch",
+        "unlinked_device_ns": "Their device time",
+        "clipped_host_events": "Overlapping host events",
+        "threads": "Threads",
+        "issues": "Kinds of oddities",
+        "truncated": "Cut short",
+        "size": "File size",
+        "extent_ns": "Time recorded",
+    }
+    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts} | {"truncated": "", "size": "B"}
+    recorded = [word for flag, word in FLAG_WORDS.items() if capture.facts.flags.get(flag)]
+    notes = {"total_events": f"recorded with {', '.join(recorded)}"} if recorded else {}
+    links = {"unlinked_device_events": Link("links", label="How events were linked")}
+    hidden = []
+    if is_capture(capture):
+        labels |= {"total_events": "Records", "host_events": "Ranges on the host"}
+        hidden = [n for n in facts if "device_" in n or n == "threads" or (n == "clipped_host_events" and not facts[n])]
+    if is_memory(capture):
+        labels |= {"total_events": "Rows"}
+        hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events")]
+    if is_profile(capture):
+        labels |= {"total_events": "Frames"}
+        hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events", "extent_ns")]
+    return FactsSection(
+        id="facts",
+        title="What the file held",
+        subtitle=capture.facts.file,
+        values=dict(facts),
+        units=units,
+        labels=labels,
+        docs=dict(FACTS),
+        notes=notes,
+        value_links=links,
+        hidden=hidden,
+        span=6 if len(capture.tables["iterations"]) else 12,
+    )
+
+
+def _recorder(capture: Capture) -> list[FactsSection]:
+    """How a SOL capture was made; nothing where there is none."""
+    table, ledger, issues = capture.tables["iterations"], capture.tables["ledger"], capture.tables["issues"]
+    if not len(table):
+        return []
+    sampled = table["sampled"].to_numpy()
+    own = own_work(iterations(capture, None).frame)
+    count = ledger["count"].to_numpy()
+    bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
+    reason = issues["reason"].astype(str)
+    metadata = capture.facts.metadata
+    beside = "sol_capture." if "sol_capture" in metadata else ""
+    values: dict[str, Scalar] = {
+        "sol_capture": metadata.get("sol_capture"),
+        "capture_format": capture.facts.versions.get("capture_format"),
+        "mode": metadata.get(f"{beside}mode"),
+        "iterations": len(table),
+        "sampled": int(sampled.sum()),
+        "counted_calls": int(count.sum()),
+        "unknown_calls": int(count[bare].sum()),
+        "estimated_calls": int(count[ledger["estimated"].to_numpy()].sum()),
+        "compiled_calls": int(count[ledger["compiled"].to_numpy()].sum()),
+        "lost_calls": int(issues.loc[reason.str.startswith(LOST), "count"].sum()),
+        "overhead_share": own.share,
+        "overhead_sampled_share": own.sampled,
+    }
+    labels = (
+        "SOL capture", "Format", "Counted by", "Iterations", "Sampled", "Calls counted", "Without a cost", "Estimated", "Of compiled code",
+        "Not recorded", "Recorder", "Recorder, sampled",
+    )  # fmt: skip
+    every, clock = metadata.get(f"{beside}every_n_steps", ""), metadata.get(f"{beside}time_source", "")
+    notes = {
+        "sampled": f"the first two, then one in {every}" if every.isdigit() and int(every) > 1 else "",
+        "mode": {"cpu": "times of the host", "event": "times by device events"}.get(clock, ""),
+    }
+    return [
+        FactsSection(
+            id="recorder",
+            title="The SOL capture beside it" if beside else "How it was recorded",
+            subtitle="without the recorder's own work in any time",
+            span=6,
+            values=values,
+            units={
+                n: "ratio" if n.endswith("share") else "" if n in ("sol_capture", "capture_format", "mode") else "count" for n in values
+            },
+            labels=dict(zip(values, labels, strict=True)),
+            docs={n: FACTS[n] for n in values},
+            notes={n: text for n, text in notes.items() if text},
+            hidden=[n for n, v in values.items() if v is None or (v == 0 and n in ("estimated_calls", "compiled_calls", "lost_calls"))],
+            value_links={"iterations": Link("iterations", label="Over iterations")},
+        )
+    ]
+
+
+def _recorded(capture: Capture) -> TableSection:
+    rows = []
+    for need in NEEDS:
+        if (is_capture(capture) and need in IN_ITS_WORK) or need == "program":
+            continue
+        if need in SUMMED and (len(capture.device) or capture.missing(need) is not None):
+            continue
+        lack = capture.missing(need)
+        because, hint, _ = lack or ("", "", "")
+        rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because, "record_it_with": hint})
+    return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
+
+
+def _issues(capture: Capture) -> TableSection:
+    return make_table(
+        "issues",
+        "Oddities",
+        capture.tables["issues"],
+        ISSUE_COLUMNS,
+        subtitle="counted by reason; nothing is dropped without a line here",
+        key="reason",
+        sort=Sort("count"),
+        empty="Nothing odd was met.",
+    )
+
+
+def _categories(capture: Capture) -> TableSection:
+    table = capture.tables["categories"]
+    frame = pd.DataFrame(
+        {"category": table["category"].astype(str), "phase": table["phase"].astype(str), "count": table["count"].to_numpy()}
+    )
+    return make_table(
+        "categories",
+        "Events by category",
+        frame,
+        CATEGORY_COLUMNS,
+        subtitle="as written in the file",
+        sort=Sort("count"),
+        total={"category": "All", "count": int(frame["count"].sum())},
+        filters=["category", "phase"],
+    )
+
+
+def _log(capture: Capture) -> TableSection:
+    voice = "recorder" if is_capture(capture) else "warning"
+    rows = [("error", line) for line in capture.facts.errors] + [(voice, line) for line in capture.facts.warnings]
+    rows += [("recorder", line) for line in capture.facts.beside]
+    return make_table(
+        "log",
+        "Log",
+        pd.DataFrame(rows, columns=["level", "message"]),
+        LOG_COLUMNS,
+        subtitle="the profiler's own lines, the reader's, and those of what is recorded beside it"
+        if capture.facts.beside
+        else "the recorder's own lines and the reader's"
+        if is_capture(capture)
+        else "the profiler's own lines and the reader's",
+        empty=f"Neither the {'recorder' if is_capture(capture) else 'profiler'} nor the reader logged anything.",
+    )

@@ -1,0 +1,245 @@
+"""Links: how device events found the call that launched them, and backward operators their forward.
+
+A link adds an owner and never removes an event: device work that was launched before the window or has no launch record stays in
+every device total, in a row of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time.breakdown import spans_of
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, TableSection, make_table
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import human
+
+METHOD_COLUMNS = (
+    Column("method", "Launch found by", "", "How the device event found the call that launched it.", "text"),
+    Column("events", "Events", "count", "Device events linked this way."),
+    Column("kernels", "Kernels", "count", "Kernels among them.", rank=2),
+    Column("copies", "Copies and sets", "count", "Copies and sets of memory among them.", rank=2),
+    Column("graph", "By a graph", "count", "Events that a graph launch started.", rank=2),
+    Column("time_ns", "Device time", "ns", "Sum of their durations.", "bar", color="compute"),
+    Column("busy_ns", "Busy", "ns", "Union of their intervals.", rank=2),
+    Column("share", "Share", "ratio", "Their part of the sum of all durations.", "share"),
+    Column("with_operator", "In an operator", "count", "Events whose launch lies in an operator."),
+    Column("with_module", "In a module", "count", "Events whose launch lies in a module call.", rank=2),
+    Column("with_phase", "In a phase", "count", "Events whose launch lies in a user range.", rank=2),
+)
+BACKWARD_COLUMNS = (
+    Column(
+        "method", "Forward found by", "", "An autograd flow recorded in the file, or the sequence number and the forward thread.", "text"
+    ),
+    Column("links", "Links", "count", "Links from a forward operator to a backward root."),
+    Column("forward_operators", "Forward operators", "count", "Distinct forward operators."),
+    Column("backward_roots", "Backward roots", "count", "Distinct backward roots."),
+)
+FLOW_COLUMNS = (
+    Column("category", "Flow", "", "Category of the flow as recorded.", "code"),
+    Column("starts", "Starts", "count", "Halves with phase s."),
+    Column("ends", "Ends", "count", "Halves with phase f."),
+    Column("pairs", "Pairs", "count", "Ids that have both halves."),
+)
+
+FACTS = {
+    "device_events": "Device events in the selection.",
+    "linked_device_events": "Device events whose launch was found.",
+    "before_window_events": "Device events launched before the recording began.",
+    "before_window_ns": "Sum of their durations.",
+    "no_record_events": "Device events without a launch record for another reason.",
+    "busy_ns": "Union of the intervals of all device events.",
+    "busy_without_before_window_ns": "The same without the events launched before the recording began.",
+    "sequence_numbers_with_backward": "Distinct sequence numbers of autograd's evaluate_function operators.",
+    "backward_linked": "Those of them that lead to a forward operator.",
+    "fwdbwd_flow_pairs": "Autograd flows with both halves in the file.",
+    "backward_links": "Links from forward operators to backward roots; several may share an end.",
+    "gradient_accumulation": "evaluate_function operators without a sequence number: gradient accumulation, owned by the step.",
+}
+_FORWARD_BACKWARD = ("fwdbwd", "forward_backward")
+
+
+@analysis(
+    title="Links",
+    question="How sure is it what launched what?",
+    group="foot",
+    order=10,
+    needs=("host_events", "events"),
+    query=Query,
+    tables={"methods": METHOD_COLUMNS, "backward": BACKWARD_COLUMNS, "flows": FLOW_COLUMNS},
+    facts=FACTS,
+)
+def links(capture: Capture, query: Query) -> Report:
+    """Counts and device time by how the launch was found; forward to backward; flows as recorded."""
+    part = scope(capture, query)
+    facts = _facts(capture, part)
+    report = Report(analysis="links", title="Links", headline=_headline(facts))
+    if facts["before_window_events"]:
+        report.notices.append(
+            Notice(
+                f"{human(facts['before_window_events'], 'count')} device events were launched before the recording began; "
+                "they are in every device total.",
+                "info",
+                Link("gpu_breakdown", {"scope": "linked"}, "Without them"),
+            )
+        )
+    report.sections = [_facts_section(facts), _methods(capture, part), _backward(capture), _flows(capture)]
+    return report
+
+
+def _facts(capture: Capture, part: Scope) -> dict[str, int | None]:
+    device = capture.device
+    link = device["link"].to_numpy()
+    before = part.device & (link == S.BEFORE_WINDOW)
+    none = part.device & (link == S.NO_RECORD)
+    values: dict[str, int | None] = {
+        "device_events": int(part.device.sum()),
+        "linked_device_events": int((part.device & ~before & ~none).sum()),
+        "before_window_events": int(before.sum()),
+        "before_window_ns": int(device["duration_ns"].to_numpy()[before].sum()),
+        "no_record_events": int(none.sum()),
+        "busy_ns": iv.length(spans_of(capture, part.device)),
+        "busy_without_before_window_ns": iv.length(spans_of(capture, part.device & ~before)),
+    }
+    if not len(device):
+        values = dict.fromkeys(values)
+        values["device_events"] = values["linked_device_events"] = 0
+    return (
+        values
+        | _sequence_numbers(capture)
+        | {
+            "fwdbwd_flow_pairs": sum(int(row["pairs"]) for row in _flow_rows(capture) if row["category"] in _FORWARD_BACKWARD),
+            "backward_links": len(capture.tables["backward"]),
+        }
+    )
+
+
+def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
+    """Numbers carried by evaluate_function operators, and how many of them lead to a forward operator."""
+    operators = capture.tables["operators"]
+    host, sequence = operators["host"].to_numpy(), operators["sequence"].to_numpy()
+    name = capture.host["name"]
+    wrappers = np.array([str(c).startswith("autograd::engine::evaluate_function") for c in name.cat.categories] or [False], bool)
+    codes = name.cat.codes.to_numpy()
+    is_wrapper = wrappers[np.maximum(codes, 0)] & (codes >= 0) & (capture.host["kind"].to_numpy() == S.OPERATOR)
+    linked = np.zeros(len(capture.host), bool)
+    linked[capture.tables["backward"]["backward"].to_numpy()] = True
+    root = is_wrapper[host] & (sequence >= 0)
+    numbered = np.zeros(len(capture.host), bool)
+    numbered[host[sequence >= 0]] = True
+    return {
+        "sequence_numbers_with_backward": len(np.unique(sequence[root])),
+        "backward_linked": len(np.unique(sequence[root & linked[host]])),
+        "gradient_accumulation": int((is_wrapper & ~numbered).sum()),
+    }
+
+
+def _flow_rows(capture: Capture) -> list[dict[str, str | int]]:
+    return memo(capture, "flow rows", lambda: _count_flows(capture.tables["flows"]))
+
+
+def _count_flows(flows: pd.DataFrame) -> list[dict[str, str | int]]:
+    category, phase, ids = flows["category"].cat, flows["phase"].cat, flows["id"].to_numpy()
+    category_code, phase_code = category.codes.to_numpy(), phase.codes.to_numpy()
+    begins, finishes = (phase_code == (phase.categories.get_loc(p) if p in phase.categories else -2) for p in ("s", "f"))
+    out: list[dict[str, str | int]] = []
+    for code in sorted(np.unique(category_code).tolist(), key=lambda c: str(category.categories[c])):
+        own = category_code == code
+        starts, ends = ids[own & begins], ids[own & finishes]
+        pairs = int(pd.Index(pd.unique(starts)).isin(pd.unique(ends)).sum())
+        out.append({"category": str(category.categories[code]), "starts": len(starts), "ends": len(ends), "pairs": pairs})
+    return out
+
+
+def _headline(facts: dict[str, int | None]) -> str:
+    events, linked = facts["device_events"] or 0, facts["linked_device_events"] or 0
+    numbers, found = facts["sequence_numbers_with_backward"] or 0, facts["backward_linked"] or 0
+    backward = f"{human(found, 'count')} of {human(numbers, 'count')} backward sequence numbers lead to their forward operator."
+    if not events:
+        return (
+            f"No device activity was recorded; **{backward[:-1]}**." if numbers else "No device activity and no backward pass was recorded."
+        )
+    device = f"**{human(linked / events, 'ratio')}** of {human(events, 'count')} device events found their launch"
+    return f"{device}; {backward}" if numbers else f"{device}; no backward pass was recorded."
+
+
+def _facts_section(facts: dict[str, int | None]) -> FactsSection:
+    labels = {
+        "device_events": "Device events",
+        "linked_device_events": "With a launch",
+        "before_window_events": "Launched before the window",
+        "before_window_ns": "Their device time",
+        "no_record_events": "No launch record",
+        "busy_ns": "Device busy",
+        "busy_without_before_window_ns": "Busy without work launched before",
+        "sequence_numbers_with_backward": "Backward sequence numbers",
+        "backward_linked": "With a forward operator",
+        "fwdbwd_flow_pairs": "Autograd flow pairs",
+        "backward_links": "Forward to backward links",
+        "gradient_accumulation": "Gradient accumulation",
+    }
+    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
+    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))
+
+
+def _methods(capture: Capture, part: Scope) -> TableSection:
+    device = capture.device
+    link, duration, kind = (device[c].to_numpy() for c in ("link", "duration_ns", "kind"))
+    whole = int(duration[part.device].sum())
+    rows = []
+    for code, name in enumerate(S.LINKS):
+        mask = part.device & (link == code)
+        time = int(duration[mask].sum())
+        rows.append(
+            {
+                "method": name,
+                "events": int(mask.sum()),
+                "kernels": int((mask & (kind == S.KERNEL)).sum()),
+                "copies": int((mask & (kind != S.KERNEL)).sum()),
+                "graph": int((mask & device["graph"].to_numpy()).sum()),
+                "time_ns": time,
+                "busy_ns": iv.length(spans_of(capture, mask)),
+                "share": time / whole if whole else None,
+                "with_operator": int((mask & (device["operator"].to_numpy() >= 0)).sum()),
+                "with_module": int((mask & (device["module"].to_numpy() >= 0)).sum()),
+                "with_phase": int((mask & (device["annotation"].to_numpy() >= 0)).sum()),
+            }
+        )
+    sums = ("events", "kernels", "copies", "graph", "time_ns", "with_operator", "with_module", "with_phase")
+    frame = pd.DataFrame(rows)
+    return make_table(
+        "methods",
+        "Device events by link",
+        frame,
+        METHOD_COLUMNS,
+        key="method",
+        total={"method": "All", **{c: int(frame[c].sum()) for c in sums}},
+        footer="Correlation is the id that the recorder gives to a launch and to the work it starts.",
+    )
+
+
+def _backward(capture: Capture) -> TableSection:
+    table = capture.tables["backward"]
+    rows = []
+    for code, name in enumerate(("flow", "sequence number")):
+        own = table[table["method"].to_numpy() == code]
+        rows.append(
+            {
+                "method": name,
+                "links": len(own),
+                "forward_operators": int(own["forward"].nunique()),
+                "backward_roots": int(own["backward"].nunique()),
+            }
+        )
+    return make_table("backward", "Forward to backward", pd.DataFrame(rows), BACKWARD_COLUMNS, key="method", span=6)
+
+
+def _flows(capture: Capture) -> TableSection:
+    frame = pd.DataFrame(_flow_rows(capture), columns=[c.name for c in FLOW_COLUMNS])
+    return make_table("flows", "Flows as recorded", frame, FLOW_COLUMNS, key="category", span=6, empty="This file holds no flow.")

@@ -1,0 +1,1 @@
+"""Where time goes: devices, steps, iterations, phases, modules, operators, kernels."""

@@ -1,0 +1,429 @@
+"""What each device does with its time: computation, communication, copies, idle.
+
+Every number is a union of intervals over the streams of a device, so work that runs side by side counts once.
+`scope=linked` leaves out work whose launch was not recorded; `communication_rule=narrow` counts only NCCL, RCCL and
+cross_device_reduce kernels as communication.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.time import breakdown
+from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    FactsSection,
+    FigureSection,
+    Link,
+    Notice,
+    Report,
+    Scalar,
+    make_table,
+    plain_list,
+)
+from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.units import human
+
+
+class BreakdownQuery(Query, kw_only=True, frozen=True):
+    """scope: all device work, or only work whose launch was recorded
+    communication_rule: wide counts every known collective and peer kernel, narrow only nccl, rccl and cross_device_reduce
+    gap_us: idle gaps shorter than this many microseconds count as short
+    """
+
+    scope: Literal["all", "linked"] = "all"
+    communication_rule: Literal["wide", "narrow"] = "wide"
+    gap_us: float = 10.0
+
+
+PARTS: Final = (
+    ("computation_ns", "Computation", "compute"),
+    ("exposed_communication_ns", "Exposed communication", "communication"),
+    ("exposed_memcpy_ns", "Exposed copies", "memcpy"),
+    ("idle_ns", "Idle", "idle"),
+)
+"""The exclusive parts of the total, their labels and colours."""
+
+FACTS: Final = {
+    "total_ns": "last end less first start of the device events in the selection",
+    "busy_ns": "union of all device events over all streams and devices",
+    "idle_ns": "total less busy",
+    "computation_ns": "union of kernels that are neither communication nor copies, and of memsets",
+    "communication_ns": "union of communication kernels",
+    "exposed_communication_ns": "communication that runs behind no computation",
+    "overlap_ns": "communication that runs behind computation",
+    "overlap_ratio": "overlap over communication; unknown without communication",
+    "memcpy_ns": "union of copies, copies that run as a kernel among them",
+    "exposed_memcpy_ns": "copies that run behind neither computation nor communication",
+    "utilization": "busy time inside the steps (or the whole recording without steps) over their length",
+    "kernel_utilization": "the same for kernels alone, copies and sets left out",
+    "sm_efficiency": "estimated share of multiprocessors with work: the integral of min(blocks per SM of running kernels, 1)",
+    "occupancy_pct": "estimated achieved occupancy, weighted by kernel time",
+    "device_events": "device events in the selection",
+    "linked_busy_ns": "busy time of the events whose launch was recorded",
+    "unlinked_device_events": "device events in the selection whose launch was not recorded",
+    "host_wait_ns": "idle: the next work was launched only after the device had run dry",
+    "kernel_wait_ns": "idle: under 30 ns between two pieces of work launched in time",
+    "other_wait_ns": "idle: the next work was launched in time, the device still waited (dependency, sync, launch latency)",
+    "unknown_wait_ns": "idle: the launch of the next work was not recorded",
+    "short_gaps_ns": "idle in gaps shorter than the threshold",
+    "long_gaps_ns": "idle in gaps of the threshold and longer",
+}
+UNITS: Final = {
+    "overlap_ratio": "ratio",
+    "utilization": "ratio",
+    "kernel_utilization": "ratio",
+    "sm_efficiency": "ratio",
+    "occupancy_pct": "%",
+}
+LABELS: Final = {
+    "total_ns": "Total",
+    "busy_ns": "Busy",
+    "communication_ns": "Communication",
+    "overlap_ns": "Behind computation",
+    "overlap_ratio": "Communication overlapped",
+    "memcpy_ns": "Copies",
+    "utilization": "Utilization, all work",
+    "kernel_utilization": "Utilization, kernels only",
+    "sm_efficiency": "SM efficiency, estimated",
+    "occupancy_pct": "Occupancy, estimated",
+    "device_events": "Device events",
+    "linked_busy_ns": "Busy, recorded launches only",
+    "unlinked_device_events": "Launch not recorded",
+    "host_wait_ns": "Waits for the host",
+    "kernel_wait_ns": "Hand-over between kernels",
+    "other_wait_ns": "Launched in time, still waiting",
+    "unknown_wait_ns": "Cause unknown",
+    "short_gaps_ns": "In short gaps",
+    "long_gaps_ns": "In long gaps",
+}
+
+NO_LAUNCH_FIGURES: Final = "the recorder gave no blocks per SM or occupancy"
+COLUMNS: Final = (
+    Column("device", "Device", doc="device id as recorded; all is the union over all devices on one clock", show="code"),
+    Column("total_ns", "Total", "ns", FACTS["total_ns"]),
+    Column(
+        "busy_ns",
+        "Busy",
+        "ns",
+        "union of all device events; the bar shows its exclusive parts",
+        show="stack",
+        parts=tuple(p[0] for p in PARTS[:3]),
+        part_colors=tuple(p[2] for p in PARTS[:3]),
+    ),
+    Column("idle_ns", "Idle", "ns", FACTS["idle_ns"]),
+    Column("computation_ns", "Computation", "ns", FACTS["computation_ns"], color="compute"),
+    Column("communication_ns", "Communication", "ns", FACTS["communication_ns"], rank=2, color="communication"),
+    Column("exposed_communication_ns", "Exposed comm.", "ns", FACTS["exposed_communication_ns"], color="communication"),
+    Column("memcpy_ns", "Copies", "ns", FACTS["memcpy_ns"], rank=2, color="memcpy"),
+    Column("exposed_memcpy_ns", "Exposed copies", "ns", FACTS["exposed_memcpy_ns"], color="memcpy"),
+    Column("overlap_ns", "Comm. overlapped", "ns", FACTS["overlap_ns"], rank=2),
+    Column("events", "Events", "count", "device events", rank=2),
+    Column("utilization", "Utilization", "ratio", FACTS["utilization"], show="efficiency"),
+    Column("kernel_utilization", "Kernels only", "ratio", FACTS["kernel_utilization"], rank=2, show="share"),
+    Column("sm_efficiency", "SM efficiency", "ratio", FACTS["sm_efficiency"], rank=2, show="share", missing=NO_LAUNCH_FIGURES),
+    Column("occupancy_pct", "Occupancy", "%", FACTS["occupancy_pct"], rank=2, missing=NO_LAUNCH_FIGURES),
+)
+IDLE_COLUMNS: Final = (
+    Column("cause", "Cause", doc="why the device waited, judged from the launch of the work that ends the gap"),
+    Column("gaps", "Gaps", "count", "stretches in which no stream of a device runs"),
+    Column("idle_ns", "Idle", "ns", "time in such gaps, summed over the devices", show="bar", color="host"),
+    Column("share", "Of idle", "ratio", "part of the idle time of all causes", show="share"),
+    Column("longest_ns", "Longest", "ns", "the longest such gap", rank=2, missing="no such gap"),
+)
+CAUSE_FACTS: Final = {"host_wait": "host_wait_ns", "kernel_wait": "kernel_wait_ns", "other": "other_wait_ns", "unknown": "unknown_wait_ns"}
+
+SPOKEN: Final = {
+    "host_wait_ns": "because the next work was launched too late",
+    "kernel_wait_ns": "between one kernel and the next",
+    "other_wait_ns": "with the next work already launched",
+    "unknown_wait_ns": "before work whose launch was not recorded",
+}
+"""What the headline says of the largest cause."""
+
+
+@analysis(
+    title="GPU breakdown",
+    question="What does the device do with its time?",
+    group="Time",
+    order=5,
+    needs=("device_events",),
+    query=BreakdownQuery,
+    tables={"devices": COLUMNS, "idle": IDLE_COLUMNS},
+    facts=FACTS,
+)
+def run(capture: Capture, query: BreakdownQuery) -> Report:
+    where = scope(capture, query)
+    only_linked = query.scope == "linked"
+    rows = where.device & B.linked(capture) if only_linked else where.device
+    frame = B.breakdown(capture, where, rule=query.communication_rule, only_linked=only_linked)
+    gaps = breakdown.gaps(capture, rows)
+    values = _values(capture, where, rows, frame, gaps, query)
+    sections: list[AnySection] = [
+        _split(values, where),
+        _use(capture, where, rows, query),
+        _facts(
+            values,
+            "facts",
+            "Numbers",
+            (
+                "total_ns",
+                "busy_ns",
+                "utilization",
+                "kernel_utilization",
+                "sm_efficiency",
+                "occupancy_pct",
+                "communication_ns",
+                "overlap_ns",
+                "overlap_ratio",
+                "memcpy_ns",
+                "device_events",
+                "unlinked_device_events",
+                "linked_busy_ns",
+            ),
+            hidden=_silent(values),
+        ),
+    ]
+    if len(frame) > 2:
+        sections.append(_bars(frame))
+    sections.append(
+        make_table(
+            "devices",
+            "Devices",
+            frame,
+            COLUMNS,
+            key="device",
+            subtitle=where.label,
+            footer="Each number is a union of intervals over the streams. Total = busy + idle; busy = computation + "
+            "exposed communication + exposed copies. Memsets count as computation.",
+        )
+    )
+    sections.append(
+        make_table(
+            "idle",
+            "Why it idles",
+            _idle_table(gaps),
+            IDLE_COLUMNS,
+            key="cause",
+            span=8,
+            subtitle="gaps in which no stream of a device runs",
+            footer="Judged from the launch of the work that ends each gap. The idle time of several devices adds up here, "
+            "unlike in the row all.",
+        )
+    )
+    short = f"gaps below {query.gap_us:g} µs are short"
+    sections.append(
+        _facts(
+            values,
+            "gaps",
+            "Idle time",
+            (*CAUSE_FACTS.values(), "short_gaps_ns", "long_gaps_ns"),
+            subtitle=short,
+            hidden=tuple(CAUSE_FACTS.values()),
+        )
+    )
+    return Report(
+        analysis="gpu_breakdown",
+        title="GPU breakdown",
+        headline=_headline(capture, values),
+        notices=_notices(capture, where, query),
+        sections=sections,
+    )
+
+
+def _values(
+    capture: Capture, where: Scope, rows: Mask, frame: pd.DataFrame, gaps: pd.DataFrame, query: BreakdownQuery
+) -> dict[str, Scalar]:
+    everything = frame.iloc[0]
+    values: dict[str, Scalar] = {name: plain_list([everything[name]])[0] for name in FACTS if name in frame}
+    communication = int(everything["communication_ns"])
+    values["overlap_ratio"] = int(everything["overlap_ns"]) / communication if communication else None
+    values["device_events"] = int(rows.sum())
+    known = where.device & B.linked(capture)
+    values["unlinked_device_events"] = int((where.device & ~known).sum())
+    values["linked_busy_ns"] = B.layers(capture, known, rule=query.communication_rule).busy_ns
+    values |= {CAUSE_FACTS[name]: value for name, value in breakdown.by_cause(gaps).items()}
+    values["short_gaps_ns"], values["long_gaps_ns"] = breakdown.by_length(gaps, round(query.gap_us * 1000))
+    return values
+
+
+def _headline(capture: Capture, values: dict[str, Scalar]) -> str:
+    word = B.device_word(capture)
+    total, busy, idle_ns = (int(values[n] or 0) for n in ("total_ns", "busy_ns", "idle_ns"))
+    if not values["device_events"]:
+        return f"No {word} work was launched in this selection."
+    said = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
+    exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
+    if idle_ns < 0.0005 * total and not exposed:
+        return f"The {word} works all of the **{human(total, 'ns')}** from its first to its last event."
+    if idle_ns >= exposed and idle_ns > 0:
+        cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
+        why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""
+        return f"{said} and idles {human(idle_ns, 'ns')}{why}."
+    return f"{said}; {human(exposed, 'ns')} of that is communication and copies that hide behind nothing." if exposed else said + "."
+
+
+def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Notice]:
+    out: list[Notice] = []
+    link = capture.device["link"].to_numpy()
+    duration = capture.device["duration_ns"].to_numpy()
+    for value, text in ((S.BEFORE_WINDOW, "were launched before the recording began"), (S.NO_RECORD, "have no launch record")):
+        rows = where.device & (link == value)
+        if rows.any():
+            part = "are left out here" if query.scope == "linked" else "count here; choose scope linked to leave them out"
+            out.append(
+                Notice(
+                    f"{human(int(rows.sum()), 'count')} device events ({human(int(duration[rows].sum()), 'ns')}) {text}: they {part}.",
+                    "info",
+                    Link("health", {}, "Trace health"),
+                )
+            )
+    return out
+
+
+def _silent(values: dict[str, Scalar]) -> tuple[str, ...]:
+    """Facts that say nothing here: communication where there is none, linked figures where everything is linked."""
+    communication = () if values["communication_ns"] else ("communication_ns", "overlap_ns", "overlap_ratio")
+    return communication + (() if values["unlinked_device_events"] else ("unlinked_device_events", "linked_busy_ns"))
+
+
+def _facts(
+    values: dict[str, Scalar], section: str, title: str, names: tuple[str, ...], subtitle: str = "", hidden: tuple[str, ...] = ()
+) -> FactsSection:
+    return FactsSection(
+        hidden=[n for n in names if n in hidden],
+        id=section,
+        title=title,
+        subtitle=subtitle,
+        span=4,
+        values={n: values[n] for n in names},
+        labels={n: LABELS[n] for n in names},
+        units={n: UNITS.get(n, "count" if n.endswith("events") else "ns") for n in names},
+        docs={n: FACTS[n] for n in names},
+    )
+
+
+def _split(values: dict[str, Scalar], where: Scope) -> FactsSection:
+    total = int(values["total_ns"] or 0)
+    names = [name for name, _, _ in PARTS]
+    return FactsSection(
+        id="split",
+        title="Where the time goes",
+        style="split",
+        subtitle=f"exclusive parts of {human(total, 'ns')}, first to last device event; {where.label}",
+        values={n: values[n] for n in names},
+        units=dict.fromkeys(names, "ns"),
+        labels={n: label for n, label, _ in PARTS},
+        colors={n: color for n, _, color in PARTS},
+        docs={n: FACTS[n] for n in names},
+        notes={n: human(int(values[n] or 0) / total, "ratio") for n in names} if total else {},
+    )
+
+
+def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> FigureSection:
+    low, high = where.window_ns
+    found = B.layers(capture, rows, rule=query.communication_rule)
+    used = B.use_over_time(found, (low, high))
+    word = B.device_word(capture)
+    title = f"{word[0].upper()}{word[1:]} use over time"
+    if high <= low:
+        return FigureSection(id="use", title=title, span=8, figure=F.figure([]), summary="Nothing was recorded in this selection.")
+    length = (used["end_ns"] - used["start_ns"]).to_numpy()
+    divisor, unit = F.time_scale(high - low)
+    middle = ((used["start_ns"] - low) + length / 2).to_numpy() / divisor
+    data: list[F.Plain] = [
+        {
+            "type": "bar", "name": label, "x": middle.tolist(), "y": (100.0 * used[name].to_numpy() / length).tolist(),
+            "width": (0.94 * length / divisor).tolist(), "marker": {"color": F.light(color)},
+            "hovertemplate": f"<b>{label}</b> %{{y:.1f}} %<br>at %{{x:.4~g}} {unit}<extra></extra>",
+        }
+        for name, label, color in PARTS[:3]
+        if used[name].any()
+    ]  # fmt: skip
+    start = capture.steps["start_ns"].to_numpy()[list(where.rows)]
+    marks = ((start - low) / divisor).tolist() if len(start) <= 40 else []
+    line = {"color": F.light("ink-3"), "width": 1, "dash": "dot"}
+    names = [_label(x, 100.0, str(n), anchor="left") for x, n in zip(marks, where.steps, strict=True)] if 0 < len(marks) <= 16 else []
+    idle_from, idle_to = I.gaps(found.busy, low, high)
+    wide = np.flatnonzero(idle_to - idle_from >= 0.06 * (high - low))
+    waits = [
+        _label(float((idle_from[i] + idle_to[i]) / 2 - low) / divisor, 50.0, human(int(idle_to[i] - idle_from[i]), "ns"), anchor="center")
+        for i in wide
+    ]
+    busy = 1 - int(used["idle_ns"].sum()) / (high - low)
+    return FigureSection(
+        id="use",
+        title=title,
+        span=8,
+        height=280,
+        table="devices",
+        subtitle=f"{human((high - low) / len(used), 'ns')} per bar" + ("; dotted: where a step starts" if marks else ""),
+        figure=F.figure(
+            data,
+            x=F.axis(f"{unit} since the start of the selection", range=[0, (high - low) / divisor], showgrid=False),
+            y=F.axis("busy, %", range=[0, 100]),
+            barmode="stack",
+            bargap=0,
+            shapes=[{"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line} for x in marks],
+            annotations=[*names, *waits],
+            margin={"l": 58, "r": 14, "t": 24 if names else 10, "b": 46},
+        ),
+        summary=f"The {word} is busy {human(busy, 'ratio')} of the {human(high - low, 'ns')} shown.",
+    )
+
+
+def _label(x: float, y: float, text: str, *, anchor: str) -> F.Plain:
+    font = {"size": 11, "color": F.light("ink-3")}
+    lift = "bottom" if anchor == "left" else "middle"
+    return {"x": x, "y": y, "text": text, "showarrow": False, "xanchor": anchor, "yanchor": lift, "font": font}
+
+
+def _bars(frame: pd.DataFrame) -> FigureSection:
+    each = frame.iloc[1:]
+    divisor, unit = F.time_scale(float(each["total_ns"].max()))
+    names = [f"device {d}" for d in each["device"]]
+    data: list[F.Plain] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": label,
+            "y": names,
+            "x": (each[name].to_numpy() / divisor).tolist(),
+            "marker": F.fill(color),
+            "customdata": each["device"].tolist(),
+            "hovertemplate": f"<b>%{{y}}</b><br>{label} %{{x:.4~g}} {unit}<extra></extra>",
+        }
+        for name, label, color in PARTS
+    ]
+    most = each.iloc[int(each["idle_ns"].to_numpy().argmax())]
+    return FigureSection(
+        id="bars",
+        title="Devices side by side",
+        table="devices",
+        height=60 + 34 * len(each),
+        figure=F.figure(data, x=F.axis(unit), y=F.axis(autorange="reversed", gridcolor="rgba(0,0,0,0)"), barmode="stack"),
+        summary=f"Device {most['device']} idles longest, {human(int(most['idle_ns']), 'ns')}.",
+    )
+
+
+def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
+    total = int(gaps["duration_ns"].sum())
+    cause, duration = gaps["cause"].to_numpy(), gaps["duration_ns"].to_numpy()
+    found = []
+    for code, name in enumerate(breakdown.CAUSES):
+        here = duration[cause == code]
+        share = int(here.sum()) / total if total else np.nan
+        found.append((LABELS[CAUSE_FACTS[name]], len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
+    return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS]).astype({"longest_ns": "Int64"})

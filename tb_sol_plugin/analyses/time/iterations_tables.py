@@ -1,0 +1,413 @@
+"""The numbers of the page of iterations, and its sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.cost.roofline import TOLERATED
+from tb_sol_plugin.metrics.time.iterations import Course, counted, own_work, thinned
+from tb_sol_plugin.metrics.work.columns import ranked
+from tb_sol_plugin.metrics.work.sums import FLAGGED
+from tb_sol_plugin.model.report import Column, FactsSection, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+FACTS: Final = {
+    "median_ns": "Median step time of the iterations that were not sampled; of all where every one was. The first is left out.",
+    "p95_ns": "Step time that 95 % of those iterations do not exceed.",
+    "sol_ratio": "Limits over usual step times, of iterations whose work is known; usual is the median of those with inputs of one size.",
+    "mfu": "Matrix work over usual step times times dense peak, without recomputed work.",
+    "trend_ns": "Change of step time in 100 iterations: median of the slopes between all pairs of stretches (Theil-Sen).",
+    "sampled": "Iterations whose work was counted.",
+    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
+    "iterations": "Iterations recorded, in the selection.",
+    "trend_low_ns": "Lower end of the 95 % interval of the trend.",
+    "trend_high_ns": "Upper end of the 95 % interval of the trend.",
+    "rising_share": "Share of pairs of stretches in which the later one is slower; 50 % where nothing changes.",
+    "regression_iteration": "First iteration from which steps are lastingly slower (Pettitt's test, at least 3 %, chance below 1 %).",
+    "regression_share": "Growth of the median step time there.",
+    "sol_ns": "Average limit of an iteration, of those iterations whose work is known.",
+    "hfu": "MFU with recomputed work.",
+    "bandwidth_utilisation": "Least memory traffic over usual step times times bandwidth.",
+    "tokens_per_s": "Tokens of those iterations over their time.",
+    "samples_per_s": "Samples of those iterations over their time.",
+    "sampled_median_ns": "Median step time of the sampled iterations, the first left out: counting costs time that cannot be taken off.",
+    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
+    "overhead_between_share": "The same of iterations that were not sampled.",
+    "overhead_once_ns": "Measured work of the recorder that arises once: setting up, and what the first iteration needs.",
+    "signatures": "Different sizes of inputs.",
+    "missing": "Numbers left out between the first and the last iteration.",
+    "restarts": "Places where numbers begin anew.",
+}
+
+
+USED: Final = (
+    "time_ns", "host_ns", "sol_ns", "matrix_ns", "matrix_again_ns", "sol_ratio", "mfu", "bandwidth_utilisation", "age",
+    "batch", "tokens",
+)  # fmt: skip
+"""Columns of iterations that facts are made from."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a selection.
+
+    values: facts by name, None unknown. estimated: some of the work is taken from other iterations.
+    """
+
+    values: dict[str, Scalar]
+    course: Course
+    estimated: bool
+
+    @staticmethod
+    def of(frame: pd.DataFrame, found: Course) -> Told:
+        slim = frame[list(USED)]
+        rows = counted(frame)
+        over = slim[rows]
+        kind = frame["signature"].cat.codes.to_numpy()[rows]
+        over = over.assign(usual_ns=over["time_ns"].groupby(kind).transform("median"))
+        times = over["time_ns"].to_numpy()
+        use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
+        sampled = slim[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
+        own = own_work(frame)
+        slope = found.slope
+        change = found.change if found.change is not None and found.change.share > 0 else None
+        number = frame["number"].to_numpy()
+        of_change = int(number[found.rows[change.at]]) if change is not None else None
+        values: dict[str, Scalar] = {
+            "median_ns": round(found.level_ns) if found.level_ns == found.level_ns else None,
+            "p95_ns": round(float(np.quantile(times, 0.95))) if len(times) else None,
+            "sol_ratio": _over(use["sol_ns"], use["usual_ns"]),
+            "mfu": _over(matrix["matrix_ns"], matrix["usual_ns"]),
+            "trend_ns": slope.value * 100 if slope is not None else None,
+            "sampled": int(frame["sampled"].sum()),
+            "overhead_share": own.share,
+            "iterations": len(frame),
+            "trend_low_ns": slope.low * 100 if slope is not None else None,
+            "trend_high_ns": slope.high * 100 if slope is not None else None,
+            "rising_share": slope.rising if slope is not None else None,
+            "regression_iteration": of_change,
+            "regression_share": change.share if change is not None else None,
+            "sol_ns": round(float(use["sol_ns"].mean())) if len(use) else None,
+            "hfu": _over(matrix["matrix_again_ns"], matrix["usual_ns"]),
+            "bandwidth_utilisation": _over(traffic["bandwidth_utilisation"] * traffic["time_ns"], traffic["usual_ns"]),
+            "tokens_per_s": _rate(over, "tokens"),
+            "samples_per_s": _rate(over, "batch"),
+            "sampled_median_ns": round(float(sampled["time_ns"].median())) if len(sampled) else None,
+            "overhead_sampled_share": own.sampled,
+            "overhead_between_share": own.between,
+            "overhead_once_ns": own.once_ns,
+            "signatures": int(frame["signature"].nunique()),
+            "missing": int(frame["missing"].sum()),
+            "restarts": int(frame["restart"].sum()),
+        }
+        return Told(values, found, bool((use["age"] > 0).any()))
+
+
+def _over(above: pd.Series, below: pd.Series) -> float | None:
+    """Sum over sum; None without any."""
+    whole = float(below.sum())
+    return float(above.sum()) / whole if len(below) and whole > 0 else None
+
+
+def _rate(over: pd.DataFrame, column: str) -> float | None:
+    known = over[over[column].notna()]
+    found = _over(known[column], known["time_ns"])
+    return found * 1e9 if found is not None else None
+
+
+LABELS: Final = {
+    "median_ns": "Step time",
+    "p95_ns": "95 % within",
+    "sol_ratio": "Speed of light",
+    "mfu": "MFU",
+    "trend_ns": "Trend, in 100 iterations",
+    "sampled": "Sampled",
+    "overhead_share": "Recorder",
+    "iterations": "Iterations",
+    "trend_low_ns": "Trend, at least",
+    "trend_high_ns": "Trend, at most",
+    "rising_share": "Later is slower",
+    "regression_iteration": "Slower since",
+    "regression_share": "Slower by",
+    "sol_ns": "Limit",
+    "hfu": "HFU",
+    "bandwidth_utilisation": "Bandwidth utilisation",
+    "tokens_per_s": "Tokens/s",
+    "samples_per_s": "Samples/s",
+    "sampled_median_ns": "Step time, sampled",
+    "overhead_sampled_share": "Recorder, sampled",
+    "overhead_between_share": "Recorder, between",
+    "overhead_once_ns": "Recorder, once",
+    "signatures": "Sizes of inputs",
+    "missing": "Missing",
+    "restarts": "Restarts",
+}
+TILES: Final = ("median_ns", "p95_ns", "sol_ratio", "mfu", "trend_ns", "sampled", "overhead_share")
+
+
+def facts(told: Told) -> tuple[FactsSection, FactsSection]:
+    """(tiles at the top, the rest in a list beside the phases)."""
+    values = told.values
+    guess = Mark("estimated", "work of the last sampled iteration with inputs of the same size") if told.estimated else None
+    marks = {
+        n: guess for n in ("sol_ratio", "mfu", "hfu", "sol_ns", "bandwidth_utilisation") if guess is not None and values[n] is not None
+    }
+    rest = [n for n in values if n not in TILES]
+    hidden = [
+        n for n in rest if values[n] is None or (n in ("missing", "restarts") and not values[n]) or (n == "signatures" and values[n] == 1)
+    ]
+    hidden += ["hfu"] if values["hfu"] == values["mfu"] else []
+    units = {
+        n: "ns" if n.endswith("_ns") else "ratio" if n.endswith(("_share", "_ratio", "_utilisation")) or n in ("mfu", "hfu") else ""
+        for n in values
+    }
+    units |= dict.fromkeys(("sampled", "iterations", "signatures", "missing", "restarts"), "count")
+
+    def section(section_id: str, title: str, names: list[str], **more: object) -> FactsSection:
+        return FactsSection(
+            id=section_id,
+            title=title,
+            values={n: values[n] for n in names},
+            units={n: units[n] for n in names},
+            labels={n: LABELS[n] for n in names},
+            docs={n: FACTS[n] for n in names},
+            marks={n: m for n, m in marks.items() if n in names},
+            **more,  # type: ignore[arg-type]
+        )
+
+    absent = [n for n in TILES if values[n] is None]
+    return (
+        section("answer", "The whole job", list(TILES), style="tiles", hidden=absent, notes=_notes(told)),
+        section("facts", "More numbers", rest, span=4, hidden=hidden),
+    )
+
+
+def _notes(told: Told) -> dict[str, str]:
+    values, slope = told.values, told.course.slope
+    count, every = len(told.course.rows), int(told.values["iterations"] or 0)
+    recorded = f"of {human(every, 'count')} iteration{'s' if every != 1 else ''}"
+    notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": recorded}
+    if values["sol_ns"] is not None:
+        notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
+    if slope is not None:
+        ends = f"{_signed(slope.low * 100)} to {_signed(slope.high * 100)}"
+        notes["trend_ns"] = f"95 %: {ends}" if slope.sure else f"within chance: {ends}"
+    if values["overhead_sampled_share"] is not None:
+        notes["overhead_share"] = f"{human(values['overhead_sampled_share'], 'ratio')} of a sampled one"  # type: ignore[arg-type]
+    return notes
+
+
+def _signed(ns: float) -> str:
+    return ("+" if ns > 0 else "") + human(ns, "ns")
+
+
+def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
+    """The first row of the table: medians of times, and ratios of sums, over the iterations that count."""
+    rows = counted(frame)
+    values = told.values
+    first: dict[str, Scalar] = {"iteration": "median"}
+    for name in ("time_ns", "host_ns", "device_ns", "sol_ns", "flop", "recompute_flop", "bytes", "overhead_ns", "ops", "unknown"):
+        known = frame[name][rows].dropna()
+        first[name] = round(float(known.median())) if len(known) else None
+    first |= {n: values[n] for n in ("sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "tokens_per_s", "samples_per_s")}
+    return pd.Series(first, dtype=object)
+
+
+def headline(told: Told, frame: pd.DataFrame) -> str:
+    """`4 000 iterations, 41 sampled: a step takes 12.3 ms (median), at 43 % of the speed of light; it takes 8 % longer since …`."""
+    values = told.values
+    count = f"{human(len(frame), 'count')} iteration{'' if len(frame) == 1 else 's'}, {human(int(frame['sampled'].sum()), 'count')} sampled"
+    step, reached = values["median_ns"], values["sol_ratio"]
+    if not isinstance(step, int):
+        return f"{count}."
+    about = "≈ " if told.estimated else ""
+    at = f", at {about}**{human(reached, 'ratio')}** of the speed of light" if isinstance(reached, float) else ""
+    median = " (median)" if len(frame) > 1 else ""
+    return f"{count}: a step takes **{human(step, 'ns')}**{median}{at}{_course(told, frame)}."
+
+
+def _course(told: Told, frame: pd.DataFrame) -> str:
+    found = told.course
+    change = found.change
+    if change is not None:
+        number = frame["number"].to_numpy()[found.rows]
+        since, more = human(int(number[change.at]), "count"), "longer" if change.share > 0 else "less"
+        grown = human(abs(change.share), "ratio")
+        if change.until == len(found.rows):
+            return f"; it takes **{grown} {more} since iteration {since}**"
+        until = human(int(number[change.until - 1]), "count")
+        return f"; it took {grown} {more} from iteration {since} to {until}"
+    if found.growing and found.slope is not None and found.level_ns:
+        share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
+        return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
+    return "; it is steady" if found.steady else ""
+
+
+# -- The table of iterations -----------------------------------------------------------------------------------------
+# columns, and which rows stand in it where there are too many for a page.
+
+
+NO_WORK: Final = "no iteration with inputs of this size was sampled before"
+NO_LIMIT: Final = "its work or the limits of the device are not known"
+MFU: Final = "no matrix work, or no peak for its type"
+
+COLUMNS: Final = (
+    Column("id", "Key", "", "Key of the row: the number, with a count where a restart brings it again.", "code", rank=3),
+    Column("iteration", "Iteration", "", "Number that the training loop gave it.", "code"),
+    Column(
+        "work",
+        "Work",
+        "",
+        "sampled: counted here; repeated: that of the last sampled iteration with inputs of the same size; unknown: there is none.",
+        "text",
+    ),
+    Column("start_ns", "Start", "ns", "Since the start of the first iteration, without the recorder's own work.", rank=2),
+    Column(
+        "time_ns",
+        "Step time",
+        "ns",
+        "The device's time where it was measured, else the host's; without the recorder's own work.",
+        "bar",
+        color="bar-ink",
+    ),
+    Column("host_ns", "Host", "ns", "On the host, from the end of the iteration before; without the recorder's own work.", rank=2),
+    Column(
+        "device_ns",
+        "Device",
+        "ns",
+        "Between two events on the device's stream.",
+        rank=2,
+        missing="not measured: only times of the host were recorded",
+    ),
+    Column("sol_ns", "Limit", "ns", "Least time of the counted work on this device.", missing=NO_LIMIT),
+    Column("sol_ratio", "Speed of light", "ratio", "Limit over step time.", "efficiency", missing=NO_LIMIT),
+    Column("mfu", "MFU", "ratio", "Matrix work over step time times dense peak, without recomputed work.", "share", missing=MFU),
+    Column("hfu", "HFU", "ratio", "The same with recomputed work.", "share", rank=3, missing=MFU),
+    Column(
+        "bandwidth_utilisation",
+        "Bandwidth",
+        "ratio",
+        "Least memory traffic over step time times bandwidth.",
+        "share",
+        rank=3,
+        missing=NO_LIMIT,
+    ),
+    Column("flop", "Model FLOP", "FLOP", "Matrix work without recomputed work.", rank=2, missing=NO_WORK),
+    Column(
+        "recompute_flop", "Recomputed", "FLOP", "Matrix work of forward calls that ran again in the backward pass.", rank=3, missing=NO_WORK
+    ),
+    Column("bytes", "Bytes", "B", "Least memory traffic of the counted work.", rank=3, missing=NO_WORK),
+    Column("tokens_per_s", "Tokens/s", "", "Tokens over step time.", rank=2, missing="no token count was given to the recorder"),
+    Column("samples_per_s", "Samples/s", "", "Samples of the batch over step time.", rank=2, missing="no batch size was recorded"),
+    Column("overhead_ns", "Recorder", "ns", "Measured work of the recorder itself, up to the start of the next; in no other time.", rank=2),
+    Column("ops", "Calls", "count", "Operator calls counted.", rank=2, missing=NO_WORK),
+    Column("unknown", "Unknown", "count", "Calls counted that no cost model explains.", rank=2, missing=NO_WORK),
+    Column("signature", "Inputs", "", "Sizes of the model's inputs as a short mark: equal marks, equal work.", "code", rank=2),
+    Column("age", "Work from", "count", "Iterations since the work was counted: 0 for a sampled one.", rank=2, missing=NO_WORK),
+    Column(
+        "flags",
+        "Notes",
+        "",
+        "first: it carries one-time costs; restart: its number does not follow; missing: numbers left out before it; eager: compiled code "
+        "ran eagerly while its work was counted; in the trace: a profiler recorded it.",
+        "badge",
+    ),
+)
+FOOTER: Final = (
+    "≈ work of the last sampled iteration with inputs of the same size. "
+    "The first row: medians, and ratios of sums, of the iterations between."
+)
+LEFT_OUT: Final = " Shown are the ends, sampled ones, restarts, and the shortest and longest of each stretch; most=0 gives all."
+WORKED: Final = ("flop", "sol_ns", "sol_ratio", "mfu")
+"""Columns whose values rest on the work of another iteration where the row was not sampled, as far as they carry a mark."""
+
+
+def chosen_rows(frame: pd.DataFrame, most: int) -> npt.NDArray[np.int64]:
+    """Rows of the table where there are more than `most` (0: no limit): first ones, restarts and gaps, those in a trace, sampled ones,
+    then the shortest and the longest of even stretches. In order."""
+    size = len(frame)
+    if most <= 0 or size <= most:
+        return np.arange(size)
+    odd = frame["first"] | frame["restart"] | (frame["missing"] > 0) | frame["traced"]
+    time = frame["time_ns"].to_numpy()
+    parts = []
+    for rows, room in (
+        (np.flatnonzero(odd), most // 5),
+        (np.flatnonzero(frame["sampled"]), 2 * most // 5),
+        (np.arange(size), 2 * most // 5),
+    ):
+        parts.append(rows[thinned(time[rows], room)])
+    return np.unique(np.concatenate(parts))[:most]
+
+
+def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: tuple[str, ...], about: str) -> TableSection:
+    """The section. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
+    shown = frame.assign(
+        iteration=frame["number"],
+        start_ns=frame["since_ns"],
+        work=np.select([frame["sampled"], frame["age"] >= 0], ["sampled", "repeated"], "unknown"),
+        age=_age(frame),
+        flags=_flags(frame),
+        signature=frame["signature"].astype(object),
+    )
+    for name in ("time_ns", "host_ns", "device_ns", "sol_ns", "flop", "recompute_flop", "bytes", "ops", "unknown"):
+        shown[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object, index=frame.index)
+    left = all_of - len(frame)
+    section = make_table(
+        "iterations",
+        "Iterations",
+        shown,
+        [ranked(c, 3) if c.name in quiet else c for c in COLUMNS],
+        subtitle=about,
+        key="id",
+        total=None if total is None else {k: (None if v != v else v) for k, v in total.items()},
+        sort=Sort("start_ns", False),
+        truncated=left,
+        filters=["work"],
+        apart=frame.loc[frame["first"], "id"].tolist() if not frame["first"].all() else [],
+        footer=FOOTER + (LEFT_OUT if left else ""),
+    )
+    section.marks = _marks(shown, section)
+    return section
+
+
+def _age(frame: pd.DataFrame) -> pd.Series:
+    return pd.Series([v if v >= 0 else None for v in frame["age"].tolist()], dtype=object, index=frame.index)
+
+
+def _flags(frame: pd.DataFrame) -> list[str]:
+    columns = (frame[n].tolist() for n in ("first", "restart", "missing", "eager", "traced"))
+    return [
+        ", ".join(
+            word
+            for word, on in (
+                ("restart", restart),
+                ("first", first and not restart),
+                (f"{human(missing, 'count')} missing", missing > 0),
+                ("eager", eager),
+                ("in the trace", traced),
+            )
+            if on
+        )
+        for first, restart, missing, eager, traced in zip(*columns, strict=True)
+    ]
+
+
+def _marks(frame: pd.DataFrame, section: TableSection) -> dict[str, dict[str, Mark]]:
+    guessed = (frame["age"].map(lambda v: v is not None and v > 0)).to_numpy()
+    repeated = Mark("estimated", "work of the last sampled iteration with inputs of the same size")
+    over = Mark("flagged", FLAGGED)
+    marks: dict[str, dict[str, Mark]] = {}
+    for name in WORKED:
+        values = section.data[name]
+        own = {str(i): repeated for i in np.flatnonzero(guessed).tolist() if values[i] is not None}
+        if name == "sol_ratio":
+            own |= {str(i): over for i, v in enumerate(values) if isinstance(v, float) and v > TOLERATED}
+        if own:
+            marks[name] = own
+    return marks

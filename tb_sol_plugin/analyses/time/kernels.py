@@ -1,0 +1,350 @@
+"""Which kernels the device spends its time in.
+
+Kernels are grouped by name, by name and operator, or by name, operator and launch properties; the table always adds up to
+the plain sum of all kernel time. Copies that the driver runs as a kernel and communication kernels are kernels too.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.time import kernels_tables
+from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.time import kernels as K
+from tb_sol_plugin.metrics.time.breakdown import linked, spans_of
+from tb_sol_plugin.metrics.time.kernel_names import unit_name
+from tb_sol_plugin.metrics.time.scope import is_profile, scope
+from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.sums import marks_of
+from tb_sol_plugin.metrics.work.work import work
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.tables import intervals as I
+from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.units import human
+
+
+class KernelsQuery(Query, kw_only=True, frozen=True):
+    """group_by: name; name_op adds the operator that launched the kernel; properties adds operator, grid, block, registers, shared memory
+    scope: all kernels, or only those whose launch was recorded
+    measure: what the bars show
+    short_us: kernels shorter than this many microseconds count as short
+    """
+
+    group_by: Literal["name", "name_op", "properties"] = "name"
+    scope: Literal["all", "linked"] = "all"
+    measure: Literal["total_ns", "calls", "mean_ns", "max_ns", "wasted_ns"] = "total_ns"
+    short_us: float = 10.0
+
+
+SHARED: Final = "a kernel takes the part of its operator's work that its time is of the operator's device time"
+NOT_RECORDED: Final = "not recorded by this tracer"
+WEIGHTED: Final = "mean over the calls that carry it, weighted by their duration"
+
+NAME: Final = (
+    Column("short_name", "Kernel", doc="name without parameters and most template arguments", show="symbol", color_by="kind"),
+    Column("name", "Full name", doc="name as recorded", show="code", rank=3),
+)
+OPERATOR: Final = (Column("operator", "Operator", doc="innermost operator around the launch, or why there is none", show="code"),)
+PROPERTIES: Final = (
+    Column("grid", "Grid", doc="blocks of the launch, x, y, z", show="code", missing=NOT_RECORDED),
+    Column("block", "Block", doc="threads per block, x, y, z", show="code", missing=NOT_RECORDED),
+    Column("registers", "Registers", "count", "registers per thread", rank=2, missing=NOT_RECORDED),
+    Column("shared_memory", "Shared memory", "B", "shared memory per block", rank=2, missing=NOT_RECORDED),
+)
+VALUES: Final = (
+    Column("calls", "Calls", "count", "launches"),
+    Column("total_ns", "Total", "ns", "plain sum of durations; kernels that run side by side count each", show="bar", color_by="kind"),
+    Column("share", "Share", "ratio", "total over the total of all kernels", show="share", rank=2),
+    Column("mean_ns", "Mean", "ns", "total over calls"),
+    Column("median_ns", "Median", "ns", "half of the calls are shorter", rank=3),
+    Column("p95_ns", "p95", "ns", "95 % of the calls take no longer (nearest rank)", rank=2),
+    Column("min_ns", "Min", "ns", "shortest call", rank=3),
+    Column("max_ns", "Max", "ns", "longest call"),
+    Column(
+        "tensor_core", "Tensor cores", doc="whether the kernel runs on matrix units, judged by its name", show="badge",
+        missing="no rule knows this name",
+    ),
+    Column("unit", "Matrix unit", doc="matrix unit and first generation that has it", rank=3),
+    Column("rule", "Rule", doc="the rule that decided about matrix units, and its pattern", show="code", rank=3, missing="none knows it"),
+    Column("kind", "Kind", doc="kind of work, judged by the name", rank=3),
+    ranked(FLOP, 3, "its part of the matrix operations of its operators"),
+    ranked(BYTES, 3, "its part of the least memory traffic of its operators"),
+    ranked(SOL, 2, f"least time of its part of its operators' work on this device; {SHARED}"),
+    ranked(MEASURED, 3, "plain sum of the durations of the calls that have a limit"),
+    ranked(WASTED, 1, "time of the calls that have a limit, less the limit"),
+    ranked(EFFICIENCY, 1, f"limit over the time of the calls that have one; {SHARED}"),
+    ranked(BOUND, 3, "what sets the larger part of the limit: compute or memory"),
+    ranked(FLAGS, 3, "above limit: faster than the limit; estimated: some of its operators ran several kernels, or sizes are assumed"),
+    Column("modelled_share", "Modelled", "ratio", "part of its time whose operator has a cost model", show="share", rank=3),
+    ranked(RECOMPUTE, 3, "part of its time that runs forward work again inside the backward pass"),
+    Column("blocks_per_sm", "Blocks per SM", doc=WEIGHTED, rank=2, missing=NOT_RECORDED),
+    Column("occupancy_pct", "Occupancy", "%", f"estimated achieved occupancy: {WEIGHTED}", rank=2, missing=NOT_RECORDED),
+    Column("streams", "Streams", "count", "streams it runs on, over all devices", rank=3),
+    Column("graph_share", "From graphs", "ratio", "part of its time that graph launches started", show="share", rank=3),
+    Column("linked_share", "Launch recorded", "ratio", "part of its time whose launch was recorded", show="share", rank=3),
+    Column("id", "Id", doc="stable key of the row", rank=3),
+)  # fmt: skip
+GROUPED: Final = {"name": (*NAME, *VALUES), "name_op": (*NAME, *OPERATOR, *VALUES), "properties": (*NAME, *OPERATOR, *PROPERTIES, *VALUES)}
+
+FACTS: Final = {
+    "total_ns": "plain sum of the durations of all kernels in the selection",
+    "union_ns": "time in which at least one kernel runs",
+    "count": "kernels in the selection",
+    "distinct_names": "different kernel names",
+    "tensor_core_ns": "kernel time on matrix units",
+    "tensor_core_share": "kernel time on matrix units over all kernel time",
+    "tensor_core_unknown_ns": "kernel time of names that no rule knows",
+    "tensor_core_unknown_share": "the same over all kernel time",
+    "short_count": "kernels shorter than the threshold",
+    "short_ns": "their plain sum of durations",
+    "graph_share": "part of kernel time that graph launches started",
+    "linked_share": "part of kernel time whose launch was recorded",
+    "sol_ns": "sum of the limits of the kernels' parts of their operators' work",
+    "measured_ns": "time of the kernels that have a limit, plain sum",
+    "wasted_ns": "that time less the limits",
+    "efficiency": "limits over that time",
+    "modelled_share": "part of kernel time whose operator has a cost model",
+}
+LABELS: Final = {
+    "total_ns": "Kernel time, sum", "union_ns": "Kernel time, union", "count": "Kernels", "distinct_names": "Distinct names",
+    "tensor_core_share": "On matrix units", "tensor_core_ns": "Time on matrix units", "tensor_core_unknown_share": "Matrix use unknown",
+    "tensor_core_unknown_ns": "Time with use unknown", "short_count": "Short kernels", "short_ns": "Time in short kernels",
+    "graph_share": "From graph launches", "linked_share": "Launch recorded",
+    "sol_ns": "Limit", "measured_ns": "Time with a limit", "wasted_ns": "Above the limit", "efficiency": "Efficiency",
+    "modelled_share": "Modelled",
+}  # fmt: skip
+AGAINST: Final = ("sol_ns", "measured_ns", "wasted_ns", "efficiency", "modelled_share")
+UNITS: Final = {"count": "count", "distinct_names": "count", "short_count": "count"}
+TOP: Final = 10
+
+
+@analysis(
+    title="Kernels",
+    question="Which kernels run longest?",
+    group="Time",
+    order=30,
+    needs=("kernels",),
+    query=KernelsQuery,
+    tables={"kernels": GROUPED["properties"]},
+    facts=FACTS,
+)
+def run(capture: Capture, query: KernelsQuery) -> Report:
+    if is_profile(capture):
+        by_scope = query.group_by != "name"
+        return kernels_tables.report(capture, query, GROUPED["name_op" if by_scope else "name"], by_scope=by_scope)
+    where = scope(capture, query)
+    rows = where.device & (capture.device["kind"].to_numpy() == S.KERNEL)
+    if query.scope == "linked":
+        rows = rows & linked(capture)
+    if not (capture.device["kind"].to_numpy() == S.KERNEL).any():
+        raise Unavailable("no kernel in this recording, only copies and sets", hint="see memory copies")
+    done = work(capture, device_for(capture, query.device_limits))
+    frame = _limited(K.groups(capture, rows, query.group_by, done))
+    by_name = frame if query.group_by == "name" else K.groups(capture, rows, "name")
+    against = _against(frame)
+    values = _values(capture, rows, by_name, query.short_us) | {n: against[n] for n in AGAINST}
+    key = "name" if query.group_by == "name" else "id"
+    outside = frame["operator"].isin(K.OUTSIDE) if "operator" in frame else pd.Series(False, index=frame.index)
+    total: dict[str, Scalar] = {c.name: None for c in GROUPED[query.group_by]}
+    total |= {
+        "short_name": "all kernels",
+        "calls": values["count"],
+        "total_ns": values["total_ns"],
+        "share": 1.0 if values["total_ns"] else None,
+    }
+    total["mean_ns"] = round(int(values["total_ns"] or 0) / len(np.flatnonzero(rows))) if rows.any() else None
+    total |= {"graph_share": values["graph_share"], "linked_share": values["linked_share"]} | against
+    table = make_table(
+        "kernels",
+        "Kernels",
+        frame,
+        GROUPED[query.group_by] if values["sol_ns"] is not None else _quiet(GROUPED[query.group_by]),
+        key=key,
+        subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
+        total=total,
+        sort=Sort("total_ns"),
+        last=frame.loc[outside, "id"].tolist(),
+        filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
+        row_links=_links(frame, query),
+        footer="Total is a plain sum and adds up to all kernel time. A kernel takes the part of its operator's limit that its time is of "
+        "the operator's time: estimated (≈) where an operator ran several. Matrix units are judged by name.",
+        empty="No kernel was launched in this selection.",
+    )
+    marks = marks_of(table.data["efficiency"], table.data["flags"], table.data["modelled_share"])
+    if marks:
+        table.marks["efficiency"] = marks
+    return Report(
+        analysis="kernels",
+        title="Kernels",
+        headline=_headline(capture, by_name, values),
+        notices=_notices(values, query),
+        sections=[_figure(frame, key, query), _facts(capture, values, query.short_us), table],
+    )
+
+
+_SUMMED: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
+
+
+def _limited(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sums of work as whole numbers, None unknown, and the modelled part of each group's time."""
+    share = ratio(np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), frame["total_ns"].to_numpy(dtype=np.float64))
+    whole = {n: pd.Series([round(v) if v == v else None for v in frame[n].tolist()], dtype=object) for n in _SUMMED}
+    return frame.assign(modelled_share=share, modelled_sum_ns=np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), **whole)
+
+
+def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
+    """Totals of the work over all groups: sums first, then the ratio."""
+    sums: dict[str, Scalar] = {}
+    for name in _SUMMED:
+        known = [v for v in frame[name] if v is not None]
+        sums[name] = sum(known) if known else None
+    sol, measured = sums["sol_ns"], sums["measured_ns"]
+    total = int(frame["total_ns"].sum())
+    covered = float(frame["modelled_sum_ns"].sum())
+    efficiency = float(sol) / float(measured) if sol is not None and measured else None
+    return sums | {"efficiency": efficiency, "modelled_share": covered / total if total else None}
+
+
+def _quiet(columns: tuple[Column, ...]) -> list[Column]:
+    """Without limits their columns are shown only when a reader asks for them."""
+    return [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
+
+
+def _values(capture: Capture, rows: Mask, by_name: pd.DataFrame, short_us: float) -> dict[str, Scalar]:
+    duration = capture.device["duration_ns"].to_numpy()[rows]
+    short = duration < short_us * 1000
+    total = int(duration.sum())
+    use = by_name["tensor_core"]
+    known, unknown = (int(by_name.loc[chosen, "total_ns"].sum()) for chosen in (use.eq(True), use.isna()))
+    graph = int(duration[capture.device["graph"].to_numpy()[rows]].sum())
+    known_launch = int(duration[linked(capture)[rows]].sum())
+    return {
+        "total_ns": total,
+        "union_ns": I.length(spans_of(capture, rows)),
+        "count": len(duration),
+        "distinct_names": len(by_name),
+        "tensor_core_share": known / total if total else None,
+        "tensor_core_ns": known,
+        "tensor_core_unknown_share": unknown / total if total else None,
+        "tensor_core_unknown_ns": unknown,
+        "short_count": int(short.sum()),
+        "short_ns": int(duration[short].sum()),
+        "graph_share": graph / total if total else None,
+        "linked_share": known_launch / total if total else None,
+    }
+
+
+def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]) -> str:
+    total = int(values["total_ns"] or 0)
+    if not total:
+        return "No kernel time in this selection."
+    first = by_name.iloc[0]
+    few = int((by_name["total_ns"].cumsum() < 0.8 * total).sum()) + 1
+    few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name), 'count')} names take"
+    most = human(float(first["share"]), "ratio")
+    said = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{_cut(first['short_name'], 64)}` with {most}."
+    share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
+    unit = unit_name(capture.facts.vendor)
+    if unknown >= 0.5:
+        return f"{said} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
+    return f"{said} {unit[0].upper()}{unit[1:]}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
+
+
+def _notices(values: dict[str, Scalar], query: KernelsQuery) -> list[Notice]:
+    out: list[Notice] = []
+    total = int(values["total_ns"] or 0)
+    share = values["linked_share"]
+    if isinstance(share, float) and share < 1 and total:
+        text = f"{human(1 - share, 'ratio')} of kernel time has no recorded launch: it counts here"
+        tail = " and stands in rows of its own." if query.group_by != "name" else "; group by operator to see it apart."
+        out.append(Notice(text + tail, "info", Link("health", {}, "Trace health")))
+    return out
+
+
+def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> FactsSection:
+    unit = unit_name(capture.facts.vendor)
+    labels = LABELS | {
+        "tensor_core_share": f"On {unit}s", "tensor_core_ns": f"Time on {unit}s", "tensor_core_unknown_share": f"{unit} use unknown",
+        "short_count": f"Below {short_us:g} µs", "short_ns": f"Time below {short_us:g} µs",
+    }  # fmt: skip
+    return FactsSection(
+        id="facts",
+        title="Numbers",
+        span=4,
+        values=values,
+        units={n: UNITS.get(n, "ns" if n.endswith("_ns") else "ratio") for n in values},
+        labels={n: labels[n] for n in values},
+        docs={n: FACTS[n] for n in values},
+    )
+
+
+def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection:
+    measure = query.measure
+    column = next(c for c in VALUES if c.name == measure)
+    ranked_by = frame.assign(by=pd.to_numeric(frame[measure]))
+    top = ranked_by[ranked_by["by"].notna()].sort_values(["by", "id"], ascending=[False, True], kind="stable").head(TOP)
+    divisor, unit = F.time_scale(float(top["by"].max()) if len(top) else 0.0) if measure != "calls" else (1.0, "calls")
+    places = [f"{i}" for i in range(len(top))]
+    labels = [_cut(n) for n in top["short_name"]]
+    if "operator" in top:
+        labels = [f"{_cut(n, 26)} · {_cut(o, 18)}" for n, o in zip(top["short_name"], top["operator"], strict=True)]
+    fills = [F.fill(kind) for kind in top["kind"]]
+    data: list[F.Plain] = [
+        {
+            "type": "bar", "orientation": "h", "y": places, "x": (top["by"].to_numpy(dtype=np.float64) / divisor).tolist(),
+            "marker": {"color": [m["color"] for m in fills], "line": {"width": 0}},
+            "customdata": top[key].tolist(), "hovertext": [_hover(*r) for r in _spoken(top)],
+            "hovertemplate": f"%{{hovertext}}<br>{column.label} %{{x:.4~g}} {unit}<extra></extra>",
+        }
+    ]  # fmt: skip
+    first = f"{column.label}: {top.iloc[0]['short_name']} is first." if len(top) else "No kernel in this selection."
+    return FigureSection(
+        id="top",
+        title="Longest kernels" if measure == "total_ns" else f"Kernels by {column.label.lower()}",
+        subtitle=f"first {len(top)} of {human(len(frame), 'count')}, colour: kind of work",
+        span=8,
+        height=max(120, 56 + 28 * len(top)),
+        table="kernels",
+        figure=F.figure(
+            data,
+            x=F.axis(unit, rangemode="tozero"),
+            y=F.axis(autorange="reversed", type="category", tickvals=places, ticktext=labels, gridcolor="rgba(0,0,0,0)"),
+            margin={"l": 280, "r": 14, "t": 4, "b": 40},
+        ),
+        summary=first,
+    )
+
+
+def _cut(text: str, longest: int = 40) -> str:
+    return text if len(text) <= longest else text[: longest // 2] + "…" + text[-(longest - longest // 2 - 1) :]
+
+
+def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
+    operators = top["operator"].tolist() if "operator" in top else [""] * len(top)
+    return list(zip(top["name"].tolist(), operators, top["calls"].tolist(), strict=True))
+
+
+def _hover(name: str, operator: str, calls: int) -> str:
+    """The full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
+    lines = [name[i : i + 80] for i in range(0, min(len(name), 320), 80)]
+    said = [line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines]
+    return "<b>" + "<br>".join(said) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
+
+
+def _links(frame: pd.DataFrame, query: KernelsQuery) -> dict[str, Link]:
+    """Enter on a kernel leads to the operators that launch it."""
+    if query.group_by != "name":
+        return {}
+    step = {"step": query.step} if query.step else {}
+    names = frame["short_name"].head(200).tolist()
+    return {str(i): Link("kernels", {"group_by": "name_op", "find": n} | step, "operators that launch it") for i, n in enumerate(names)}

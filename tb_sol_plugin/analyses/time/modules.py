@@ -1,0 +1,404 @@
+"""Modules: the tree of `nn.Module` calls with host time, device time forward and backward, work and efficiency.
+
+Device time of a module is that of the events whose launch starts inside one of its calls, on the same thread. Backward device time
+is that of backward operators linked to forward operators inside its calls. A module called from two places has a row at each.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.time import modules_tables as rows_of
+from tb_sol_plugin.analyses.time.modules_figures import icicle
+from tb_sol_plugin.analyses.time.modules_tables import headline, node_names, notices, row_names, said, worded
+from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.time import scope as source
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.metrics.trees.label_times import module_calls, qualified_names
+from tb_sol_plugin.metrics.trees.module_tree import labels_alone
+from tb_sol_plugin.metrics.trees.modules import (
+    Beside,
+    MergedRow,
+    by_class,
+    class_rows,
+    known_beside,
+    merge_siblings,
+    merged_sums,
+    module_times,
+    modules_beside,
+    unmerged,
+    work_of,
+)
+from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    Link,
+    Report,
+    Sort,
+    TableSection,
+    TreeSpec,
+    make_table,
+)
+from tb_sol_plugin.units import human
+
+MOST_NAMED = 500
+IN_THE_MODEL = "Name in the model below that of its parent; equal siblings are merged, with how many they are."
+OF_A_CAPTURE = ("qualified_name", "operator_ns", "backward_flop")
+"""Columns that only a SOL capture fills."""
+_NUMBERS = (
+    Column("calls", "Calls", "count", "How often it was called."),
+    Column(
+        "time_ns",
+        "Device time",
+        "ns",
+        "Device time in the chosen direction: forward (with forward work that runs again), backward or both.",
+        "bar",
+        color="compute",
+    ),
+    Column("share", "Share", "ratio", "Device time over all device work of the selection.", "share", rank=2),
+    Column("device_total_ns", "Forward", "ns", "Sum of the durations of device events whose launch starts inside a call.", rank=2),
+    Column("device_self_ns", "Self", "ns", "Forward device time launched outside every module inside it.", rank=2),
+    Column(
+        "backward_device_ns",
+        "Backward",
+        "ns",
+        "Device time of backward operators linked to forward operators inside a call, less what the call itself launched "
+        "and forward work that runs again.",
+        rank=2,
+    ),
+    Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
+    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
+    Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
+    Column(
+        "operator_ns",
+        "Operators",
+        "ns",
+        "Time of the operators counted in it in the chosen direction, by the wall clock of a CPU.",
+        "bar",
+        color="host",
+        rank=3,
+        missing="single operators were not timed",
+    ),
+    ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
+    Column("backward_flop", "FLOP, backward", "FLOP", "The part of them in the backward pass.", rank=3, missing="no backward work"),
+    ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
+    SOL,
+    ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
+    WASTED,
+    Column(
+        "modelled_share",
+        "Modelled",
+        "ratio",
+        "Part of the device time that a cost model covers.",
+        "share",
+        missing="no device time",
+        rank=2,
+    ),
+    EFFICIENCY,
+    BOUND,
+    RECOMPUTE,
+    FLAGS,
+)
+
+COLUMNS = (
+    Column("id", "Key", "", "Key of the row: the path of instances from the root.", "code", rank=3),
+    Column("parent", "Parent", "", "Key of the module that called it.", "code", rank=3),
+    Column("name", "Module", "", "Instance as numbered by the recorder; the class where equal siblings are merged.", "tree"),
+    Column(
+        "qualified_name",
+        "In the model",
+        "",
+        "Name in the model, of merged modules those of all.",
+        "code",
+        rank=3,
+        missing="a profiler trace numbers the modules of a class",
+    ),
+    Column("class_name", "Class", "", "Class of the module.", "code", rank=3),
+    Column("instances", "Merged", "count", "Module instances that the row stands for.", rank=3),
+    *_NUMBERS,
+)
+CLASS_COLUMNS = (
+    Column("class_name", "Class", "", "Class of the module.", "code"),
+    Column("instances", "Instances", "count", "Distinct instances of the class."),
+    *_NUMBERS,
+)
+
+FACTS = {
+    "instances": "Distinct module instances called in the selection.",
+    "calls": "Module calls in the selection.",
+    "classes": "Distinct classes of modules.",
+    "instances_with_device_time": "Instances inside whose calls device work was launched.",
+    "device_ns": "Sum of the durations of all device events in the selection.",
+    "in_modules_ns": "Device time launched inside some module call.",
+    "backward_ns": "Device time of backward work credited to some module.",
+    "flop": "Matrix operations of all modelled operators of the selection, those outside every module included.",
+    "recompute_ns": "Device time of forward work that runs again inside the backward pass.",
+    "outside_ns": "Device time of neither kind: outside every module, before the window, or without a launch record.",
+}
+
+
+class ModulesQuery(Query, kw_only=True, frozen=True):
+    """Modules.
+
+    direction: which work the columns of time and efficiency count.
+    merge: on merges equal sibling modules into one row.
+    width: what the width of a box in the chart stands for.
+    """
+
+    direction: Literal["both", "forward", "backward"] = "both"
+    merge: Literal["off", "on"] = "off"
+    width: Literal["device", "host", "flop"] = "device"
+
+    PAGE: ClassVar[dict[str, str]] = {"merge": "on"}
+
+
+@analysis(
+    title="Modules",
+    question="Which part of my model costs most and is worst?",
+    group="Time",
+    order=40,
+    needs=("modules",),
+    counted=lambda capture: labels_alone(capture) or known_beside(capture),
+    query=ModulesQuery,
+    tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},
+    facts=FACTS,
+)
+def modules(capture: Capture, query: ModulesQuery) -> Report:
+    """The module tree, by instance or with equal siblings merged, and the same by class.
+
+    Of a trace without module calls that of the sampled iterations of the SOL capture beside it which do the same work.
+    """
+    part = scope(capture, query)
+    beside = modules_beside(capture, part)
+    if beside is None:
+        return _report(capture, part, query, None)
+    alone = msgspec.structs.replace(query, step="")
+    return _report(beside.capture, scope(beside.capture, alone), alone, beside)
+
+
+def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside | None) -> Report:
+    """beside: where `capture` is the view of a SOL capture beside a trace."""
+    nodes = module_times(capture, part, query.direction, query.device_limits)
+    device = capture.device["duration_ns"].to_numpy()[part.device]
+    whole = int(device.sum())
+    rows = merge_siblings(nodes) if query.merge == "on" else unmerged(nodes)
+    table = _derived(merged_sums(nodes, rows), query, whole, bool(len(capture.device)))
+    if source.is_capture(capture):
+        table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
+    keys = _keys(nodes, rows)
+    table["id"] = keys
+    table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
+    table["qualified_name"] = _qualified(capture, nodes, rows)
+    each = node_names(nodes, qualified_names(capture)) if source.is_capture(capture) else nodes["name"].tolist()
+    if source.is_capture(capture):
+        table["name"] = row_names(rows, each)
+    facts = _facts(capture, part, nodes, query.device_limits)
+    report = Report(analysis="modules", title="Modules", headline=headline(capture, table, query.direction, whole))
+    report.notices = [said(beside)] if beside is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
+    report.sections = [
+        icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole, names=each),
+        _table(capture, part, nodes, table, rows, query, facts),
+        _classes(capture, part, nodes, query, facts),
+        _facts_section(facts),
+    ]
+    if beside is not None:
+        of = f"of {beside.words} of the SOL capture"
+        for section in report.sections:
+            section.subtitle = f"{of}; {section.subtitle}" if section.subtitle else of
+            if isinstance(section, TableSection):
+                section.columns = [worded(column, f"In {beside.words} of the SOL capture.") for column in section.columns]
+    return report
+
+
+def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
+    forward = frame["device_total_ns"] + frame["again_device_ns"]
+    if direction == "forward":
+        return forward
+    return frame["backward_device_ns"] if direction == "backward" else forward + frame["backward_device_ns"]
+
+
+def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: bool) -> pd.DataFrame:
+    """Shares and ratios, sums before ratios; without device activity the device columns are unknown."""
+    time = _time(frame, query.direction).to_numpy()
+    out = rows_of.with_ratios(frame.assign(time_ns=time, share=time / whole if whole else np.nan))
+    if not has_device:
+        for name in ("time_ns", "device_total_ns", "device_self_ns", "backward_device_ns", "device_events", "share", "modelled_share"):
+            out[name] = None
+    return out
+
+
+def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
+    """A stable key per row: the path of names from the root, `Class×n` for merged rows, a number after equal paths."""
+    keys: list[str] = []
+    seen: dict[str, int] = {}
+    for row in rows:
+        own = f"{row.class_name}×{len(row.nodes)}" if row.merged else row.name
+        path = f"{keys[row.parent]}/{own}" if row.parent >= 0 else own
+        count = seen[path] = seen.get(path, 0) + 1
+        keys.append(path if count == 1 else f"{path}~{count}")
+    return keys
+
+
+# -- facts ----------------------------------------------------------------------------------------------------
+
+
+def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> dict[str, int | None]:
+    device = capture.device["duration_ns"].to_numpy()
+    module = capture.device["module"].to_numpy()
+    roots = nodes["parent"].to_numpy() < 0
+    per_name = nodes.groupby("name", observed=True)["device_events"].sum()
+    whole = int(device[part.device].sum())
+    inside = int(device[part.device & (module >= 0)].sum())
+    backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
+    credited = int(_time(nodes, "both").to_numpy()[roots].sum())
+    facts: dict[str, int | None] = {
+        "instances": int(nodes["name"].nunique()),
+        "calls": int(nodes["calls"].sum()),
+        "classes": int(nodes["class_name"].nunique()),
+        "instances_with_device_time": int((per_name > 0).sum()),
+        "device_ns": whole,
+        "in_modules_ns": inside,
+        "backward_ns": backward,
+        "recompute_ns": round(float(np.nansum(calls_of(capture, part, limits).values["recompute_ns"]))),
+        "outside_ns": max(whole - credited, 0),
+    }
+    if labels_alone(capture):
+        calls = module_calls(capture, part)[nodes["node"].to_numpy()]
+        facts["calls"] = int(calls.sum()) if np.isfinite(calls).all() else None
+    if source.is_capture(capture):
+        facts["flop"] = round(float(np.nansum(calls_of(capture, part, limits).values["flop"])))
+    if not len(capture.device):
+        facts |= dict.fromkeys(("instances_with_device_time", "device_ns", "in_modules_ns", "backward_ns", "recompute_ns", "outside_ns"))
+    return facts
+
+
+def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str | None]:
+    """Names in the model, where a SOL capture knows them; of merged modules all, so that a filter finds each."""
+    if not source.is_capture(capture):
+        return [None] * len(rows)
+    names, node = qualified_names(capture), nodes["node"].tolist()
+    listed = [list(dict.fromkeys(names[node[n]] for n in row.nodes if names[node[n]])) for row in rows]
+    return [", ".join([*every[:MOST_NAMED], *(["…"] if len(every) > MOST_NAMED else [])]) or None for every in listed]
+
+
+# -- sections -------------------------------------------------------------------------------------------------
+
+
+def _table(
+    capture: Capture,
+    part: Scope,
+    nodes: pd.DataFrame,
+    table: pd.DataFrame,
+    rows: list[MergedRow],
+    query: ModulesQuery,
+    facts: dict[str, int | None],
+) -> TableSection:
+    frame = table
+    whole = facts["device_ns"]
+    work = work_of(capture, part, query.direction, query.device_limits)
+    outside = rows_of.outside_rows(capture, part, work, query.direction, whole or 0)
+    if query.merge == "on":
+        frame = rows_of.with_self_rows(capture, work, nodes, rows, frame, whole or 0)
+    if len(outside):
+        frame = pd.concat([frame.astype(object), outside.reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    merged = sum(len(r.nodes) for r in rows if r.merged)
+    how = f", {merged} equal modules merged" if merged else ""
+    of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
+    section = make_table(
+        "modules",
+        "Modules",
+        frame,
+        _columns(COLUMNS, facts, table),
+        subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
+        key="id",
+        tree=TreeSpec(),
+        sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
+        last=outside["id"].tolist() if len(outside) else [],
+        filters=["name", "class_name"] if "flop" not in facts else ["class_name"],
+        footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
+        if "flop" in facts
+        else "A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
+    )
+    _mark(section)
+    return section
+
+
+def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
+    """Columns that have nothing to say here are shown only when a reader asks: backward without a backward pass, limits without any."""
+    quiet: set[str] = set()
+    if not facts["backward_ns"]:
+        quiet |= {"device_total_ns", "backward_device_ns"}
+    if not table["efficiency"].notna().any():
+        quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
+    if facts["device_ns"] is None:
+        quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
+    if "flop" in facts:
+        quiet -= {"flop"} | ({"sol_ns", "bound"} if table["sol_ns"].notna().any() else set())
+        quiet -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
+    limited = table["efficiency"].notna().any()
+    again = {"recompute_share"} if facts["recompute_ns"] else set()
+    hosted = table["host_total_ns"].notna().any() or "flop" not in facts
+    raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
+    quiet |= set() if hosted else {"host_total_ns"}
+    quiet |= set() if table["calls"].notna().any() else {"calls"}
+    counted = {"flop": 1, "backward_flop": 2, "class_name": 1} if "flop" in facts else {}
+    counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
+    rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    shown = [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
+    return [msgspec.structs.replace(c, doc=IN_THE_MODEL) if c.name == "name" and "flop" in facts else c for c in shown]
+
+
+def _mark(section: TableSection) -> None:
+    """Efficiency of a partly modelled row is marked, and one above the limit flagged."""
+    marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])
+    if marks:
+        section.marks["efficiency"] = marks
+
+
+def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+    whole = facts["device_ns"] or 0
+    frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
+    if source.is_capture(capture):
+        frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
+    section = make_table(
+        "classes",
+        "Classes",
+        frame,
+        _columns(CLASS_COLUMNS, facts, frame),
+        subtitle="summed over all instances; a class inside itself counts twice",
+        key="class_name",
+        sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
+        filters=["class_name"],
+    )
+    _mark(section)
+    for row, name in enumerate(frame["class_name"].tolist()):
+        section.row_links[str(row)] = Link("modules", {"find": str(name)}, "Its instances")
+    return section
+
+
+def _facts_section(facts: dict[str, int | None]) -> FactsSection:
+    labels = {
+        "flop": "Matrix work",
+        "instances": "Instances",
+        "calls": "Calls",
+        "classes": "Classes",
+        "instances_with_device_time": "Instances with device time",
+        "device_ns": "Device work, sum",
+        "in_modules_ns": "Launched inside a module",
+        "backward_ns": "Backward of a module",
+        "recompute_ns": "Forward run again",
+        "outside_ns": "Of no module",
+    }
+    units = {k: "ns" if k.endswith("_ns") else "FLOP" if k == "flop" else "count" for k in facts}
+    said = {k: labels[k] for k in facts}
+    docs, hidden = {k: FACTS[k] for k in facts}, [k for k, v in facts.items() if v is None]
+    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=said, docs=docs, hidden=hidden)

@@ -1,0 +1,393 @@
+"""Operators: calls, host time and the device work that each launches.
+
+Device time belongs to an operator when the call that launched it starts inside the operator, on the same thread. Work launched by no
+operator, before the window or without a launch record has rows of its own, so the column of directly launched work adds up to all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.analyses.time.operators_tables import COLUMNS, FACTS, ID
+from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.operators import Groups, groups
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.metrics.work.columns import ranked
+from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, ratios, sums
+from tb_sol_plugin.model import figure as fig
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.units import human
+
+MEASURES = {
+    "device_self": ("device_self_ns", "device time launched directly", "compute"),
+    "device_total": ("device_total_ns", "device time launched inside", "compute"),
+    "host_self": ("host_self_ns", "host time of its own", "host"),
+    "host_total": ("host_total_ns", "host time", "host"),
+    "above_limit": ("wasted_ns", "time above the limit", "compute"),
+}
+
+
+class OperatorsQuery(Query, kw_only=True, frozen=True):
+    """Operators.
+
+    group_by: what makes a row: the name, or the name and one more property.
+    measure: what the chart ranks by.
+    """
+
+    group_by: Literal["name", "name_shape", "name_dtype", "name_module", "name_thread", "name_phase"] = "name"
+    measure: Literal["device_self", "device_total", "host_self", "host_total", "above_limit"] = "device_self"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    frame: pd.DataFrame
+    outside: list[str]
+
+
+@analysis(
+    title="Operators",
+    question="What runs longest?",
+    group="Time",
+    order=20,
+    needs=("operators",),
+    query=OperatorsQuery,
+    tables={"operators": COLUMNS},
+    facts=FACTS,
+)
+def operators(capture: Capture, query: OperatorsQuery) -> Report:
+    """One row per operator name (or name and property); device work outside every operator has its own rows."""
+    part = scope(capture, query)
+    grouped = groups(capture, query.group_by, part)
+    summed = _sums(capture, part, grouped, query.device_limits)
+    frame = summed.frame
+    facts = _facts(capture, part, frame, summed.outside)
+    against = _work_facts(calls_of(capture, part, query.device_limits), facts["device_ns"])
+    report = Report(analysis="operators", title="Operators", headline=_headline(frame, summed.outside, facts))
+    if not len(capture.device):
+        report.notices.append(Notice("No device activity was recorded: host times only.", "info"))
+    no_launch = sum(int(facts[k]) for k in ("before_window_ns", "no_record_ns"))
+    if no_launch:
+        share = no_launch / int(facts["device_ns"])
+        report.notices.append(
+            Notice(
+                f"{human(share, 'ratio')} of device time has no launch in this recording; it stands in the last rows.",
+                "info",
+                Link("links"),
+            )
+        )
+    report.sections = [_figure(frame, query, summed.outside), _table(frame, summed.outside, against), _facts_section(facts, against)]
+    return report
+
+
+# -- sums -----------------------------------------------------------------------------------------------------
+
+
+def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
+    size = len(grouped.frame)
+    h = at.host(capture)
+    launch = at.launches(capture)
+    device = capture.device
+    chosen = part.device
+    duration = device["duration_ns"].to_numpy()[chosen]
+    operator = device["operator"].to_numpy()
+    rows = grouped.rows
+    codes = grouped.code[rows]
+    group_of_device = np.where(operator >= 0, grouped.code[np.maximum(operator, 0)], -1) if len(h.start) else operator
+    own = group_of_device[chosen]
+    total = at.inclusive(capture, launch.call[chosen], launch.time[chosen], duration, grouped.code)
+    per_call = at.union_per_operator(capture, chosen, whole=part.whole)
+    events_per_call = at.sum_by(np.where(own >= 0, operator[chosen], -1), np.ones(len(own), np.int64), len(h.start))
+    host_total = at.sum_by(codes, h.duration[rows], size)
+    calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
+    device_self = at.sum_by(own, duration, size)
+    frame = grouped.frame.assign(
+        calls=calls,
+        device_self_ns=device_self,
+        device_total_ns=_padded(total, size),
+        device_self_union_ns=at.sum_by(codes, per_call[rows], size),
+        launching_calls=at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
+        device_events=at.sum_by(own, np.ones(len(own), np.int64), size),
+        host_total_ns=host_total,
+        host_self_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
+        host_self_with_calls_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
+        host_mean_ns=host_total / np.maximum(calls, 1),
+        device_mean_ns=device_self / np.maximum(calls, 1),
+    )
+    outside = []
+    extra = []
+    reasons = at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR)
+    for name, mask in reasons:
+        outside.append(name)
+        extra.append(_outside_row(device, mask & chosen, name))
+    frame = frame.astype(object)
+    if extra:
+        frame = pd.concat([frame, pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
+    frame = _with_work(capture, part, frame, grouped, limits)
+    whole = int(duration.sum())
+    frame["device_share"] = [int(v) / whole if whole else None for v in frame["device_self_ns"]]
+    frame = frame.sort_values(["device_self_ns", "host_self_ns"], ascending=False, kind="stable", na_position="last", key=_numbers)
+    if not len(device):
+        for name in ("device_self_ns", "device_total_ns", "device_self_union_ns", "device_events", "device_mean_ns"):
+            frame[name] = None
+    return _Sums(frame.reset_index(drop=True), outside)
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column)
+
+
+def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """Sums per group, for the groups that have no row as well."""
+    out = np.zeros(size, values.dtype)
+    out[: len(values)] = values
+    return out
+
+
+def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -> dict[str, object]:
+    duration = int(device["duration_ns"].to_numpy()[mask].sum())
+    start = device["start_ns"].to_numpy()[mask]
+    span = at.union_by(np.zeros(len(start), np.int64), start, start + device["duration_ns"].to_numpy()[mask], 1)
+    return {
+        "id": name,
+        "name": name,
+        "calls": None,
+        "device_self_ns": duration,
+        "device_total_ns": duration,
+        "device_self_union_ns": int(span[0]),
+        "device_events": int(mask.sum()),
+    }
+
+
+def _with_work(capture: Capture, part: Scope, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
+    """Work and limits at the operator that carries the model; work known by its kernel alone stands at the row outside."""
+    calls = calls_of(capture, part, limits)
+    names = frame["name"].tolist()
+    before, alone = (names.index(n) if n in names else -1 for n in (at.BEFORE, at.NO_OPERATOR))
+    code = np.where(calls.host >= 0, grouped.code[np.maximum(calls.host, 0)] if len(grouped.code) else -1, before)
+    code = np.where((calls.host >= 0) & (code < 0), alone, code)
+    added = ratios(sums(calls.values, code, len(frame)))
+    added["modelled_share"] = ratio(added["modelled_sum_ns"].to_numpy(), added["owned_sum_ns"].to_numpy())
+    return frame.assign(**{n: _whole(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Sums as whole numbers, None unknown."""
+    return pd.Series([round(v) if v == v else None for v in column.tolist()], dtype=object, index=column.index)
+
+
+# -- presentation ---------------------------------------------------------------------------------------------
+
+
+def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str]) -> dict[str, int]:
+    named = frame[~frame["name"].isin(outside)]
+    device = capture.device["duration_ns"].to_numpy()[part.device]
+    rows = {name: int(frame.loc[frame["name"] == name, "device_self_ns"].sum()) for name in outside}
+    return {
+        "operators": len(named),
+        "calls": int(named["calls"].sum()),
+        "device_events": len(device),
+        "device_ns": int(device.sum()),
+        "sum_device_self_ns": int(sum(v for v in frame["device_self_ns"] if v is not None)),
+        "no_operator_ns": rows.get(at.NO_OPERATOR, 0),
+        "before_window_ns": rows.get(at.BEFORE, 0),
+        "no_record_ns": rows.get(at.NO_RECORD, 0),
+        "host_ns": int(named["host_self_with_calls_ns"].sum()),
+    }
+
+
+def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
+    """Totals of the work in the selection; unknown without limits."""
+    total = ratios(sums(calls.values, np.zeros(len(calls.host), np.int8), 1)).iloc[0]
+    known = {n: None if total[n] != total[n] else round(float(total[n])) for n in ("sol_ns", "measured_ns", "wasted_ns")}
+    whole = device_ns or float(np.nansum(calls.values["owned_sum_ns"]))
+    covered = float(np.nan_to_num(total["modelled_sum_ns"]))
+    return {
+        **known,
+        "efficiency": None if total["efficiency"] != total["efficiency"] else float(total["efficiency"]),
+        "modelled_share": covered / whole if whole else None,
+        "recompute_ns": round(float(np.nan_to_num(total["recompute_ns"]))),
+    }
+
+
+def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) -> str:
+    named = frame[~frame["name"].isin(outside)]
+    if named.empty:
+        return "No operator was called in this selection."
+    if facts["device_ns"]:
+        top = named.iloc[0]
+        time = int(top["device_self_ns"])
+        if not named["device_self_ns"].dropna().astype(bool).any():
+            return f"No operator launched any of the **{human(facts['device_ns'], 'ns')}** of device work."
+        calls = int(top["calls"])
+        count = "one call" if calls == 1 else f"{human(calls, 'count')} calls"
+        share = human(time / facts["device_ns"], "ratio")
+        return f"`{top['name']}` launches {human(time, 'ns')} of device work in {count}, **{share}** of all."
+    top = named.iloc[int(np.argmax(pd.to_numeric(named["host_self_ns"]).to_numpy()))]
+    time = int(top["host_self_with_calls_ns"])
+    whole = facts["host_ns"]
+    share = human(time / whole if whole else None, "ratio")
+    return f"`{top['name']}` takes {human(time, 'ns')} of host time of its own, **{share}** of all operators."
+
+
+def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> FigureSection:
+    measure: str = query.measure
+    if measure.startswith("device") and not pd.to_numeric(frame["device_self_ns"]).notna().any():
+        measure = "host" + measure.removeprefix("device")
+    column, words, token = MEASURES[measure]
+    values = pd.to_numeric(frame[column])
+    named = frame[~frame["name"].isin(outside) & (values > 0)]
+    top = named.loc[values[named.index].sort_values(ascending=False, kind="stable").index[:10]]
+    longest = float(values[top.index].max()) if len(top) else 1.0
+    factor, unit = fig.time_scale(longest)
+    labels = [_short(name) for name in top["name"]]
+    keys = [str(k) for k in top["id"]]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": keys,
+            "x": [float(v) / factor for v in values[top.index]],
+            "customdata": keys,
+            "marker": fig.fill(token),
+            "width": 0.62,
+            "text": [human(int(v), "ns") for v in values[top.index]],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "hovertext": [
+                f"<b>{fig_escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
+                for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)
+            ],
+            "hoverinfo": "text",
+        }
+    ]
+    y = fig.axis(
+        autorange="reversed",
+        tickmode="array",
+        tickvals=keys,
+        ticktext=labels,
+        type="category",
+        showgrid=False,
+        tickfont={"family": fig.MONO, "size": 12},
+    )
+    x = fig.axis(f"{words}, {unit}", range=[0, longest / factor * 1.14])
+    best = f"; the first is {top.iloc[0]['name']} with {human(int(values[top.index[0]]), 'ns')}" if len(top) else ""
+    return FigureSection(
+        id="top",
+        title="Top operators",
+        subtitle=f"by {words}",
+        figure=fig.figure(data, x=x, y=y, margin={"l": 240, "r": 14, "t": 10, "b": 46}),
+        summary=f"The {len(top)} operators with the most {words}{best}.",
+        table="operators",
+        height=70 + 26 * max(len(top), 4),
+    )
+
+
+def fig_escape(text: str) -> str:
+    """Text for a Plotly label, which knows a few tags."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _short(name: str, limit: int = 34) -> str:
+    """A name cut in the middle and escaped for an axis."""
+    cut = name if len(name) <= limit else name[: limit // 2 - 1] + "…" + name[-limit // 2 :]
+    return fig_escape(cut)
+
+
+_ADDED: Final = (
+    "calls",
+    "device_self_ns",
+    "device_share",
+    "device_events",
+    "host_self_ns",
+    "host_self_with_calls_ns",
+    "flop",
+    "bytes",
+    "sol_ns",
+    "measured_ns",
+    "wasted_ns",
+)
+
+
+def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
+    total: dict[str, object] = {}
+    for name in _ADDED:
+        known = [v for v in frame[name] if v is not None and v == v]
+        total[name] = sum(known) if known else None
+    total = {k: (v if v is None or isinstance(v, float) else int(v)) for k, v in total.items()}  # type: ignore[call-overload]
+    total["efficiency"] = against["efficiency"]
+    table = make_table(
+        "operators",
+        "Operators",
+        frame,
+        (ID, *_shown(frame)),
+        key="id",
+        sort=Sort("device_self_ns" if total["device_self_ns"] is not None else "host_self_ns"),
+        total={"name": "All", **total},
+        last=outside,
+        filters=["name"],
+        footer="Device self adds up to all device work; device total counts an event in every operator around its launch. "
+        "A limit stands at the operator that carries the work, and counts everything below it.",
+    )
+    marks = marks_of(table.data["efficiency"], table.data["flags"])
+    if marks:
+        table.marks["efficiency"] = marks
+    for row, name in enumerate(frame["name"].tolist()):
+        if name == at.BEFORE or name == at.NO_RECORD:
+            table.row_links[str(row)] = Link("links", label="How events were linked")
+        elif name not in outside:
+            table.row_links[str(row)] = Link("roofline", {"find": name}, "On the roofline")
+    return table
+
+
+def _shown(frame: pd.DataFrame) -> list[Column]:
+    """Columns with nothing to say here are shown only when a reader asks: device times without a device, limits without any."""
+    device = pd.to_numeric(frame["device_self_ns"]).notna().any()
+    quiet = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
+    raised = set() if device else {"host_total_ns", "host_self_ns"}
+    if not pd.to_numeric(frame["efficiency"]).notna().any():
+        quiet |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
+    again = {"recompute_share"} if pd.to_numeric(frame["recompute_ns"]).fillna(0).any() else set()
+    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    return [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
+
+
+def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:
+    labels = {
+        "operators": "Operators",
+        "calls": "Calls",
+        "device_events": "Device events",
+        "device_ns": "Device work, sum",
+        "sum_device_self_ns": "Sum of device self",
+        "no_operator_ns": "Launched by no operator",
+        "before_window_ns": "Launched before the window",
+        "no_record_ns": "No launch record",
+        "host_ns": "Host time under operators",
+        "sol_ns": "Limit",
+        "measured_ns": "Time with a limit",
+        "wasted_ns": "Above the limit",
+        "efficiency": "Efficiency",
+        "modelled_share": "Modelled",
+        "recompute_ns": "Recomputed",
+    }
+    units = {k: "ns" if k.endswith("_ns") else "ratio" if k in ("efficiency", "modelled_share") else "count" for k in (*facts, *against)}
+    whole = facts["sum_device_self_ns"] == facts["device_ns"]
+    return FactsSection(
+        id="facts",
+        title="Check",
+        subtitle="every device event is in exactly one row of device self" if whole else "",
+        values=facts | against,
+        units=units,
+        labels=labels,
+        docs=dict(FACTS),
+        span=12,
+    )

@@ -1,0 +1,421 @@
+"""How long each step takes and where its time goes.
+
+The bounds of a step follow the device: a step begins no earlier than its predecessor ends and lasts until the last device
+work it launched is done. Its time is split by priority, device work first and then the host, into parts that exclude each
+other and add up to the step.
+
+Of a SOL capture these are the sampled steps, on the host and beside their limits: it holds no events to split them by.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+from msgspec.structs import replace
+
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.time import breakdown as P
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilisation
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.units import human
+
+NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
+
+
+class StepsQuery(Query, kw_only=True, frozen=True):
+    """communication_rule: wide counts every known collective and peer kernel, narrow only nccl, rccl and cross_device_reduce"""
+
+    communication_rule: Literal["wide", "narrow"] = "wide"
+
+
+WHOLE: Final = "whole trace"
+"""The name of the one pseudo-step of a recording without ProfilerStep."""
+
+PARTS: Final = {
+    "kernel_ns": ("Kernels", "compute", "kernels that are neither communication nor copies, over all streams and devices"),
+    "memcpy_ns": ("Copies", "memcpy", "copies not behind kernels"),
+    "memset_ns": ("Memset", "memset", "sets of memory not behind kernels or copies"),
+    "communication_ns": ("Communication", "communication", "communication kernels not behind other device work"),
+    "runtime_ns": ("Runtime calls", "bar-ink", "runtime and driver calls while the device does nothing"),
+    "dataloader_ns": ("DataLoader", "host", "loading of the next batch that nothing above hides"),
+    "cpu_exec_ns": ("CPU execution", "line-strong", "operators, annotations and python frames that nothing above hides"),
+    "other_ns": ("Other", "idle", "nothing recorded runs"),
+}
+"""Label, colour and definition of each exclusive part, in order of priority."""
+
+MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
+"""Parts that are shown at once; the others where there is room."""
+NO_EVENTS: Final = "a SOL capture holds no events to tell it by"
+MFU: Final = "no matrix work, or no peak for its type"
+COLUMNS: Final = (
+    Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
+    Column("start_ns", "Start", "ns", "since the start of the recording; not before the previous step's end", rank=2),
+    Column("duration_ns", "Duration", "ns", "from the start to the last device work launched in the step", show="bar", color="bar-ink"),
+    Column("complete", "Complete", doc="false for a last step without device work, or with less than 80 % of the previous step's", rank=2),
+    Column("sol_ns", "Limit", "ns", "least time of the modelled work that the step launched, on this device", missing=NO_MODEL),
+    Column("sol_ratio", "Speed of light", "ratio", "limit over the duration", show="efficiency", missing=NO_MODEL),
+    Column("device_share", "Device busy", "ratio", "kernels, copies, sets and communication over the duration", show="share"),
+    *(
+        Column(
+            name, label, "ns", f"{doc}; exclusive, the parts of a row add up to its duration", color=color, rank=1 if name in MAIN else 2)
+        for name, (label, color, doc) in PARTS.items()
+    ),
+    Column("mfu", "MFU", "ratio", "matrix work over duration times dense peak, without recomputed work", show="share", rank=2, missing=MFU),
+    Column("hfu", "HFU", "ratio", "the same with recomputed work", show="share", rank=3, missing=MFU),
+    Column(
+        "bandwidth_utilisation", "Bandwidth", "ratio", "least memory traffic over duration times bandwidth", show="share", rank=3,
+        missing=NO_MODEL,
+    ),
+    Column(
+        "modelled_share", "Modelled", "ratio", "modelled part of the device's own work, communication and copies over a link set aside",
+        show="share", rank=3,
+        missing="no operator owns work here",
+    ),
+    Column("device_events", "Device events", "count", "device events launched inside the step", rank=2),
+    Column("host_ns", "Host", "ns", "the step's own length on the host", rank=2),
+)  # fmt: skip
+FACTS: Final = {
+    "duration_ns": "average step, over the complete steps",
+    **{name: f"{doc}; average of the complete steps" for name, (_, _, doc) in PARTS.items()},
+    "steps": "steps in the selection; 0 where none was recorded",
+    "complete_steps": "those that the average is over",
+    "fastest_ns": "shortest complete step",
+    "slowest_ns": "longest complete step",
+    "spread": "slowest less fastest, over the average",
+    "device_share": "average share of a step in which the device works",
+    "sol_ns": "least time of the modelled work of a step, average of the complete steps",
+    "sol_ratio": "limits over durations of the complete steps",
+    "mfu": "model FLOP utilisation over the complete steps: matrix work over time times dense peak, recomputed work left out",
+    "hfu": "the same with recomputed work",
+    "bandwidth_utilisation": "least memory traffic over time times bandwidth, over the complete steps",
+}
+
+
+@analysis(
+    title="Steps",
+    question="How long is a step, and where does it go?",
+    group="Time",
+    order=10,
+    needs=("program",),
+    query=StepsQuery,
+    tables={"steps": COLUMNS},
+    facts=FACTS,
+)
+def run(capture: Capture, query: StepsQuery) -> Report:
+    where = scope(capture, query)
+    frame = P.split_steps(capture, rule=query.communication_rule)
+    if where.rows:
+        frame = frame.iloc[list(where.rows)].reset_index(drop=True)
+    if not len(frame) or int(frame["duration_ns"].sum()) <= 0:
+        because, hint = (capture.missing("steps") or ("", ""))[:2] if is_profile(capture) else NOTHING
+        raise Unavailable(because, hint=hint)
+    frame = frame.assign(**_against(capture, where, frame, query.device_limits))
+    over = frame[frame["complete"]] if frame["complete"].any() else frame
+    means = P.average(over)
+    labels = [WHOLE if n < 0 else n for n in frame["step"].tolist()]
+    frame = frame.assign(
+        step=pd.Series(labels, dtype=object), device_share=_device(frame) / frame["duration_ns"].where(frame["duration_ns"] > 0)
+    )
+    device_share = sum(means[n] for n in P.CATEGORIES[:4]) / means["duration_ns"] if means["duration_ns"] else None
+    of = _of(frame, over)
+    total: dict[str, Scalar] = {c.name: None for c in COLUMNS}
+    total |= {"step": f"average of {of}", **means, "device_share": device_share, "device_events": round(over["device_events"].mean())}
+    total["host_ns"] = round(over["host_ns"].mean())
+    limits = _average(capture, over, query.device_limits)
+    total |= limits
+    marks = {
+        str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
+    }
+    if is_capture(capture):
+        return _of_capture(where, frame, over, total, limits)
+    return Report(
+        analysis="steps",
+        title="Steps",
+        headline=_headline(means, of, where, limits),
+        notices=_notices(capture, frame),
+        sections=[
+            _split(means, of),
+            _figure(frame),
+            _facts(where, over, device_share, limits),
+            make_table(
+                "steps",
+                "Steps",
+                frame,
+                COLUMNS if limits["sol_ns"] is not None else [ranked(c, 3) if c.name in LIMITS else c for c in COLUMNS],
+                key="step",
+                subtitle=f"{where.label}; exclusive parts by priority, left to right",
+                total=total,
+                marks={"step": marks} if marks else {},
+                sort=Sort("start_ns", False),
+                footer="Speed of light is the limit over the duration: waiting, copies over a link and communication are not in the limit. "
+                "The first row is the average over the complete steps. Kernels outrank copies, copies outrank sets, device work "
+                "outranks the host: a part is only what nothing before it covers.",
+            ),
+        ],
+    )
+
+
+NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelled_share")
+"""Columns that need events, or say nothing without them."""
+
+
+def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar]) -> Report:
+    """The sampled steps of a SOL capture: their length and their limit, without parts."""
+    count = f"{len(over)} sampled step{'' if len(over) == 1 else 's'}"
+    mean = human(round(float(over["duration_ns"].mean())), "ns")
+    said = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
+    if isinstance(limits["sol_ns"], int):
+        said += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
+    hidden = (*NOT_SPLIT, *(LIMITS if limits["sol_ns"] is None else ()))
+    shown = frame.assign(**{name: pd.Series([None] * len(frame), dtype=object, index=frame.index) for name in NOT_SPLIT})
+    facts = _facts(where, over, None, limits)
+    facts.labels["complete_steps"] = "Sampled"
+    facts.hidden.append("steps")
+    columns = [replace(ranked(c, 3), missing=NO_EVENTS) if c.name in hidden else c for c in COLUMNS]
+    return Report(
+        analysis="steps",
+        title="Steps",
+        headline=said,
+        notices=[
+            Notice(
+                "These are the steps whose work was counted, by the clock of the host.", "info", Link("iterations", {}, "All iterations")
+            )
+        ],
+        sections=[
+            _beside_limits(frame),
+            facts,
+            make_table(
+                "steps",
+                "Steps",
+                shown,
+                columns,
+                key="step",
+                subtitle=where.label,
+                total=total | {"step": f"average of {count}"} | dict.fromkeys(NOT_SPLIT),
+                sort=Sort("start_ns", False),
+                footer="Speed of light is the limit over the duration: waiting and communication are not in the limit.",
+            ),
+        ],
+    )
+
+
+def _beside_limits(frame: pd.DataFrame) -> FigureSection:
+    """A bar per sampled step: its limit, and the time above it."""
+    time = frame["duration_ns"].to_numpy(dtype=np.float64)
+    limit = frame["sol_ns"].to_numpy(dtype=np.float64)
+    divisor, unit = F.time_scale(float(time.max()))
+    names = [str(n) for n in frame["step"]]
+    known = bool(np.isfinite(limit).any())
+    least = np.minimum(np.nan_to_num(limit), time)
+    parts = (("Limit", "accent", least), ("Above the limit", "bar-ink", time - least)) if known else (("Step", "bar-ink", time),)
+    data: list[F.Plain] = [
+        {
+            "type": "bar",
+            "name": label,
+            "x": names,
+            "y": (values / divisor).tolist(),
+            "marker": F.fill(color),
+            "customdata": names,
+            "hoverinfo": "text",
+            "hovertext": [f"<b>{label}</b>, step {n}<br>{human(float(v), 'ns')}" for n, v in zip(names, values.tolist(), strict=True)],
+        }
+        for label, color, values in parts
+    ]
+    slowest = int(time.argmax())
+    x = F.axis("step", type="category", gridcolor="rgba(0,0,0,0)", nticks=24, tickangle=0)
+    return FigureSection(
+        id="bars",
+        title="Sampled steps",
+        subtitle="limit, and time above it" if known else "no limits are known",
+        span=8,
+        height=320,
+        table="steps",
+        figure=F.figure(data, x=x, y=F.axis(unit), barmode="stack", bargap=0.3, showlegend=known),
+        summary=f"The longest sampled step is {names[slowest]}, {human(round(float(time[slowest])), 'ns')}.",
+    )
+
+
+LIMITS: Final = ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "modelled_share")
+
+
+def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -> dict[str, pd.Series]:
+    """Per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
+    calls = calls_of(capture, where, limits)
+    rows = list(where.rows) or [-1]
+    fall = waterfall(capture, scope(capture, Query()), limits)
+    found = [_of_calls(calls, fall, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
+        "_row": pd.Series(rows, index=frame.index)
+    }
+
+
+def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
+    """The columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
+
+    rows: of `steps`, None for all calls. fall: of the whole recording; of several devices the limit is that of the one with most to do.
+    """
+    of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
+    sol = calls.values["sol_ns"][of]
+    own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
+    modelled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
+    known = bool(np.isfinite(sol).any())
+    limit = float(np.nansum(sol)) / fall.parallel
+    used = utilisation(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
+    return {
+        "sol_ns": round(limit / steps) if known else None,
+        "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
+        "mfu": used.mfu,
+        "hfu": used.hfu,
+        "bandwidth_utilisation": used.bandwidth_utilisation,
+        "modelled_share": float(np.nansum(modelled)) / float(owned.sum()) if owned.sum() > 0 else None,
+    }
+
+
+def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Scalar]:
+    """LIMITS over some steps: sums before ratios; the limit is per step."""
+    rows = [int(r) for r in over["_row"]]
+    calls = calls_of(capture, scope(capture, Query()), limits)
+    fall = waterfall(capture, scope(capture, Query()), limits)
+    return _of_calls(calls, fall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
+
+
+def _device(frame: pd.DataFrame) -> pd.Series[int]:
+    return frame[list(P.CATEGORIES[:4])].sum(axis=1)
+
+
+def _of(frame: pd.DataFrame, over: pd.DataFrame) -> str:
+    if (over["step"] == WHOLE).any() or (over["step"] == -1).any():
+        return "the whole trace"
+    kind = "complete " if over["complete"].all() else "incomplete "
+    return f"{len(over)} {kind}step{'' if len(over) == 1 else 's'}"
+
+
+def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Scalar]) -> str:
+    duration = means["duration_ns"]
+    parts = sorted(((means[n], n) for n in PARTS if means[n] > 0), reverse=True)[:3]
+    words = {"Other": "nothing recorded", "CPU execution": "CPU execution", "Runtime calls": "runtime calls", "DataLoader": "DataLoader"}
+    said = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
+    subject = "The whole trace takes" if not where.steps else "A step takes"
+    average = f", average of {of}" if len(where.steps) > 1 else ""
+    first = f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(said)}." if said else f"{subject} {human(duration, 'ns')}."
+    sol, reached = limits["sol_ns"], limits["sol_ratio"]
+    if not isinstance(sol, int) or not isinstance(reached, float):
+        return first
+    partly = "" if float(limits["modelled_share"] or 0) >= 0.8 else "at least "
+    return f"{first} Its work could take {partly}{human(sol, 'ns')} at the limits of the device."
+
+
+def _notices(capture: Capture, frame: pd.DataFrame) -> list[Notice]:
+    out: list[Notice] = []
+    if capture.facts.pseudo_step:
+        out.append(
+            Notice(
+                "No ProfilerStep in this recording: the whole trace counts as one step. Call `prof.step()` after every iteration.", "info"
+            )
+        )
+    cut = frame.loc[~frame["complete"], "step"].tolist()
+    if cut and len(cut) == len(frame):
+        out.append(
+            Notice("Every step here is incomplete: the average is over incomplete steps.", "warn", Link("health", {}, "Trace health"))
+        )
+    elif cut:
+        names = ", ".join(str(n) for n in cut[:8])
+        verb = "is" if len(cut) == 1 else "are"
+        out.append(
+            Notice(f"Step {names} {verb} incomplete: shown, and left out of the average.", "info", Link("health", {}, "Trace health"))
+        )
+    return out
+
+
+def _split(means: dict[str, int], of: str) -> FactsSection:
+    duration = means["duration_ns"]
+    return FactsSection(
+        id="average",
+        title="Where a step goes",
+        style="split",
+        subtitle=f"exclusive parts of {human(duration, 'ns')}; average of {of}",
+        values={n: means[n] for n in PARTS},
+        units=dict.fromkeys(PARTS, "ns"),
+        labels={n: label for n, (label, _, _) in PARTS.items()},
+        colors={n: color for n, (_, color, _) in PARTS.items()},
+        docs={n: FACTS[n] for n in PARTS},
+        notes={n: human(means[n] / duration, "ratio") for n in PARTS} if duration else {},
+    )
+
+
+def _facts(where: Scope, over: pd.DataFrame, device_share: float | None, limits: dict[str, Scalar]) -> FactsSection:
+    duration = over["duration_ns"]
+    mean = float(duration.mean())
+    values: dict[str, Scalar] = {
+        "duration_ns": round(mean),
+        "device_share": device_share,
+        "steps": len(where.steps),
+        "complete_steps": int(over["complete"].sum()) if where.steps else 0,
+        "fastest_ns": int(duration.min()),
+        "slowest_ns": int(duration.max()),
+        "spread": (int(duration.max()) - int(duration.min())) / mean if mean else None,
+        **{name: limits[name] for name in ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation")},
+    }
+    labels = (
+        "Average step", "Device busy", "Steps", "Complete", "Fastest", "Slowest", "Spread", "Limit", "Speed of light", "MFU", "HFU",
+        "Bandwidth utilisation",
+    )  # fmt: skip
+    hidden = [] if limits["hfu"] != limits["mfu"] else ["hfu"]
+    return FactsSection(
+        id="facts",
+        title="Numbers",
+        subtitle=where.label,
+        span=4,
+        values=values,
+        units={n: "ns" if n.endswith("_ns") else "count" if n.endswith("steps") else "ratio" for n in values},
+        labels=dict(zip(values, labels, strict=True)),
+        docs={n: FACTS[n] for n in values},
+        hidden=[*hidden, *(n for n in values if values[n] is None)],
+    )
+
+
+def _figure(frame: pd.DataFrame) -> FigureSection:
+    divisor, unit = F.time_scale(float(frame["duration_ns"].max()))
+    names = [str(n) for n in frame["step"]]
+    share = frame["duration_ns"].where(frame["duration_ns"] > 0)
+    data: list[F.Plain] = []
+    for name, (label, color, _) in PARTS.items():
+        if not frame[name].any():
+            continue
+        marker = F.fill(color)
+        if color != "idle":
+            hatch: F.Plain = {"shape": ["" if done else "/" for done in frame["complete"]], "size": 6, "solidity": 0.2}
+            marker["pattern"] = hatch
+        percent = (100 * frame[name] / share).fillna(0.0)
+        data.append(
+            {
+                "type": "bar",
+                "name": label,
+                "x": names,
+                "y": (frame[name].to_numpy() / divisor).tolist(),
+                "marker": marker,
+                "customdata": [[n, p] for n, p in zip(names, percent.tolist(), strict=True)],
+                "hovertemplate": f"<b>{label}</b>, step %{{x}}<br>%{{y:.4~g}} {unit}, %{{customdata[1]:.1f}} %<extra></extra>",
+            }
+        )
+    slowest = frame.iloc[int(frame["duration_ns"].to_numpy().argmax())]
+    return FigureSection(
+        id="bars",
+        title="Steps",
+        subtitle="exclusive parts; hatched: incomplete" if not frame["complete"].all() else "exclusive parts",
+        span=8,
+        height=320,
+        table="steps",
+        figure=F.figure(data, x=F.axis("step", type="category", gridcolor="rgba(0,0,0,0)"), y=F.axis(unit), barmode="stack", bargap=0.3),
+        summary=f"The longest is {'the whole trace' if slowest['step'] == WHOLE else 'step ' + str(slowest['step'])}, "
+        f"{human(int(slowest['duration_ns']), 'ns')}.",
+    )
