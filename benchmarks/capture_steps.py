@@ -96,7 +96,7 @@ class Pass(TorchDispatchMode):  # type: ignore[misc]
         return function._op(*args, **kwargs) if kwargs else function._op(*args)
 
 
-try:  # torch wraps the method of a class body so that its compiler stays out, which costs a microsecond; see capture/ledger.py
+try:  # torch wraps the method of a class body so that its compiler stays out, which costs a microsecond; see capture/work/ledger.py
     from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 except ImportError:
     Pass.__torch_dispatch__ = torch._disable_dynamo(Pass._pass, recursive=True)

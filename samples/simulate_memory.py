@@ -30,9 +30,9 @@ from caching_allocator import MIB, Allocator, Block, OutOfMemory
 from simulator import COMPUTE, Json, Rank
 
 from tb_sol_plugin import format as F
-from tb_sol_plugin.capture.labels import Labels
-from tb_sol_plugin.capture.step import StepRecord
-from tb_sol_plugin.capture.writer import CaptureWriter
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.schedule import StepRecord
+from tb_sol_plugin.capture.report.writer import CaptureWriter
 from tests.support.trace_builder import BASE_NS, ORIGIN_NS
 
 HERE = Path(__file__).resolve().parent

@@ -19,28 +19,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.arguments import add_sol_arguments as add_sol_arguments
     from tb_sol_plugin.capture.context import capture as capture
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
-    from tb_sol_plugin.capture.goodput_accumulator import Accumulator as Accumulator
-    from tb_sol_plugin.capture.goodput_gradients import watch_gradients as watch_gradients
-    from tb_sol_plugin.capture.goodput_hints import post_sched_hints as post_sched_hints
-    from tb_sol_plugin.capture.goodput_hints import set_supervisor as set_supervisor
-    from tb_sol_plugin.capture.goodput_steps import get_goodput_fn as get_goodput_fn
-    from tb_sol_plugin.capture.goodput_steps import load_metrics as load_metrics
-    from tb_sol_plugin.capture.goodput_steps import profile_step_commit as profile_step_commit
-    from tb_sol_plugin.capture.goodput_steps import profile_step_start as profile_step_start
-    from tb_sol_plugin.capture.goodput_steps import profile_sync_time as profile_sync_time
-    from tb_sol_plugin.capture.goodput_steps import save_metrics as save_metrics
-    from tb_sol_plugin.capture.goodput_steps import set_batch_sizes as set_batch_sizes
-    from tb_sol_plugin.capture.goodput_steps import set_grad_params as set_grad_params
-    from tb_sol_plugin.capture.goodput_steps import set_replicas as set_replicas
+    from tb_sol_plugin.capture.goodput.accumulator import Accumulator as Accumulator
+    from tb_sol_plugin.capture.goodput.gradients import watch_gradients as watch_gradients
+    from tb_sol_plugin.capture.goodput.hints import post_sched_hints as post_sched_hints
+    from tb_sol_plugin.capture.goodput.hints import set_supervisor as set_supervisor
+    from tb_sol_plugin.capture.goodput.steps import get_goodput_fn as get_goodput_fn
+    from tb_sol_plugin.capture.goodput.steps import load_metrics as load_metrics
+    from tb_sol_plugin.capture.goodput.steps import profile_step_commit as profile_step_commit
+    from tb_sol_plugin.capture.goodput.steps import profile_step_start as profile_step_start
+    from tb_sol_plugin.capture.goodput.steps import profile_sync_time as profile_sync_time
+    from tb_sol_plugin.capture.goodput.steps import save_metrics as save_metrics
+    from tb_sol_plugin.capture.goodput.steps import set_batch_sizes as set_batch_sizes
+    from tb_sol_plugin.capture.goodput.steps import set_grad_params as set_grad_params
+    from tb_sol_plugin.capture.goodput.steps import set_replicas as set_replicas
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
-    from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe as MemcpyProbe
-    from tb_sol_plugin.capture.memory_records import MemoryRecord as MemoryRecord
-    from tb_sol_plugin.capture.memory_records import record_base_memory as record_base_memory
-    from tb_sol_plugin.capture.memory_records import record_memory as record_memory
+    from tb_sol_plugin.capture.loop.schedule import add_sol_arguments as add_sol_arguments
+    from tb_sol_plugin.capture.memory.records import MemoryRecord as MemoryRecord
+    from tb_sol_plugin.capture.memory.records import record_base_memory as record_base_memory
+    from tb_sol_plugin.capture.memory.records import record_memory as record_memory
     from tb_sol_plugin.capture.operation_registry import BoundType as BoundType
     from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp as CapturedFunctionalOp
     from tb_sol_plugin.capture.operation_registry import CapturedOp as CapturedOp
@@ -54,20 +53,21 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.sol_integration import log_training_sol as log_training_sol
     from tb_sol_plugin.capture.sol_integration import sol_nvtx_range as sol_nvtx_range
     from tb_sol_plugin.capture.tracker import SOLTracker as SOLTracker
+    from tb_sol_plugin.capture.work.memcpy_probe import MemcpyProbe as MemcpyProbe
 
 _HOMES: Final = {
     "context": ("capture",),
     "tracker": ("SOLTracker",),
     "sol_integration": ("clear_sol_captures", "get_sol_tracker", "initialize_sol", "log_training_sol", "sol_nvtx_range"),
-    "arguments": ("add_sol_arguments",),
+    "loop.schedule": ("add_sol_arguments",),
     "layer_hooks": ("LayerSOLHooks",),
-    "memcpy_probe": ("MemcpyProbe",),
-    "memory_records": ("MemoryRecord", "record_base_memory", "record_memory"),
+    "work.memcpy_probe": ("MemcpyProbe",),
+    "memory.records": ("MemoryRecord", "record_base_memory", "record_memory"),
     "functional_patcher": ("FunctionalPatcher",),
-    "goodput_accumulator": ("Accumulator",),
-    "goodput_gradients": ("watch_gradients",),
-    "goodput_hints": ("post_sched_hints", "set_supervisor"),
-    "goodput_steps": (
+    "goodput.accumulator": ("Accumulator",),
+    "goodput.gradients": ("watch_gradients",),
+    "goodput.hints": ("post_sched_hints", "set_supervisor"),
+    "goodput.steps": (
         "get_goodput_fn", "load_metrics", "profile_step_commit", "profile_step_start", "profile_sync_time", "save_metrics",
         "set_batch_sizes", "set_grad_params", "set_replicas",
     ),

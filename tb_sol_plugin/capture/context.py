@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from tb_sol_plugin.capture.arguments import REPORT_INTERVAL
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL
 from tb_sol_plugin.capture.tracker import SOLTracker
 
 if TYPE_CHECKING:
+    from tb_sol_plugin.capture.loop.session import Sizes
     from tb_sol_plugin.capture.tracker import Mode
-    from tb_sol_plugin.capture.tracker_facts import Sizes
 
 
 def capture(

@@ -19,11 +19,11 @@ import torch
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from tb_sol_plugin.capture import scripting
-from tb_sol_plugin.capture.compiled import hold_eager, possible, release_eager
-from tb_sol_plugin.capture.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.layer_hooks import total
+from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
+from tb_sol_plugin.capture.work import dispatch
+from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
 
 PATCHED: Final[dict[str, OpType]] = {
     "torch.matmul": OpType.MATMUL,
@@ -100,7 +100,7 @@ class FunctionalPatcher:
                     patch.replacement = self._replacement(patch)
                 patch.original = _bottom(getattr(patch.holder, patch.name))
                 patch.live = True
-                scripting.know(patch.replacement, patch.original)
+                dispatch.know(patch.replacement, patch.original)
                 setattr(patch.holder, patch.name, patch.replacement)
 
     def uninstall(self) -> None:
@@ -116,7 +116,7 @@ class FunctionalPatcher:
                     self.left[title] += 1
                     del self._patches[title]  # theirs calls ours: never install it again, or the two would call each other
                     continue
-                scripting.forget(patch.replacement)
+                dispatch.forget(patch.replacement)
 
     def end_step(self) -> None:
         """Empties the calling thread's stack."""

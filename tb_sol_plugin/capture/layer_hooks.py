@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 import torch
 from torch.compiler import is_compiling
 
-from tb_sol_plugin.capture import scripting
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.compiled import hold_eager, possible, release_eager
-from tb_sol_plugin.capture.labels import NONE, Labels, Stack
-from tb_sol_plugin.capture.module_names import SUPPORTED, Layer, Place, layer_of, places
+from tb_sol_plugin.capture.hooks.module_names import SUPPORTED, Layer, Place, layer_of, places
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
+from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
-from tb_sol_plugin.capture.timing import EventPool, Pair
+from tb_sol_plugin.capture.work import dispatch
+from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
 
 if TYPE_CHECKING:
     from torch import nn
@@ -121,7 +121,7 @@ class LayerSOLHooks:
             self.saw_compiled = self.saw_compiled or place.compiled
             if id(place.module) not in self._sites:
                 self._hook(place)
-        scripting.hide_hooks(self, _Hook)
+        dispatch.hide_hooks(self, _Hook)
         return (len(self._handles) - before) // 2
 
     def remove(self) -> None:
@@ -130,7 +130,7 @@ class LayerSOLHooks:
             handle.remove()
         self._handles.clear()
         self._sites.clear()
-        scripting.show_hooks(self)
+        dispatch.show_hooks(self)
         release_eager(self)
 
     @property

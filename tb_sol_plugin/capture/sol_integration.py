@@ -16,10 +16,9 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final
 
-from tb_sol_plugin.capture.arguments import ALL_LEVELS, read_arguments
-from tb_sol_plugin.capture.boundary import log
-from tb_sol_plugin.capture.nvtx import Mark, close_mark, nvtx_usable, open_mark
-from tb_sol_plugin.capture.phases import phase_name
+from tb_sol_plugin.capture.loop.guard import log
+from tb_sol_plugin.capture.loop.phases import Mark, close_mark, nvtx_usable, open_mark, phase_name
+from tb_sol_plugin.capture.loop.schedule import ALL_LEVELS, read_arguments
 from tb_sol_plugin.capture.tracker import SOLTracker
 
 

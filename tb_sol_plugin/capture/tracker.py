@@ -11,31 +11,24 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from tb_sol_plugin.capture import lifetime
-from tb_sol_plugin.capture.arguments import REPORT_INTERVAL, Options, read_arguments
-from tb_sol_plugin.capture.boundary import Boundary, bounded
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.header import compiled
-from tb_sol_plugin.capture.labels import Labels
-from tb_sol_plugin.capture.memory_plan import PlanFacts
-from tb_sol_plugin.capture.memory_records import kept_by, take_waiting
-from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, PeakRange, Peaks
+from tb_sol_plugin.capture.loop import guard
+from tb_sol_plugin.capture.loop.fast_path import Steady
+from tb_sol_plugin.capture.loop.guard import Boundary, Clock, bounded
+from tb_sol_plugin.capture.loop.header import compiled
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Alike, Options, Schedule, StepRecord, read_arguments
+from tb_sol_plugin.capture.loop.session import Facts, Parts, RecordsMemory, Sizes
+from tb_sol_plugin.capture.loop.timing import EventPool, Pair
+from tb_sol_plugin.capture.memory.plan import PlanFacts
+from tb_sol_plugin.capture.memory.records import MemoryTracking, PeakPhases, PeakRange, Peaks, kept_by, take_waiting
 from tb_sol_plugin.capture.operation_registry import OpRecord
-from tb_sol_plugin.capture.output import NO_ROWS, Finished, Output, Places
-from tb_sol_plugin.capture.phase_range import PhaseRange
-from tb_sol_plugin.capture.phases import PhaseStack
-from tb_sol_plugin.capture.schedule import Alike, Schedule
-from tb_sol_plugin.capture.steady import Steady
-from tb_sol_plugin.capture.step import StepRecord
-from tb_sol_plugin.capture.timing import EventPool, Pair
-from tb_sol_plugin.capture.tracker_facts import Facts, Sizes
-from tb_sol_plugin.capture.tracker_memory import RecordsMemory
-from tb_sol_plugin.capture.tracker_parts import Parts
+from tb_sol_plugin.capture.report.output import NO_ROWS, Finished, Output, Places
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
-    from tb_sol_plugin.capture.profiling import DrivenProfiler
-    from tb_sol_plugin.capture.watch import Watch
+    from tb_sol_plugin.capture.hooks.instrument import Watch
+    from tb_sol_plugin.capture.loop.profiling import DrivenProfiler
 
 Mode: TypeAlias = Literal["auto", "dispatch", "hooks"]
 Profile: TypeAlias = Literal["off", "after_sampled"]
@@ -99,7 +92,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
         if profile not in ("off", "after_sampled"):
             raise ValueError(f"profile is off or after_sampled, not {profile!r}")
-        from tb_sol_plugin.capture.watch import Watch
+        from tb_sol_plugin.capture.hooks.instrument import Watch
 
         self.device, self.mode, self.assume_sparsity, self.time_layers = device, mode, assume_sparsity, time_layers
         self._rank, self._batch, self._tokens, self._wanted_profile = rank, batch, tokens, profile
@@ -148,7 +141,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []
         self._steady = Steady(self.clock, self.phases, self._busy)
-        lifetime.follow(self)
+        guard.follow(self)
 
     # --- Start ---
 

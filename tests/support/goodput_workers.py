@@ -54,9 +54,8 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
     from torch import distributed
 
     from tb_sol_plugin import capture
-    from tb_sol_plugin.capture import goodput_steps as G
-    from tb_sol_plugin.capture.goodput_gradients import watch_gradients
-    from tb_sol_plugin.capture.goodput_noise import Averages
+    from tb_sol_plugin.capture.goodput import steps as G
+    from tb_sol_plugin.capture.goodput.gradients import Averages, watch_gradients
 
     micro = 2 if kind.endswith("accumulate") else 1
     torch.manual_seed(1)
@@ -132,7 +131,7 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
 
 def accumulate(kind: str, folder: Path, rank: int, ranks: int) -> None:
     """Adds 1000 rank + step, 8 steps; the first start is killed after the sixth, its checkpoint is of the fourth."""
-    from tb_sol_plugin.capture.goodput_accumulator import Accumulator
+    from tb_sol_plugin.capture.goodput.accumulator import Accumulator
 
     acc, path = Accumulator(), folder / "sums"
     first = 4 if acc.load_file(path) else 0

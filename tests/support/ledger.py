@@ -11,12 +11,12 @@ class Counting:
     """Everything that a sampled step needs, without a tracker."""
 
     def __init__(self, *models: Any, timed: bool = True) -> None:
-        from tb_sol_plugin.capture.clock import Clock
         from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
-        from tb_sol_plugin.capture.labels import Labels
         from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
-        from tb_sol_plugin.capture.ledger import Ledger
-        from tb_sol_plugin.capture.phases import PhaseStack
+        from tb_sol_plugin.capture.loop.guard import Clock
+        from tb_sol_plugin.capture.loop.labels import Labels
+        from tb_sol_plugin.capture.loop.phases import PhaseStack
+        from tb_sol_plugin.capture.work.ledger import Ledger
 
         self.labels, self.clock, self.models, self.timed = Labels(), Clock(), models, timed
         self.hooks = LayerSOLHooks(self.labels, self.clock)
@@ -37,7 +37,7 @@ class Counting:
             self.hooks.remove()
 
     def mode(self) -> Any:
-        from tb_sol_plugin.capture.ledger import LedgerMode
+        from tb_sol_plugin.capture.work.ledger import LedgerMode
 
         return LedgerMode(
             self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, self.timed, compiled=self.hooks.compiled

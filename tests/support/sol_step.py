@@ -13,8 +13,8 @@ Measured, where operations are timed singly: 40, 50, 16, 20, 10 and 5 µs.
 from __future__ import annotations
 
 from tb_sol_plugin.capture.device_specs import DeviceSpec
+from tb_sol_plugin.capture.loop.schedule import StepRecord
 from tb_sol_plugin.capture.operation_registry import DataType, OpRecord, OpType
-from tb_sol_plugin.capture.step import StepRecord
 
 
 def device(**changed: object) -> DeviceSpec:

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.capture import SOLTracker, copies
+from tb_sol_plugin.capture import SOLTracker
+from tb_sol_plugin.capture.work import copies
 from tests.support import toy_device
 
 PINNED: set[int] = set()

@@ -641,7 +641,7 @@ def test_no_iteration_waits_for_code_to_be_loaded(tmp_path: Path) -> None:
     code = f"""
 import sys, torch
 import tb_sol_plugin as sol
-needed = ("tb_sol_plugin.cost", "tb_sol_plugin.capture.analysis", "tb_sol_plugin.capture.writer", "tb_sol_plugin.devices.limits")
+needed = ("tb_sol_plugin.cost", "tb_sol_plugin.capture.report.analysis", "tb_sol_plugin.capture.report.writer", "tb_sol_plugin.devices.limits")
 before = [name for name in needed if name in sys.modules]
 with sol.capture({str(tmp_path)!r}, model=torch.nn.Linear(2, 2), console=False, wandb=False) as tracker:
     print(before, [name for name in needed if name not in sys.modules])

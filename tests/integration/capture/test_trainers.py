@@ -59,7 +59,7 @@ def lightning_run(folder: Path, callbacks: list[Any], **options: Any) -> list[An
 
 def lightning_callback(**options: Any) -> Any:
     pytest.importorskip("lightning.pytorch", reason="the package lightning is not installed")
-    from tb_sol_plugin.capture.callbacks.lightning import SOLCallback
+    from tb_sol_plugin.capture.integrations.lightning import SOLCallback
 
     return SOLCallback(every_n_steps=1, **options)
 
@@ -143,7 +143,7 @@ def hugging_face_run(folder: Path, callbacks: list[Any], **options: Any) -> list
 
 def hugging_face_callback(**options: Any) -> Any:
     pytest.importorskip("transformers", reason="the package transformers is not installed")
-    from tb_sol_plugin.capture.callbacks.hugging_face import SOLCallback
+    from tb_sol_plugin.capture.integrations.hugging_face import SOLCallback
 
     return SOLCallback(every_n_steps=1, **options)
 

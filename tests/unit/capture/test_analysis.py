@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.capture.analysis import Analysis, Group, analyse, carry, times_of_layers, times_of_phases
 from tb_sol_plugin.capture.device_specs import DeviceSpec
-from tb_sol_plugin.capture.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.operation_registry import BoundType, DataType, OpRecord, OpType
+from tb_sol_plugin.capture.report.analysis import Analysis, Group, analyse, carry, times_of_layers, times_of_phases
 from tb_sol_plugin.capture.roofline import Precision
 from tests.support.sol_step import device, gpu, op, records, step
 

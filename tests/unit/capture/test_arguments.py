@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 import pytest
 
-from tb_sol_plugin.capture.arguments import Options, add_sol_arguments, read_arguments
+from tb_sol_plugin.capture.loop.schedule import Options, add_sol_arguments, read_arguments
 
 
 def test_defaults() -> None:

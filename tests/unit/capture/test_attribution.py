@@ -302,7 +302,7 @@ def test_a_thread_of_autograd_inherits_phase_and_labels(monkeypatch):
     # GIVEN what torch does on a GPU: nodes run on a thread of its own, with the modes of the thread that called backward, and no labels
     from torch.utils import _python_dispatch
 
-    from tb_sol_plugin.capture import ledger
+    from tb_sol_plugin.capture.work import ledger
 
     model = Pair()
     counting = Counting(model)
@@ -436,7 +436,7 @@ def test_the_engine_is_put_back_whatever_the_order():
 
 
 def test_without_torchs_private_names_it_says_so(monkeypatch):
-    from tb_sol_plugin.capture import attribution
+    from tb_sol_plugin.capture.work import attribution
 
     assert attribution.available()
     monkeypatch.delattr(torch._C, "_current_autograd_node")

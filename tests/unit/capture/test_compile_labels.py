@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import Labels
 
 torch = pytest.importorskip("torch", reason="compiles models of PyTorch")
 pytest.importorskip("torch._dynamo", reason="this torch has no compiler")
@@ -19,10 +19,10 @@ if not hasattr(torch.compiler, "set_stance"):
     pytest.skip("this torch cannot run compiled code eagerly for a while", allow_module_level=True)
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from tb_sol_plugin.capture import compiled  # noqa: E402
-from tb_sol_plugin.capture.compiled import CompiledEagerly, hold_eager, release_eager  # noqa: E402
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
+from tb_sol_plugin.capture.work import dispatch  # noqa: E402
+from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, hold_eager, release_eager  # noqa: E402
 
 nn = torch.nn
 INDUCTOR = pytest.param(
@@ -327,7 +327,7 @@ def test_where_compiled_code_cannot_run_eagerly_nothing_is_watched(monkeypatch: 
     hooks, patcher, layer = LayerSOLHooks(Labels(), Clock()), FunctionalPatcher(Labels()), nn.Linear(1, 1)
     before = torch.matmul
     # THEN neither hooks nor functions are put in place, and that is said
-    assert not compiled.possible()
+    assert not dispatch.possible()
     assert hooks.attach(layer) == 0 and not layer._forward_hooks
     assert hooks.lost == {"compiled code cannot be watched by this torch (before 2.6)": 1}
     patcher.install()
@@ -336,5 +336,5 @@ def test_where_compiled_code_cannot_run_eagerly_nothing_is_watched(monkeypatch: 
     hooks.remove()
     # AND with nothing compiled they are
     monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {}, raising=False)
-    assert compiled.possible() and hooks.attach(layer) == 1
+    assert dispatch.possible() and hooks.attach(layer) == 1
     hooks.remove()

@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tb_sol_plugin.capture import costs  # noqa: E402
 from tb_sol_plugin.capture.operation_registry import DataType, OpType  # noqa: E402
-from tb_sol_plugin.capture.signatures import Signature  # noqa: E402
+from tb_sol_plugin.capture.work import costs  # noqa: E402
+from tb_sol_plugin.capture.work.signatures import Signature  # noqa: E402
 from tests.support.ledger import Counting  # noqa: E402
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.labels import NONE, Labels
 
 torch = pytest.importorskip("torch", reason="replaces functions of PyTorch")
 from torch.overrides import TorchFunctionMode  # noqa: E402

@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from tb_sol_plugin.capture.goodput_noise import Averages
-from tb_sol_plugin.capture.goodput_steps import StepRecorder
+from tb_sol_plugin.capture.goodput.gradients import Averages
+from tb_sol_plugin.capture.goodput.steps import StepRecorder
 
 torch = pytest.importorskip("torch", reason="measures gradients")
-from tb_sol_plugin.capture.goodput_gradients import watch_gradients  # noqa: E402
+from tb_sol_plugin.capture.goodput.gradients import watch_gradients  # noqa: E402
 
 
 def test_one_step_by_hand():

@@ -8,9 +8,8 @@ import logging
 
 import pytest
 
-from tb_sol_plugin.capture import goodput_steps as G
-from tb_sol_plugin.capture.goodput_state import Counts, Key, MetricsState
-from tb_sol_plugin.capture.goodput_steps import StepRecorder
+from tb_sol_plugin.capture.goodput import steps as G
+from tb_sol_plugin.capture.goodput.steps import Counts, Key, MetricsState, StepRecorder
 from tb_sol_plugin.format import PROFILE_ROW
 
 P1 = (0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
@@ -287,7 +286,7 @@ def test_every_public_name_is_in_the_library_and_on_its_page():
     from pathlib import Path
 
     from tb_sol_plugin import capture
-    from tb_sol_plugin.capture.goodput_hints import JOB, TOKEN, URL
+    from tb_sol_plugin.capture.goodput.hints import JOB, TOKEN, URL
 
     names = {
         "Accumulator", "get_goodput_fn", "load_metrics", "post_sched_hints", "profile_step_commit", "profile_step_start", "profile_sync_time",

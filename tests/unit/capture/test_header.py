@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin import __version__
-from tb_sol_plugin.capture.clock import Clock
 from tb_sol_plugin.capture.device_specs import device_spec
-from tb_sol_plugin.capture.header import compiled, device_kind, groups_of, header, model_facts, precision_flags, rank_of
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.header import compiled, device_kind, groups_of, header, model_facts, precision_flags, rank_of
 
 torch = pytest.importorskip("torch", reason="describes models")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.format import BACKWARD, ESTIMATED, RECOMPUTE
 from tests.support.toy import ATTENTION, FORWARD, LINEAR, fused_qkv, some_tokens
 
@@ -21,11 +21,11 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
-from tb_sol_plugin.capture.hooks_ledger import HooksMode, with_sources  # noqa: E402
+from tb_sol_plugin.capture.hooks.fallback import HooksMode, with_sources  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
-from tb_sol_plugin.capture.ledger import Ledger, LedgerMode  # noqa: E402
+from tb_sol_plugin.capture.loop.phases import PhaseStack  # noqa: E402
 from tb_sol_plugin.capture.operation_registry import OpRecord, OpType  # noqa: E402
-from tb_sol_plugin.capture.phases import PhaseStack  # noqa: E402
+from tb_sol_plugin.capture.work.ledger import Ledger, LedgerMode  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tests.support.toy import fused_qkv, some_tokens
 
 torch = pytest.importorskip("torch", reason="hooks modules of PyTorch")

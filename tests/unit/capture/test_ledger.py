@@ -486,7 +486,7 @@ def test_an_error_of_the_training_code_leaves_nothing_behind():
 
 
 def test_an_error_of_the_recorder_is_counted_and_not_raised(monkeypatch):
-    from tb_sol_plugin.capture import ledger
+    from tb_sol_plugin.capture.work import ledger
 
     def broken(*_, **__):
         raise ZeroDivisionError
@@ -570,7 +570,7 @@ def test_clear_forgets_rows_and_keeps_signatures():
 
 
 def test_a_mode_that_was_given_another_ledger_adds_nothing_to_the_first():
-    from tb_sol_plugin.capture.ledger import Ledger
+    from tb_sol_plugin.capture.work.ledger import Ledger
 
     counting = Counting()
     x = torch.randn(3, 3)
@@ -584,7 +584,7 @@ def test_a_mode_that_was_given_another_ledger_adds_nothing_to_the_first():
 
 def test_compiled_modules_are_marked():
     # GIVEN a model whose second layer is said to be compiled
-    from tb_sol_plugin.capture.ledger import LedgerMode
+    from tb_sol_plugin.capture.work.ledger import LedgerMode
 
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     counting = Counting(model)
@@ -650,7 +650,7 @@ def test_functorch_is_counted_at_its_lowest_level():
 def test_higher_order_attention_is_counted_by_its_formula():
     from torch.nn.attention.flex_attention import flex_attention
 
-    from tb_sol_plugin.capture.compiled import CompiledEagerly
+    from tb_sol_plugin.capture.work.dispatch import CompiledEagerly
 
     q = torch.randn(1, 2, 128, 16)
     plain = flex_attention(q, q, q)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.capture.analysis import Analysis, analyse, carry
-from tb_sol_plugin.capture.log_tensorboard import log_tensorboard, markdown
+from tb_sol_plugin.capture.report.analysis import Analysis, analyse, carry
+from tb_sol_plugin.capture.report.loggers import log_tensorboard, markdown
 from tests.support.sol_step import device, gpu, op, records, step
 
 GROUPS = {

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture import log_values
-from tb_sol_plugin.capture.analysis import analyse
-from tb_sol_plugin.capture.log_wandb import log_wandb
+from tb_sol_plugin.capture.report import values
+from tb_sol_plugin.capture.report.analysis import analyse
+from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.support.sol_step import device, records, step
 
-EXPECTED = log_values.scalars(analyse(records(), step(), device()))
+EXPECTED = values.scalars(analyse(records(), step(), device()))
 """By hand in `test_log_tensorboard.py`."""
 START = """
 import wandb
-from tb_sol_plugin.capture.analysis import analyse, carry
-from tb_sol_plugin.capture.log_wandb import log_wandb
+from tb_sol_plugin.capture.report.analysis import analyse, carry
+from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.support.sol_step import device, records, step
 found = analyse(records(), step(), device())
 run = wandb.init(mode="offline", dir=".", project="p", settings=wandb.Settings(console="off", silent=True))

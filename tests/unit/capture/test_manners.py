@@ -53,7 +53,7 @@ def script(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_part_that_fails_is_noted_and_then_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an analysis that always fails WHEN ten iterations run
-    from tb_sol_plugin.capture import analysis
+    from tb_sol_plugin.capture.report import analysis
 
     calls = []
 

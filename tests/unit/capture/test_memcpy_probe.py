@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-from tb_sol_plugin.capture import copies  # noqa: E402
-from tb_sol_plugin.capture.copies import MOVERS, CopyCounts, Crossing, crossing, in_one_piece  # noqa: E402
-from tb_sol_plugin.capture.copies_said import sentence  # noqa: E402
-from tb_sol_plugin.capture.memcpy_probe import MemcpyProbe  # noqa: E402
+from tb_sol_plugin.capture.report.console import sentence  # noqa: E402
+from tb_sol_plugin.capture.work import copies  # noqa: E402
+from tb_sol_plugin.capture.work.copies import MOVERS, CopyCounts, Crossing, crossing, in_one_piece  # noqa: E402
+from tb_sol_plugin.capture.work.memcpy_probe import MemcpyProbe  # noqa: E402
 
 WAITS, RUNS_ON, UNSURE = 1, 0, -1
 ELEMENTS = 6

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import tb_sol_plugin as sol  # noqa: E402
-from tb_sol_plugin.capture.memory_plan import PlanFacts  # noqa: E402
+from tb_sol_plugin.capture.memory.plan import PlanFacts  # noqa: E402
 from tb_sol_plugin.format import PLAN  # noqa: E402
 from tests.support.torch_models import transformer  # noqa: E402
 

@@ -16,10 +16,11 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import tb_sol_plugin as sol  # noqa: E402
-from tb_sol_plugin.capture import MemoryRecord, memory_records, record_base_memory, record_memory  # noqa: E402
-from tb_sol_plugin.capture.clock import Clock  # noqa: E402
-from tb_sol_plugin.capture.labels import Labels  # noqa: E402
-from tb_sol_plugin.capture.memory_tracking import MemoryTracking, PeakPhases, Peaks, weakly  # noqa: E402
+from tb_sol_plugin.capture import MemoryRecord, record_base_memory, record_memory  # noqa: E402
+from tb_sol_plugin.capture.loop.guard import Clock  # noqa: E402
+from tb_sol_plugin.capture.loop.labels import Labels  # noqa: E402
+from tb_sol_plugin.capture.memory import records as memory_records  # noqa: E402
+from tb_sol_plugin.capture.memory.records import MemoryTracking, PeakPhases, Peaks, weakly  # noqa: E402
 from tests.support.packed_lines import records_in  # noqa: E402
 
 MIB = 1 << 20
@@ -77,7 +78,7 @@ def nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Backend:
     backend = Backend()
-    for module in (memory_records, __import__("tb_sol_plugin.capture.memory_tracking", fromlist=["x"])):
+    for module in (memory_records, __import__("tb_sol_plugin.capture.memory.records", fromlist=["x"])):
         monkeypatch.setattr(module, "backend_in_use", lambda: backend)
     return backend
 
@@ -333,7 +334,7 @@ def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_file_goes_on_in_the_next_part_with_its_labels(tmp_path: Path) -> None:
     # GIVEN a file that is full WHEN memory is recorded THEN the next part has the labels of its modules
-    from tb_sol_plugin.capture.writer import CaptureWriter
+    from tb_sol_plugin.capture.report.writer import CaptureWriter
 
     labels = Labels()
     writer = CaptureWriter(str(tmp_path), {"rank": 0}, cap_bytes=600)

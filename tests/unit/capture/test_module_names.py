@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.module_names import class_name_of, is_module, layer_of, layer_of_module, places
+from tb_sol_plugin.capture.hooks.module_names import class_name_of, is_module, layer_of, layer_of_module, places
 from tb_sol_plugin.capture.operation_registry import OpType
 
 torch = pytest.importorskip("torch", reason="names modules of PyTorch")

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import Labels
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.operation_registry import OpRecord
 
 torch = pytest.importorskip("torch", reason="runs models of PyTorch")
 from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher  # noqa: E402
+from tb_sol_plugin.capture.hooks.opaque_layers import OpaqueLayers  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
-from tb_sol_plugin.capture.ledger import Ledger, LedgerMode  # noqa: E402
-from tb_sol_plugin.capture.opaque_layers import OpaqueLayers  # noqa: E402
-from tb_sol_plugin.capture.phases import PhaseStack  # noqa: E402
+from tb_sol_plugin.capture.loop.phases import PhaseStack  # noqa: E402
+from tb_sol_plugin.capture.work.ledger import Ledger, LedgerMode  # noqa: E402
 
 nn = torch.nn
 
@@ -156,7 +156,7 @@ def test_a_layer_of_which_only_the_backward_is_unseen() -> None:
 
 def test_layers_of_torch_are_not_read_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     # The closed form costs time, so it is made only where it may be needed
-    import tb_sol_plugin.capture.hooks_ledger as hooks_ledger
+    import tb_sol_plugin.capture.hooks.fallback as hooks_ledger
 
     read: list[str] = []
     original = hooks_ledger.layer_forms

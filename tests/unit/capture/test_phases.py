@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import NONE, Labels
-from tb_sol_plugin.capture.phases import DEPTH, RANGES, PhaseStack, phase_name
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.phases import DEPTH, RANGES, PhaseStack, phase_name
 
 
 class Bench:

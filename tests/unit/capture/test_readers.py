@@ -19,9 +19,9 @@ X = torch.ones(4, 6)
 
 def numbers(*calls):
     """What each call is known by, with one OpInfo per operator."""
-    from tb_sol_plugin.capture.ledger import _the_long_way
-    from tb_sol_plugin.capture.operators import OpInfo
-    from tb_sol_plugin.capture.readers import reader_of
+    from tb_sol_plugin.capture.work.call_keys import reader_of
+    from tb_sol_plugin.capture.work.ledger import _the_long_way
+    from tb_sol_plugin.capture.work.operators import OpInfo
 
     infos = {}
     out = []
@@ -67,7 +67,7 @@ def test_numbers_with_a_fraction_and_values_of_tensors_do_not_count():
 
 
 def test_a_second_step_like_the_first_counts_the_same_and_reads_nothing_the_long_way(monkeypatch):
-    from tb_sol_plugin.capture import ledger
+    from tb_sol_plugin.capture.work import ledger
 
     # GIVEN a training step that was counted once
     model, tokens = toy.fused_qkv(), toy.some_tokens()

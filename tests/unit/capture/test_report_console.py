@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tb_sol_plugin.capture.analysis import Analysis, Group, analyse, carry
-from tb_sol_plugin.capture.report_console import amount, console_report, shortened
+from tb_sol_plugin.capture.report.analysis import Analysis, Group, analyse, carry
+from tb_sol_plugin.capture.report.console import amount, console_report, shortened
 from tests.support.sol_step import device, gpu, op, records, step
 
 FORM = """\

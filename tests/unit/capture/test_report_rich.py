@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.capture.analysis import analyse, carry
-from tb_sol_plugin.capture.report_console import console_report
-from tb_sol_plugin.capture.report_rich import bar, print_rich
+from tb_sol_plugin.capture.report.analysis import analyse, carry
+from tb_sol_plugin.capture.report.console import bar, console_report, print_rich
 from tests.support.sol_step import device, op, records, step
 
 SHOW = """
-from tb_sol_plugin.capture.analysis import analyse
-from tb_sol_plugin.capture.report_rich import print_rich
+from tb_sol_plugin.capture.report.analysis import analyse
+from tb_sol_plugin.capture.report.console import print_rich
 from tests.support.sol_step import device, records, step
 print_rich(analyse(records(), step(), device()))
 """
@@ -96,7 +95,7 @@ def test_bars(share: float | None, text: str) -> None:
     ("us", "text"), [(None, "—"), (0.0, "0.00 µs"), (4.834, "4.83 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (12_345_678.0, "12,346 ms")]
 )
 def test_times(us: float | None, text: str) -> None:
-    from tb_sol_plugin.capture.report_rich import _time
+    from tb_sol_plugin.capture.report.console import _time
 
     assert _time(us) == text
 

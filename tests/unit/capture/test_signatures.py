@@ -280,7 +280,7 @@ def test_results_are_described():
 
 
 def test_integers_that_change_every_time_do_not_grow_the_ledger_without_end():
-    from tb_sol_plugin.capture.signatures import VARIANTS
+    from tb_sol_plugin.capture.work.signatures import VARIANTS
 
     x = torch.ones(4)
     counting = Counting()

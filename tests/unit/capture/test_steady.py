@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.schedule import Schedule
-from tb_sol_plugin.capture.steady import Steady
+from tb_sol_plugin.capture.loop.fast_path import Steady
+from tb_sol_plugin.capture.loop.schedule import Schedule
 from tests.support.sol_reading import only
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
-from tb_sol_plugin.capture import clock, watch  # noqa: E402, F401  (needs torch)
+from tb_sol_plugin.capture.hooks import instrument  # noqa: E402, F401  (needs torch)
+from tb_sol_plugin.capture.loop import guard  # noqa: E402
 from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
 
 QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
@@ -46,7 +47,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
     for name, module in tuple(sys.modules.items()):
         if name.startswith("tb_sol_plugin.capture.") and hasattr(module, "perf_counter_ns"):
             monkeypatch.setattr(module, "perf_counter_ns", made)
-    monkeypatch.setattr(clock, "time", types.SimpleNamespace(perf_counter_ns=made, time_ns=lambda: 1_700_000_000_000_000_000))
+    monkeypatch.setattr(guard, "time", types.SimpleNamespace(perf_counter_ns=made, time_ns=lambda: 1_700_000_000_000_000_000))
     yield made
 
 
@@ -229,7 +230,7 @@ def test_what_is_not_ordinary_goes_the_long_way(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(run=None))
     assert ended()
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(run=object()))
-    monkeypatch.setattr("tb_sol_plugin.capture.output._log_wandb", lambda *args: logged.append(args[1]))
+    monkeypatch.setattr("tb_sol_plugin.capture.report.output._log_wandb", lambda *args: logged.append(args[1]))
     logged: list[int] = []
     assert not ended() and not ended() and len(logged) == 2
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(run=None))

@@ -6,9 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tb_sol_plugin.capture.analysis import analyse  # noqa: E402
+from tb_sol_plugin.capture.report.analysis import (  # noqa: E402
+    Later,
+    Repeats,
+    analyse,
+)
 from tb_sol_plugin.capture.roofline import Precision  # noqa: E402
-from tb_sol_plugin.capture.tally import Later, Repeats  # noqa: E402
 from tests.support import toy  # noqa: E402
 from tests.support.ledger import Counting  # noqa: E402
 from tests.support.sol_step import device, gpu, step  # noqa: E402

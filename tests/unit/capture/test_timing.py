@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tb_sol_plugin.capture.clock import Clock
-from tb_sol_plugin.capture.labels import Labels
-from tb_sol_plugin.capture.phases import PENDING, PhaseStack
-from tb_sol_plugin.capture.timing import EventPool, Pair, event_pool
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.phases import PENDING, PhaseStack
+from tb_sol_plugin.capture.loop.timing import EventPool, Pair, event_pool
 
 
 class Device:

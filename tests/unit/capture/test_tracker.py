@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.schedule import Alike, Schedule
+from tb_sol_plugin.capture.loop.schedule import Alike, Schedule
 from tests.support.sol_reading import only
 from tests.support.toy import FORWARD, fused_qkv, some_tokens
 
@@ -415,9 +415,9 @@ def test_the_end_of_an_iteration_is_cheap() -> None:
 
 def test_a_torch_without_the_private_names_falls_back_to_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a torch that does not tell which node of autograd is at work WHEN the mode is auto THEN hooks count, and the file says so
-    from tb_sol_plugin.capture import watch
+    from tb_sol_plugin.capture.hooks import instrument
 
-    monkeypatch.setattr(watch.counting, "available", lambda: False)
+    monkeypatch.setattr(instrument.attribution, "available", lambda: False)
     model = layer()
     with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
         tracker.initialize(model)
@@ -503,8 +503,8 @@ def test_ordinary_iterations_are_written_as_all_others(fields: dict[str, Any]) -
     # GIVEN an iteration that was not sampled WHEN it is written the short way THEN its records are those of the long way
     import json
 
-    from tb_sol_plugin.capture import writer
-    from tb_sol_plugin.capture.step import StepRecord
+    from tb_sol_plugin.capture.loop.schedule import StepRecord
+    from tb_sol_plugin.capture.report import writer
 
     step = StepRecord(7, start_ns=10, duration_ns=20, overhead_ns=30, **fields)
     short, long = (b"".join(lines) for lines in (writer._ordinary(step), writer._records(step, "")))
@@ -553,7 +553,7 @@ def test_the_end_of_the_file_tells_the_work_after_the_last_iteration(tmp_path: P
 
 def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path) -> None:
     # GIVEN a device that is one iteration behind the host
-    from tb_sol_plugin.capture.timing import EventPool
+    from tb_sol_plugin.capture.loop.timing import EventPool
     from tests.unit.capture.test_timing import Device
 
     device = Device()
@@ -590,7 +590,7 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
 
 def test_waiting_for_the_recorder_is_told() -> None:
     # GIVEN an iteration of 3 ms on the device, in which the recorder worked for 1 ms WHEN it is analysed THEN the report says so
-    from tb_sol_plugin.capture.timing import EventPool
+    from tb_sol_plugin.capture.loop.timing import EventPool
     from tests.unit.capture.test_timing import Device
 
     notes = []
@@ -625,8 +625,8 @@ def test_a_traced_model_is_traced_without_warnings() -> None:
 
 
 def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tb_sol_plugin.capture import output
-    from tb_sol_plugin.capture.timing import EventPool
+    from tb_sol_plugin.capture.loop.timing import EventPool
+    from tb_sol_plugin.capture.report import output
     from tests.unit.capture.test_timing import Device
 
     monkeypatch.setattr(output, "PATIENCE", 0.05)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import format as F
-from tb_sol_plugin.capture import writer as W
-from tb_sol_plugin.capture.labels import Labels
-from tb_sol_plugin.capture.step import StepRecord
-from tb_sol_plugin.capture.writer import CaptureWriter
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.schedule import StepRecord
+from tb_sol_plugin.capture.report import writer as W
+from tb_sol_plugin.capture.report.writer import CaptureWriter
 from tb_sol_plugin.ingest import read
 from tests.support.packed_lines import records_in
 
@@ -342,7 +342,7 @@ KILLED = """
 import sys
 sys.path.insert(0, {root!r})
 from tests.unit.capture.test_writer import HEADER, Ledger, Sig, labelled, sampled
-from tb_sol_plugin.capture.writer import CaptureWriter
+from tb_sol_plugin.capture.report.writer import CaptureWriter
 labels, phase, module = labelled()
 ledger = Ledger([Sig(i) for i in range(300)])
 writer = CaptureWriter({folder!r}, HEADER)

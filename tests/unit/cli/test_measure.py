@@ -206,6 +206,7 @@ def test_doctor_lists_device_files_their_faults_and_the_limits_of_each_recording
     for part in ("_installed", "_entry_point", "_parts"):
         monkeypatch.setattr(cli_doctor, part, lambda out: 0)
     root = trace.parent.parent
+    monkeypatch.setenv("COLUMNS", "400")  # no path is broken over lines, however long the folder of the tests is
     assert run("doctor", root) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "devices.json: none (tb-sol doctor --measure" in out and "H100_SXM (exact)" in out

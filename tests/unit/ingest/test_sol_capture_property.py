@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
-from tb_sol_plugin.capture.labels import Labels
-from tb_sol_plugin.capture.step import StepRecord
-from tb_sol_plugin.capture.writer import CaptureWriter
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.schedule import StepRecord
+from tb_sol_plugin.capture.report.writer import CaptureWriter
 from tb_sol_plugin.errors import SolError
 from tb_sol_plugin.model.capture import Capture
 from tests.support.check_capture import host_tree_is_whole

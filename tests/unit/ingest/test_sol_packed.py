@@ -12,7 +12,7 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
-from tb_sol_plugin.capture.packing import LEAST, packed
+from tb_sol_plugin.capture.report.writer import LEAST, packed
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.sol.reader import Unpacker
 from tb_sol_plugin.model.capture import Capture

@@ -1,0 +1,7 @@
+"""The old name of `tb_sol_plugin.capture.integrations`: imports of `capture.callbacks.lightning` and the like keep working."""
+
+from __future__ import annotations
+
+from tb_sol_plugin.capture import integrations
+
+__path__ = integrations.__path__

@@ -1,0 +1,323 @@
+"""What a sampled step puts on the model and on torch, and takes back: label hooks, function labels, the dispatch mode."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import torch
+from torch.utils import _python_dispatch
+
+from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+from tb_sol_plugin.capture.hooks.fallback import HooksMode, with_sources
+from tb_sol_plugin.capture.hooks.opaque_layers import OpaqueLayers
+from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks
+from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.phases import PhaseStack
+from tb_sol_plugin.capture.loop.schedule import CopyRow
+from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.report.analysis import Later
+from tb_sol_plugin.capture.report.output import Rows
+from tb_sol_plugin.capture.work import attribution
+from tb_sol_plugin.capture.work.attribution import Row, RowKey
+from tb_sol_plugin.capture.work.copies import CopyCounts
+from tb_sol_plugin.capture.work.dispatch import CompiledEagerly
+from tb_sol_plugin.capture.work.ledger import Ledger, LedgerMode
+from tb_sol_plugin.format import COMPILED
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+    from tb_sol_plugin.capture.loop.timing import EventPool
+
+DEPTH: Final = 3
+"""How deep tensors are looked for in a model's inputs."""
+
+
+@dataclass
+class Seen:
+    """What a sampled step left.
+
+    signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
+    copies: rows as `format.COPY_ROW` names them, None where copies were not counted.
+    """
+
+    rows: Rows
+    records: Sequence[OpRecord]
+    calls: list[Call]
+    lost: Counter[str]
+    signature: str
+    copies: list[CopyRow] | None = None
+
+
+class InputSizes:
+    """A hook on the outermost modules that notes the sizes of what they are called with. Keeps no tensors.
+
+    samples, tokens: of calls that train on a batch of token ids, [samples, length] integers; None where there is no such call.
+    ids: (samples, length) of each such call.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.samples: int | None = None
+        self.tokens: int | None = None
+        self.ids: list[tuple[int, int]] = []
+
+    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if torch.jit.is_tracing() or torch.compiler.is_compiling():
+            return
+        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialised) is left out
+            tensors = list(tensors_in([args, kwargs], DEPTH))
+            self.calls.append(tuple((tuple(map(int, t.shape)), str(t.dtype)) for t in tensors))
+            if tensors and torch.is_grad_enabled() and getattr(module, "training", False):
+                ids = tensors[0]
+                if ids.ndim == 2 and ids.dtype in (torch.int64, torch.int32):
+                    self.samples = (self.samples or 0) + int(ids.shape[0])
+                    self.tokens = (self.tokens or 0) + int(ids.numel())
+                    self.ids.append((int(ids.shape[0]), int(ids.shape[1])))
+
+    @property
+    def signature(self) -> str:
+        return short_hash(self.calls) if self.calls else ""
+
+    def __deepcopy__(self, memo: object) -> Callable[..., object]:
+        return _NOTHING
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (contextlib.nullcontext, "__exit__")
+
+
+_NOTHING: Final[Callable[..., object]] = contextlib.nullcontext.__exit__
+"""Takes any arguments and does nothing: what becomes of our hook in a copy of a model. It is in every Python, so pickles can name it."""
+
+
+def tensors_in(value: object, depth: int) -> Iterable[torch.Tensor]:
+    """The tensors in nested lists, tuples and mappings, down to `depth` levels below the outermost."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth >= 0 and isinstance(value, Mapping):
+        for one in value.values():
+            yield from tensors_in(one, depth - 1)
+    elif depth >= 0 and isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_in(one, depth - 1)
+
+
+def short_hash(value: object) -> str:
+    """Twelve hexadecimal digits that stand for a value's text."""
+    return hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def modes_on_stack() -> list[object]:
+    """Dispatch modes that are entered on this thread, outermost first."""
+    look = getattr(_python_dispatch, "_get_current_dispatch_mode_stack", None)
+    return list(look()) if look is not None else []
+
+
+def dispatch_possible() -> bool:
+    """Whether this torch lets work be counted by a dispatch mode. The names are private, so they are looked for."""
+    return attribution.available() and all(hasattr(_python_dispatch, name) for name in ("TorchDispatchMode", "_pop_mode", "_push_mode"))
+
+
+class Watch:
+    """Hooks, function labels and the counting mode: on in a sampled step, off outside.
+
+    mode: dispatch or hooks, as it is in use. copies: of the step, None where they are not counted (not wanted, or no dispatch mode). A
+    watch is entered and left on one thread; `leave` puts things back in any state, as often as it is called.
+    """
+
+    def __init__(
+        self, labels: Labels, clock: Clock, phases: PhaseStack, mode: Literal["auto", "dispatch", "hooks"],
+        note: Callable[[str, str], None], *, copies: bool = True,
+    ) -> None:  # fmt: skip
+        self.labels, self.clock, self.phases, self._note = labels, clock, phases, note
+        self.mode = "hooks" if mode == "hooks" else "dispatch"
+        if self.mode == "dispatch" and not dispatch_possible():
+            self.mode = "hooks"
+            note("mode", "this torch has no usable dispatch mode; work is estimated from hooks instead")
+        self.hooks = LayerSOLHooks(labels, clock)
+        self.patcher = FunctionalPatcher(labels)
+        self.ledger = Ledger(labels)
+        self.copies = CopyCounts() if copies and self.mode == "dispatch" else None
+        self.sizes = InputSizes()
+        self.on = False
+        self._open = contextlib.ExitStack()
+        self._thread = 0
+        self._counting: LedgerMode | None = None
+        self._left_behind: list[tuple[int, LedgerMode]] = []
+        self.replays = 0
+
+    def here(self) -> bool:
+        """Whether the calling thread is the one that entered."""
+        return threading.get_ident() == self._thread
+
+    def enter(self, model: object, roots: list[object], events: EventPool | None, *, layers: bool) -> bool:
+        """Put everything in place for one step; False, with nothing in place, where that cannot be now.
+
+        model: as it was given, so that several are told apart in their names; roots: the modules in it. layers: whether events are
+        recorded around the calls of modules.
+        """
+        self._fetch()
+        if self.mode == "dispatch" and modes_on_stack():
+            self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
+            return False
+        if not CompiledEagerly.possible():
+            self._note("compiled", "this torch cannot run compiled code eagerly for a step (2.6 and later can); nothing is counted")
+            return False
+        self._thread = threading.get_ident()
+        self.clear()
+        self.hooks.events = events if layers else None
+        self.on = True
+        try:
+            self._open.enter_context(CompiledEagerly())
+            self._open.callback(self.hooks.remove)
+            self.hooks.attach(model)
+            for root in roots:
+                self._see_sizes(root)
+            self._open.callback(self.patcher.uninstall)
+            self.patcher.install()
+            self._count_replays()
+            self._count(timed=events is None)
+        except BaseException:
+            self.leave()
+            raise
+        return True
+
+    def _see_sizes(self, model: object) -> None:
+        register = getattr(model, "register_forward_pre_hook", None)
+        if register is not None and not isinstance(model, torch.jit.ScriptModule):
+            handle: RemovableHandle = register(self.sizes, with_kwargs=True)
+            self._open.callback(handle.remove)
+
+    def _count(self, *, timed: bool) -> None:
+        if self.mode == "hooks":
+            self._open.enter_context(HooksMode(self.ledger, self.hooks, self.patcher, self.phases, self.clock, timed))
+            return
+        self._open.enter_context(OpaqueLayers(self.ledger, self.hooks, self.patcher, self.phases, self.clock))
+        if self._counting is None:  # one for all steps: it knows the operators it has met
+            self._counting = LedgerMode(
+                self.ledger, self.hooks.stack, self.phases, self.patcher.stack, self.clock, timed, compiled=self.hooks.compiled,
+                copies=self.copies,
+            )  # fmt: skip
+        mode = self._counting
+        mode.timed = timed
+        mode.__enter__()
+        self._open.callback(self._take_off, mode)
+
+    def _take_off(self, mode: LedgerMode) -> None:
+        """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
+        if not self.here():
+            mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
+            mode.copies = None
+            self._counting = None
+            self._left_behind.append((self._thread, mode))
+            self._note("threads", "a sampled step ended on another thread than it began on, where its work was counted")
+            return
+        stack = modes_on_stack()
+        if not any(one is mode for one in stack):
+            self.ledger.lost["the counting mode was taken off by somebody else"] += 1
+            return
+        above = []
+        while stack[-1] is not mode:
+            above.append(stack.pop())
+            _python_dispatch._pop_mode()
+        mode.__exit__(None, None, None)
+        for one in reversed(above):
+            _python_dispatch._push_mode(one)
+
+    def _fetch(self) -> None:
+        """Take off the modes that were left behind on this thread."""
+        for entry in [entry for entry in self._left_behind if entry[0] == threading.get_ident()]:
+            self._left_behind.remove(entry)
+            self._thread = entry[0]
+            self._take_off(entry[1])
+
+    def _count_replays(self) -> None:
+        """A replayed CUDA graph runs kernels of which nobody here learns; that it was replayed is all that can be counted."""
+        graph = getattr(torch.cuda, "CUDAGraph", None)
+        replay = vars(graph).get("replay") if graph is not None else None
+        if replay is None:
+            return
+
+        def counted(graph: torch.cuda.CUDAGraph) -> None:
+            self.replays += 1
+            replay(graph)
+
+        torch.cuda.CUDAGraph.replay = counted
+
+        def restore() -> None:
+            if vars(torch.cuda.CUDAGraph).get("replay") is counted:
+                torch.cuda.CUDAGraph.replay = replay
+
+        self._open.callback(restore)
+
+    def leave(self) -> None:
+        """Take everything back. What was recorded stays until the next `enter`."""
+        if self._left_behind:
+            thread = self._thread
+            self._fetch()
+            self._thread = thread
+        if self.on:
+            try:
+                self._open.close()  # each part is taken back even if another one fails
+            finally:
+                self.on = False
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.ledger.clear()
+        if self.copies is not None:
+            self.copies.clear()
+        self.hooks.clear()
+        self.sizes.calls.clear()
+        self.sizes.samples = self.sizes.tokens = None
+        self.sizes.ids = []
+        self.replays = 0
+
+    def records(self, rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:
+        """The ledger as records. rows: some of it."""
+        layers = {label: layer for label, (layer, _) in self.hooks.supported.items()}
+        records = self.ledger.records(layers.get, rows)
+        return with_sources(records) if self.mode == "hooks" else records
+
+    def collect(self, *, compiled: bool) -> Seen:
+        """What the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
+        self.hooks.end_step()
+        self.patcher.end_step()
+        lost = self.ledger.lost + self.hooks.lost
+        copies = None
+        if self.copies is not None:
+            lost += self.copies.lost
+            copies = self.copies.records(timed=not compiled)
+        if self.replays:
+            lost["replays of CUDA graphs, whose work is unknown"] = self.replays
+        self.ledger.settle()
+        rows = dict(self.ledger.rows)  # the next step has lists of its own
+        untimed = {key: [row[0], -1] for key, row in rows.items()} if compiled else rows
+        records = Later(lambda: self.records(untimed))
+        if compiled:
+            rows = _as_compiled(rows)
+        counted: dict[tuple[int, ...], Sequence[int]] = dict(rows.items())
+        signature = self.sizes.signature
+        if not signature and rows:
+            signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
+        return Seen(Rows(self.ledger.signatures, counted, lost), records, list(self.hooks.calls), lost, signature, copies)
+
+    def _products(self, rows: dict[RowKey, Row]) -> list[tuple[int, int]]:
+        """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""
+        calls: Counter[int] = Counter()
+        for key, (count, _) in rows.items():
+            calls[key[0]] += count
+        return sorted((number, count) for number, count in calls.items() if self.ledger.signatures[number].flop)
+
+
+def _as_compiled(rows: dict[RowKey, Row]) -> dict[RowKey, Row]:
+    """Rows without times. Where no row is known to be of a compiled module, all are taken to be."""
+    all_of_them = 0 if any(key[5] & COMPILED for key in rows) else COMPILED
+    return {(key[0], key[1], key[2], key[3], key[4], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}

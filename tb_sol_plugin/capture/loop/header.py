@@ -1,0 +1,243 @@
+"""The first record of a capture file: where and with what a run runs. Nothing here raises, and nothing is initialised for its sake."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tb_sol_plugin import __version__
+from tb_sol_plugin.capture.hooks.module_names import any_compiled
+from tb_sol_plugin.capture.loop.guard import Clock
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.device_specs import DeviceSpec
+
+CONVENTION: Final = "2mac"
+"""How FLOP are counted: two per multiply-add."""
+Json = dict[str, object]
+T = TypeVar("T")
+
+_MEGATRON: Final = {
+    "tp": "tensor_model_parallel",
+    "pp": "pipeline_model_parallel",
+    "dp": "data_parallel",
+    "ep": "expert_model_parallel",
+    "cp": "context_parallel",
+}
+_MESH: Final = {
+    "tp": ("tp", "tensor"),
+    "pp": ("pp", "pipeline"),
+    "dp": ("dp", "data", "fsdp", "dp_shard"),
+    "ep": ("ep", "expert"),
+    "cp": ("cp", "context"),
+}
+
+
+def known(ask: Callable[[], T]) -> T | None:
+    """The answer, None where asking fails: a fact that nobody can tell is unknown."""
+    try:
+        return ask()
+    except Exception:
+        return None
+
+
+def rank_of() -> tuple[int, int]:
+    """(rank, world size), of torch.distributed, else of the launcher's environment, else (0, 1)."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if known(lambda: distributed.is_available() and distributed.is_initialized()):  # type: ignore[union-attr]
+        found = known(lambda: (int(distributed.get_rank()), int(distributed.get_world_size())))  # type: ignore[union-attr]
+        if found is not None:
+            return found
+    for rank, world in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        found = known(lambda rank=rank, world=world: (int(os.environ[rank]), int(os.environ.get(world, "1"))))  # type: ignore[misc]
+        if found is not None and 0 <= found[0] < found[1]:
+            return found
+    return 0, 1
+
+
+def groups_of(models: list[object]) -> dict[str, list[int]]:
+    """{name: [rank, size]} of the groups that split the work: Megatron's where it is loaded, else those of a model's device mesh."""
+    state = sys.modules.get("megatron.core.parallel_state") or sys.modules.get("megatron.core.mpu")
+    if state is not None:
+        found = {}
+        for name, long in _MEGATRON.items():
+            pair = known(lambda long=long: [int(getattr(state, f"get_{long}_rank")()), int(getattr(state, f"get_{long}_world_size")())])  # type: ignore[misc]
+            if pair is not None:
+                found[name] = pair
+        return found
+    return known(lambda: _mesh_groups(models)) or {}
+
+
+def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for model in models:
+        for parameter in model.parameters():  # type: ignore[attr-defined]
+            mesh = getattr(parameter, "device_mesh", None)
+            for at, dim in enumerate(getattr(mesh, "mesh_dim_names", None) or ()):
+                for name, spellings in _MESH.items():
+                    if dim in spellings and name not in found:
+                        found[name] = [int(mesh.get_local_rank(at)), int(mesh.size(at))]  # type: ignore[union-attr]
+    return found
+
+
+def compiled(models: list[object]) -> bool:
+    """True if a model, or a module of it, is compiled by torch.compile."""
+    return bool(known(lambda: any_compiled(models)))
+
+
+def device_kind(models: list[object]) -> str:
+    """Type of the device that the models are on (cuda, cpu, …); without a model, of the accelerator that is in use."""
+    for model in models:
+        for parameter in known(lambda model=model: model.parameters()) or ():  # type: ignore[attr-defined,misc]
+            kind = known(lambda parameter=parameter: str(parameter.device.type))  # type: ignore[misc]
+            if kind not in (None, "meta"):
+                return str(kind)
+    torch = sys.modules.get("torch")
+    for kind in ("cuda", "xpu"):
+        if known(lambda kind=kind: bool(getattr(torch, kind).is_initialized())):  # type: ignore[misc]
+            return kind
+    return "cpu"
+
+
+def model_facts(models: list[object]) -> Json:
+    """Counts over all models; a parameter that is used twice counts once. local: what this rank holds of a sharded model."""
+    seen: set[int] = set()
+    counts = {"parameters": 0, "trainable": 0, "parameter_bytes": 0, "local_parameters": 0, "local_bytes": 0, "modules": 0}
+    names: list[str] = []
+    for model in models:
+        inner = getattr(model, "_orig_mod", model)
+        names.append(type(inner).__name__)
+        for parameter in known(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
+            if id(parameter) in seen:
+                continue
+            seen.add(id(parameter))
+            size = known(lambda parameter=parameter: (int(parameter.numel()), int(parameter.element_size())))  # type: ignore[misc]
+            if size is None:  # not materialised yet
+                continue
+            local = known(lambda parameter=parameter: int(parameter._local_tensor.numel()))  # type: ignore[misc]
+            local = size[0] if local is None else local
+            counts["parameters"] += size[0]
+            counts["trainable"] += size[0] if parameter.requires_grad else 0
+            counts["parameter_bytes"] += size[0] * size[1]
+            counts["local_parameters"] += local
+            counts["local_bytes"] += local * size[1]
+        counts["modules"] += known(lambda model=model: sum(1 for _ in model.modules())) or 0  # type: ignore[attr-defined,misc]
+    return {"class": ", ".join(dict.fromkeys(names)), **counts, "compiled": compiled(models)}
+
+
+def precision_flags() -> dict[str, object]:
+    """matmul: as `torch.get_float32_matmul_precision` says; cudnn_tf32: whether convolutions use TF32."""
+    torch = sys.modules.get("torch")
+    matmul = known(lambda: str(torch.get_float32_matmul_precision()))  # type: ignore[union-attr]
+    legacy = known(lambda: bool(torch.backends.cuda.matmul.allow_tf32))  # type: ignore[union-attr]
+    if matmul == "highest" and legacy:
+        matmul = "high"
+    return {
+        "matmul": matmul,
+        "cudnn_tf32": known(lambda: bool(torch.backends.cudnn.allow_tf32)),  # type: ignore[union-attr]
+        "autocast": known(lambda: bool(torch.is_autocast_enabled())),  # type: ignore[union-attr]
+    }
+
+
+def device_facts(kind: str, spec: DeviceSpec | None) -> Json:
+    """The device as torch names it, and the limits it is judged against."""
+    torch = sys.modules.get("torch")
+    module = getattr(torch, kind, None)
+    name, memory, units = None, None, None
+    if kind not in ("cpu", "meta") and known(lambda: bool(module.is_initialized())):  # type: ignore[union-attr]
+        facts = known(lambda: module.get_device_properties(module.current_device()))  # type: ignore[union-attr]
+        name = getattr(facts, "name", None)
+        memory = getattr(facts, "total_memory", None)
+        units = getattr(facts, "multi_processor_count", None)
+    elif kind == "cpu":
+        name = known(_cpu_name)
+    return {
+        "type": kind,
+        "key": "" if spec is None else spec.name,
+        "name": str(name or ""),
+        "memory_bytes": memory,
+        "units": units,
+        "limits": None if spec is None else limits_of(spec),
+        "provenance": {} if spec is None else dict(spec.provenance),
+    }
+
+
+def limits_of(spec: DeviceSpec) -> Json:
+    """Limits as plain JSON: FLOP/s by type, bytes/s."""
+
+    def rates(of: Mapping[object, float]) -> dict[str, float]:
+        return {str(getattr(dtype, "value", dtype)): rate for dtype, rate in of.items()}
+
+    return {
+        "memory_bandwidth_bytes_per_sec": spec.memory_bandwidth_bytes_per_sec,
+        "peak_flops": rates(spec.peak_flops),  # type: ignore[arg-type]
+        "peak_flops_sparse": rates(spec.peak_flops_sparse),  # type: ignore[arg-type]
+        "peak_flops_vector": rates(spec.peak_flops_vector),  # type: ignore[arg-type]
+        "peak_flops_achievable": rates(spec.peak_flops_achievable),  # type: ignore[arg-type]
+        "memory_bytes": spec.memory_bytes,
+        "l2_bytes": spec.l2_bytes,
+        "link_bytes_per_sec": spec.link_bytes_per_sec,
+        "pcie_bytes_per_sec": spec.pcie_bytes_per_sec,
+        "num_units": spec.num_units,
+        "assume_sparsity": bool(getattr(spec, "assume_sparsity", False)),
+    }
+
+
+def _cpu_name() -> str:
+    import platform
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def header(
+    clock: Clock,
+    models: list[object],
+    *,
+    mode: str,
+    every_n_steps: int,
+    time_source: str,
+    kind: str,
+    spec: DeviceSpec | None,
+    ranks: tuple[int, int],
+    copies: bool = False,
+    plan: Mapping[str, object] | None = None,
+) -> Json:
+    """The header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size).
+
+    plan: sizes of the model and its layout, see `memory_plan`.
+    """
+    torch = sys.modules.get("torch")
+    return {
+        "library": __version__,
+        "torch": known(lambda: str(torch.__version__)),  # type: ignore[union-attr]
+        "cuda": known(lambda: torch.version.cuda),  # type: ignore[union-attr]
+        "hip": known(lambda: torch.version.hip),  # type: ignore[union-attr]
+        "python": sys.version.split()[0],
+        "convention": CONVENTION,
+        "rank": ranks[0],
+        "world_size": ranks[1],
+        "groups": groups_of(models),
+        "host": known(socket.gethostname) or "host",
+        "pid": os.getpid(),
+        "wall_ns": clock.wall_ns,
+        "monotonic_ns": clock.monotonic_ns,
+        "device": known(lambda: device_facts(kind, spec)) or {"type": kind},
+        "precision": precision_flags(),
+        "mode": mode,
+        "every_n_steps": every_n_steps,
+        "copies": copies,
+        "time_source": time_source,
+        "model": known(lambda: model_facts(models)) or {},
+        "plan": dict(plan or {}),
+    }

@@ -1,0 +1,116 @@
+"""Drives torch.profiler for a single iteration, and stores its trace beside the capture file under the same worker name.
+
+A traced iteration is never a sampled one: a dispatch mode would show in the trace, and makes compiled models run eagerly.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import torch
+
+from tb_sol_plugin.capture.loop.phases import profiler_active
+
+_RANGE: Final = "SOL iteration, beginning {}"
+_MARK: Final = b"SOL iteration, beginning "
+_own: Final[weakref.WeakSet[torch.profiler.profile]] = weakref.WeakSet()
+"""Profilers that were started here."""
+
+
+class _Range(Protocol):
+    def __enter__(self) -> object: ...
+    def __exit__(self, kind: object, error: object, trace: object, /) -> object: ...
+
+
+class DrivenProfiler:
+    """One trace at a time. `start` and `stop` belong outside of what is timed: starting the profiler takes a while.
+
+    folder: of the capture file. stem: answers `<host>_rank<rank>` of that file. note: called with (code, text). stacks: record Python
+    frames and with them the calls of modules, which a trace has from nowhere else. memory: record allocations too.
+    """
+
+    def __init__(
+        self, folder: str, stem: Callable[[], str], note: Callable[[str, str], None], *, stacks: bool = True, memory: bool = False
+    ) -> None:
+        self._folder, self._stem, self._note, self._stacks, self._memory = folder, stem, note, stacks, memory
+        self._profile: torch.profiler.profile | None = None
+        self._range: _Range | None = None
+        self._starts = 0
+        self.written: list[str] = []
+
+    @property
+    def running(self) -> bool:
+        return self._profile is not None
+
+    def start(self, kind: str) -> bool:
+        """Trace the iteration that begins now; False where another profiler is at work. kind: type of the device in use."""
+        if profiler_active() or _others():
+            self._note("profiler", "the script has a profiler of its own; no iteration is traced beside it")
+            return False
+        activity = torch.profiler.ProfilerActivity
+        device = getattr(activity, kind.upper(), None) if kind in ("cuda", "xpu") else None
+        activities = [activity.CPU, *([device] if device is not None else [])]
+        profile = torch.profiler.profile(activities=activities, record_shapes=True, with_stack=self._stacks, profile_memory=self._memory)
+        _own.add(profile)
+        profile.start()
+        self._profile, self._starts = profile, 0
+        self.restart()
+        return True
+
+    def restart(self) -> None:
+        """The iteration begins anew: its range starts now. Which range is the iteration's, under which number, is known at its end."""
+        self._close_range()
+        self._starts += 1
+        self._range = torch.profiler.record_function(_RANGE.format(self._starts))
+        self._range.__enter__()
+
+    def _close_range(self) -> None:
+        opened, self._range = self._range, None
+        if opened is not None:
+            opened.__exit__(None, None, None)
+
+    def stop(self, number: int | None) -> None:
+        """Stop, and write the trace of the iteration with that number; None: the iteration did not end, no trace is written."""
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
+        self._close_range()
+        profile.stop()
+        if number is None:
+            return
+        os.makedirs(self._folder, exist_ok=True)
+        path = os.path.join(self._folder, f"{self._stem()}.{time.time_ns()}.pt.trace.json.gz")
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".trace-") as place:
+            plain, packed = os.path.join(place, "trace.json"), os.path.join(place, "trace.gz")
+            profile.export_chrome_trace(plain)
+            with open(plain, "rb") as source, gzip.open(packed, "wb", compresslevel=5) as target:
+                for line in source:  # the profiler writes one field a line
+                    target.write(self._named(line, number) if _MARK in line else line)
+            os.replace(packed, path)
+        self.written.append(path)
+
+    def _named(self, line: bytes, number: int) -> bytes:
+        """The line with the iteration's range called as profilers call a step, and ranges of beginnings that were dropped called so."""
+        for start in range(1, self._starts + 1):
+            name = f"ProfilerStep#{number}" if start == self._starts else "before the iteration"
+            line = line.replace(f'"{_RANGE.format(start)}"'.encode(), f'"{name}"'.encode())
+        return line
+
+
+def _others() -> bool:
+    """True if the script holds a profiler, which may start at any of its own steps: two at once are an error in torch."""
+
+    def found() -> bool:
+        return any(type(one) is torch.profiler.profile and one not in _own for one in gc.get_objects())
+
+    if found():
+        gc.collect()  # one that nobody holds any more is no profiler of the script
+        return found()
+    return False

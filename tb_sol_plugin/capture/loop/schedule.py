@@ -1,0 +1,215 @@
+"""Which iterations are sampled, traced and reported, and which of the others do the same work as a sampled one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+
+class Schedule:
+    """By the index of an iteration, counted from 0 at the start of the process.
+
+    Sampled: 0, 1 and every `every`-th (0: none). Iteration 0 carries costs that arise once, 1 is the first ordinary one. A sample that
+    could not be had is made up for in the next iteration. Traced: up to `traces` iterations that follow a sampled one and are not
+    sampled themselves, since a dispatch mode changes what a trace shows.
+    """
+
+    def __init__(self, every: int, *, report: int, traces: int = 0) -> None:
+        self.every, self.report, self.traces = max(0, every), max(1, report), max(0, traces)
+        self.index = 0
+        self.owed = False
+        self._last_sampled = -2
+
+    def samples(self) -> bool:
+        """Whether the iteration that begins now is due to be sampled."""
+        if not self.every:
+            return False
+        return self.owed or self.index < 2 or self.index % self.every == 0
+
+    def traced(self, *, compiled: bool = False) -> bool:
+        """Whether the iteration that begins now, which is not sampled, is due to be traced.
+
+        compiled: the fourth in place of the third, which is the first to run compiled code, and is spent on compiling it.
+        """
+        after = self._last_sampled == self.index - 1
+        if compiled and self.index < 4:
+            after = self.index == 3 and self._last_sampled >= 1
+        return self.traces > 0 and self.index >= 2 and after
+
+    def reported(self, iteration: int, *, sampled: bool) -> bool:
+        """Whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
+        return self.index % self.report == 0 or (sampled and iteration % self.report == 0)
+
+    def quiet(self) -> int:
+        """How many iterations, from the running one, which is not sampled, are not reported and not followed by one to be watched."""
+        index = self.index
+        if self.owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
+            return 0
+        until = self.report - index % self.report
+        return min(until, self.every - 1 - index % self.every) if self.every else until
+
+    def ended(self, *, sampled: bool) -> None:
+        """The iteration is over; `sampled`: its work was counted."""
+        if sampled:
+            self._last_sampled = self.index
+        self.index += 1
+
+
+class Alike:
+    """What is known of the inputs of iterations that nobody watched.
+
+    Nothing of the recorder is on the model in such an iteration, so its inputs are known by what the script says (`batch`, `tokens`): it is
+    like the sampled iterations of the same numbers, if those were all alike. Where the script says nothing, it is taken to be like the
+    sampled iteration before, if that had inputs of the same sizes as the sampled one before it.
+    """
+
+    def __init__(self) -> None:
+        self._by_size: dict[tuple[int | None, int | None], str] = {}
+        self._last: list[tuple[str, int | None, int | None]] = []
+
+    def saw(self, signature: str, *, given: tuple[int | None, int | None], sizes: tuple[int | None, int | None]) -> None:
+        """A sampled iteration: the signature of its inputs, what the script said, and (samples, tokens) as they are to be shown."""
+        if given != (None, None):
+            self._by_size[given] = signature if self._by_size.get(given, signature) == signature else ""
+        self._last = [*self._last[-1:], (signature, *sizes)]
+
+    def guess(self, given: tuple[int | None, int | None]) -> tuple[str, int | None, int | None]:
+        """(signature or "", samples, tokens) of an iteration that was not sampled."""
+        if given != (None, None):
+            return self._by_size.get(given, ""), *given
+        if len(self._last) == 2 and self._last[0] == self._last[1] and self._last[1][0]:
+            return self._last[1]
+        return "", None, None
+
+
+# -- What a tracker knows of one iteration of a training loop --------------------------------------------------------
+
+
+TimeRow: TypeAlias = "tuple[int, int, int, int | None, int]"
+"""label, start_ns, duration_ns, device_ns (None: not timed), count, as `format.TIME_ROW` names them."""
+
+CopyRow: TypeAlias = "tuple[str, str, str, str, int, int, bool, int, int, int, int, int, int, int | None, int | None]"
+"""One row of copies, as `format.COPY_ROW` names it."""
+
+
+@dataclass
+class StepRecord:
+    """One iteration. Times in ns on the recorder's clock (`capture/loop/guard.py`).
+
+    device_ns: between two events on the device's stream, None where not timed or not known yet. sampled: its work was counted.
+    signature: of the sizes of the model's inputs, "" unknown. overhead_ns: the recorder's own measured work inside the step; before_ns:
+    since the end of the step before (of the first, since tracking was set up), when it analyses and writes what has ended.
+    lost: things that could not be recorded, by reason. phase_times, module_times: TimeRow. totals: of a sampled step, filled by the
+    analysis: {ops, flop, flop_vector, bytes, sol_ns, unknown}. compiled: the model is compiled, and its work was counted by running
+    it eagerly, so that the times of this step are not those of the model. copies: CopyRow, None where copies were not counted.
+    """
+
+    iteration: int
+    start_ns: int = 0
+    duration_ns: int = 0
+    device_ns: int | None = None
+    sampled: bool = False
+    signature: str = ""
+    batch: int | None = None
+    tokens: int | None = None
+    overhead_ns: int = 0
+    before_ns: int = 0
+    lost: dict[str, int] = field(default_factory=dict)
+    phase_times: list[TimeRow] = field(default_factory=list)
+    module_times: list[TimeRow] = field(default_factory=list)
+    totals: dict[str, int | float | None] = field(default_factory=dict)
+    compiled: bool = False
+    copies: list[CopyRow] | None = None
+
+
+# -- Command-line options of SOL tracking, and what is read from a script's parsed arguments -------------------------
+
+
+REPORT_INTERVAL: Final = 100
+ALL_LEVELS: Final = 2
+"""Level of detail of phases where a script has no option for it: every range that is made with level 1 or 2."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a script's arguments say; None where they say nothing."""
+
+    report_interval: int | None = None
+    device: str | None = None
+    logdir: str | None = None
+    timing_log_level: int | None = None
+    rank: int | None = None
+
+
+def add_sol_arguments(parser: ArgumentParser) -> ArgumentParser:
+    """Add the options to a parser, and answer it. An option that the parser already has stays as it is."""
+    group = parser.add_argument_group("speed of light")
+    has = parser._option_string_actions  # argparse has no public way to ask
+    if "--rl-sol-report-interval" not in has:
+        group.add_argument(
+            "--rl-sol-report-interval",
+            type=_interval,
+            default=REPORT_INTERVAL,
+            metavar="N",
+            help="iterations between detailed reports, and between iterations whose work is counted (default %(default)s)",
+        )
+    if "--rl-sol-device" not in has:
+        group.add_argument(
+            "--rl-sol-device",
+            default="auto",
+            metavar="DEVICE",
+            help="whose limits to judge by: a key of the table of devices, the path of a device file, or auto (default)",
+        )
+    if "--sol-logdir" not in has:
+        group.add_argument("--sol-logdir", metavar="PATH", help="where capture files go (default: the TensorBoard directory of the run)")
+    if "--timing-log-level" not in has:
+        group.add_argument(
+            "--timing-log-level",
+            type=int,
+            default=ALL_LEVELS,
+            metavar="LEVEL",
+            help="detail of the phases: a range counts when its level is at most this; 0 switches all tracking off (default %(default)s)",
+        )
+    return parser
+
+
+def read_arguments(args: object) -> Options:
+    """The options in parsed arguments (a namespace, a dict or any object), under their argparse names. What is no use is left out."""
+
+    def value(name: str) -> object:
+        if isinstance(args, dict):
+            return args.get(name)
+        return getattr(args, name, None)
+
+    return Options(
+        report_interval=_whole(value("rl_sol_report_interval")),
+        device=_text(value("rl_sol_device")),
+        logdir=_text(value("sol_logdir")) or _text(value("tensorboard_dir")),
+        timing_log_level=_whole(value("timing_log_level")),
+        rank=_whole(value("rank")),
+    )
+
+
+def _interval(text: str) -> int:
+    """A number of iterations, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no whole number") from None
+    if number < 1:
+        raise ArgumentTypeError(f"{number} iterations are no interval: give 1 or more")
+    return number
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value is not None and not isinstance(value, bool) and str(value) else None

@@ -1,0 +1,425 @@
+"""Where finished iterations go: the capture file, TensorBoard, Weights & Biases, the console. A place that fails is left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tb_sol_plugin.capture.loop.guard import Boundary, log
+from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.phases import PendingTimes
+from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
+from tb_sol_plugin.capture.loop.timing import EventPool, Pair
+from tb_sol_plugin.capture.operation_registry import OpRecord
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.layer_hooks import Call
+    from tb_sol_plugin.capture.report.analysis import Analysis, Repeats
+    from tb_sol_plugin.capture.report.loggers import Writer
+    from tb_sol_plugin.capture.report.writer import CaptureWriter
+    from tb_sol_plugin.capture.work.signatures import Signature
+
+PhaseTimes: TypeAlias = "dict[str, float | None]"
+"""Device time in µs by phase."""
+
+PATIENCE: Final = 2.0
+"""Seconds that closing waits for the device to pass the last events."""
+
+MOST_MEMORY: Final = 400
+"""Records of memory that wait until the file is open."""
+
+WAITED: Final = 0.02
+"""Own work in a sampled iteration, relative to its time on the device, above which its times are said to contain waiting."""
+
+
+@dataclass
+class Rows:
+    """The ledger of one finished iteration, as the file's writer reads it."""
+
+    signatures: list[Signature]
+    rows: Mapping[tuple[int, ...], Sequence[int]]
+    lost: Counter[str]
+
+
+NO_ROWS: Final = Rows([], {}, Counter())
+
+
+@dataclass
+class Finished:
+    """An iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole.
+
+    own_ns: the recorder's own measured work inside it.
+    """
+
+    step: StepRecord
+    phases: PendingTimes
+    calls: list[Call]
+    whole: Pair | None
+    pool: EventPool | None
+    ledger: Rows
+    records: Sequence[OpRecord]
+    report: bool
+    own_ns: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Not sampled, and without events."""
+        return self.pool is None and not self.step.sampled
+
+    def done(self) -> bool:
+        """True if the device has passed all events of the iteration."""
+        pool = self.pool
+        if pool is None:
+            return True
+        pairs = (call[3] for call in reversed(self.calls) if isinstance(call[3], Pair))
+        return pool.done(self.whole) and self.phases.done() and all(pool.done(pair) for pair in pairs)
+
+    def settle(self) -> None:
+        """Read the events that the device has passed; the others' times stay unknown."""
+        pool, step = self.pool, self.step
+        step.phase_times = self.phases.rows()
+        if not self.calls and pool is None:
+            return
+        rows: list[TimeRow] = []
+        for label, start, duration, events in self.calls:
+            if events is None or isinstance(events, Pair):
+                rows.append((label, start, duration, None if pool is None else pool.resolve(events), 1))
+            else:
+                rows.append((label, start, duration, None, events.count))
+        step.module_times = rows
+        if pool is not None:
+            step.device_ns = pool.resolve(self.whole)
+            for reason, count in pool.lost.items():
+                step.lost[reason] = step.lost.get(reason, 0) + count
+            pool.lost.clear()
+        self.calls, self.whole = [], None
+
+
+@dataclass
+class Places:
+    """Where to write and log. tensorboard: True (a writer of its own in logdir), False, or a summary writer. console: True, False, rich."""
+
+    logdir: str | None = None
+    tensorboard: object = True
+    wandb: bool = True
+    console: bool | str = True
+
+
+class Output:
+    """Writes and logs finished iterations in their order. Belongs to the process that made it: a forked one writes nothing.
+
+    header: makes the file's header, asked when the first iteration is written, when ranks and devices are known.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        boundary: Boundary,
+        labels: Labels,
+        *,
+        first_rank: Callable[[], bool],
+        header: Callable[[], dict[str, object]],
+        spec: Callable[[], tuple[DeviceSpec | None, str]],
+    ) -> None:
+        self.places, self.boundary, self.labels = places, boundary, labels
+        self._first_rank, self._header, self._spec = first_rank, header, spec
+        self._pid = os.getpid()
+        self._writer: CaptureWriter | None = None
+        self._board: Writer | None = None
+        self._own_board = False
+        self._notes: list[tuple[str, str, int]] = []
+        self._memory: list[dict[str, object]] = []
+        self._closed = False
+        self._sample: tuple[str, Analysis] | None = None
+        self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
+        self._totals: Analysis | None = None
+        self._repeats: Repeats | None = None
+        self._first: bool | None = None
+        self._reported: int | None = None
+        self.iterations = 0
+
+    def preload(self, *, work: bool) -> None:
+        """Load the code that finished iterations need, so that none of them has to wait for it. work: of sampled ones too."""
+        if work:
+            import tb_sol_plugin.capture.report.analysis
+            from tb_sol_plugin.capture.device_specs import preload
+            from tb_sol_plugin.capture.work.costs import models
+
+            models()
+            preload()
+        if self.places.logdir is not None:
+            import tb_sol_plugin.capture.report.writer
+
+            if self.places.tensorboard is True and self._first_rank():
+                with contextlib.suppress(ImportError):
+                    import torch.utils.tensorboard  # noqa: F401
+        if self.places.tensorboard and self._first_rank():
+            import tb_sol_plugin.capture.report.loggers  # noqa: F401
+
+    # --- Finished iterations ---
+
+    def finish(self, done: Finished) -> None:
+        """Write and log one iteration."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        attempt, step = self.boundary.attempt, done.step
+        self.iterations += 1
+        if done.plain:
+            sample = self._sample
+            known = sample is not None and step.signature != "" and step.signature == sample[0]
+            if known:
+                self._alike = step, None
+            attempt("file", lambda: self._write_plain(done), None)
+        else:
+            attempt("times", done.settle, None)
+            known = attempt("analysis", lambda: self._analyse(done), False)
+            attempt("file", lambda: self._write(done), None)
+        if done.report:
+            attempt("profile", self._profile, None)
+        if self._first is None:
+            self._first = self._first_rank()
+        if not known or not self._first:
+            return
+        board = bool(self.places.tensorboard) and attempt("tensorboard", self._find_board, None) is not None
+        wandb = self.places.wandb and wandb_open()
+        if not (board or wandb or done.report):
+            return
+        found = attempt("analysis", lambda: self._logged(done), None)
+        if found is None:
+            return
+        if board:
+            attempt("tensorboard", lambda: self._log_board(found, step.iteration, done.report), None)
+        if wandb:
+            attempt("wandb", lambda: _log_wandb(found, step.iteration, done.report), None)
+        if self.places.console and done.report:
+            self._report(found)
+
+    def _write_plain(self, done: Finished) -> None:
+        """Write what most iterations are: not sampled, no device to wait for. Few calls, since each meets cold caches."""
+        done.step.phase_times = done.phases.rows()
+        writer = self._writer or self._file()
+        if writer is not None:
+            writer.step(done.step, done.ledger, self.labels)
+
+    def short_way(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
+        """Whether iterations like that one are only to be written; where to; and whether a run of W&B would change that."""
+        known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
+        ready = self._writer is not None or self.places.logdir is None
+        plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))
+        return plain, self._writer, known and self.places.wandb
+
+    def passed(self, count: int, last: StepRecord, size: int) -> None:
+        """So many iterations were written without a call of this class, up to that one. size: of the file since then."""
+        self.iterations += count
+        if self._writer is not None and not self._writer.problem:
+            self._writer.size = size
+        if self._sample is not None and last.signature != "" and last.signature == self._sample[0]:
+            self._alike = last, None
+
+    def _report(self, found: Analysis) -> None:
+        self.boundary.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
+        self._reported = found.iteration
+
+    def _analyse(self, done: Finished) -> bool:
+        """Whether the work of the iteration is known: counted in it, or in a sampled one like it."""
+        step = done.step
+        if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
+            return False
+        from tb_sol_plugin.capture.report import analysis as work
+        from tb_sol_plugin.capture.report.analysis import Repeats
+
+        if self._repeats is None:
+            self._repeats = Repeats()
+        phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
+        if not step.sampled:
+            self._alike = step, phases
+            return True
+        spec, reason = self._spec()
+        layers = None
+        if not step.compiled and done.pool is not None:
+            layers = work.times_of_layers(step.module_times, self.labels, self._repeats.layers(done.ledger.rows, done.records))
+        found = work.analyse(
+            done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason,
+            counted=done.ledger.rows, repeats=self._repeats,
+        )  # fmt: skip
+        if step.device_ns and not step.compiled and done.own_ns > WAITED * step.device_ns:
+            share = f"{100 * done.own_ns / step.device_ns:.0f} %"
+            text = f"while this iteration was counted, the device may have waited for the recorder, whose work took {share} of that time"
+            found = replace(found, notes=(*found.notes, text))
+        if step.copies:
+            from tb_sol_plugin.capture.report.console import sentence
+
+            said = sentence(step.copies)
+            found = replace(found, notes=(*found.notes, said)) if said else found
+        if self.iterations == 1:
+            found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
+        self._sample, self._alike, self._totals = (step.signature, found), None, None
+        step.totals = totals_of(found)
+        return True
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The last one, of a sampled iteration or of one like it. Made when it is asked for."""
+        if self._sample is None or self._alike is None:
+            return None if self._sample is None else self._sample[1]
+        from tb_sol_plugin.capture.report import analysis as work
+
+        step, phases = self._alike
+        return work.carry(self._sample[1], step, phase_times=phases)
+
+    def forget(self) -> None:
+        """No iteration from now on is like one before."""
+        self._sample = self._alike = self._totals = None
+
+    def _logged(self, done: Finished) -> Analysis | None:
+        """The analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
+        nothing new to say, and writing them in every iteration would take more time than all phases together."""
+        if done.report or self._sample is None or self._alike is None or self._alike[1] is not None or done.step.device_ns is not None:
+            return self.analysis
+        step, sample = done.step, self._sample[1]
+        if self._totals is None:
+            whole = self.analysis
+            self._totals = None if whole is None else replace(whole, phases=[])
+        if self._totals is None:
+            return None
+        return replace(self._totals, iteration=step.iteration, age=step.iteration - sample.iteration, step_us=step.duration_ns / 1e3)
+
+    # --- The file ---
+
+    def _write(self, done: Finished) -> None:
+        writer = self._file()
+        if writer is not None:
+            writer.step(done.step, done.ledger, self.labels)
+
+    def _file(self) -> CaptureWriter | None:
+        if self._writer is None and self.places.logdir is not None:
+            from tb_sol_plugin.capture.report.writer import CaptureWriter
+
+            self._writer = CaptureWriter(self.places.logdir, self._header())
+            for note in self._notes:
+                self._writer.note(*note)
+            self._notes.clear()
+            for record in self._memory:
+                self._writer.memory(record, self.labels)
+            self._memory.clear()
+        return self._writer
+
+    def memory(self, record: dict[str, object]) -> None:
+        """A record of memory for the file; before it is open it is kept until then."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        if self._writer is not None:
+            self._writer.memory(record, self.labels)
+        elif len(self._memory) < MOST_MEMORY:
+            self._memory.append(record)
+
+    def note(self, code: str, text: str, count: int = 1) -> None:
+        """A remark for the file; before it is open it is kept until then."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        log.info("SOL capture: %s", text)
+        if self._writer is not None:
+            self._writer.note(code, text, count)
+        elif len(self._notes) < 100:
+            self._notes.append((code, text, count))
+
+    def _profile(self, *, last: bool = False) -> None:
+        """What the program counted of its own steps, where it does."""
+        steps = sys.modules.get("tb_sol_plugin.capture.goodput.steps")
+        record = None if steps is None or self._writer is None else steps.profile_record(last=last)
+        if record is not None and self._writer is not None:
+            self._writer.memory(record, self.labels)
+
+    # --- Metrics ---
+
+    def _log_board(self, analysis: Analysis, iteration: int, tables: bool) -> None:
+        board = self._find_board()
+        if board is not None:
+            from tb_sol_plugin.capture.report.loggers import log_tensorboard
+
+            log_tensorboard(analysis, iteration, board, tables)
+
+    def _find_board(self) -> Writer | None:
+        wanted = self.places.tensorboard
+        if self._board is None and wanted:
+            if wanted is not True:
+                self._board = wanted  # type: ignore[assignment]
+            elif self.places.logdir is not None:
+                try:
+                    from torch.utils.tensorboard import SummaryWriter
+                except ImportError:
+                    self.places.tensorboard = False
+                    self.note("tensorboard", "TensorBoard is not installed here: no scalars are logged")
+                    return None
+                self._board = SummaryWriter(self.places.logdir)
+                self._own_board = True
+        return self._board
+
+    def close(self, waiting: list[Finished], *, report: bool, own: Callable[[], int] = lambda: 0) -> None:
+        """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most.
+
+        report: print the last sampled iteration, if it is newer than the last one printed. own: ns of own work since the last iteration.
+        """
+        if self._closed or os.getpid() != self._pid:
+            return
+        until = perf_counter() + PATIENCE
+        for done in waiting:
+            while not done.done() and perf_counter() < until:
+                sleep(0.005)
+            self.finish(done)
+        if report and self.places.console and self._first and self._sample is not None:
+            last = self._sample[1]
+            if self._reported is None or self._reported < last.iteration:
+                self._report(last)
+        self.boundary.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
+        for reason, count in self.boundary.reasons.items():
+            if count > 1:
+                self.note("failures", reason, count)
+        self.boundary.attempt("profile", lambda: self._profile(last=True), None)
+        if self._writer is not None:
+            writer = self._writer
+            self.boundary.attempt("close", lambda: writer.close(self.iterations, own()), None)
+        if self._own_board and self._board is not None:
+            self.boundary.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
+        self._closed = True
+
+
+def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
+    """Sums over all counted calls, as the file names them. sol_ns: the least time at the limits in use, None without limits."""
+    total = analysis.total
+    return {
+        "ops": total.count,
+        "flop": total.flops,
+        "flop_vector": total.flops_vector,
+        "bytes": total.bytes,
+        "sol_ns": None if total.estimated_us is None else round(total.estimated_us * 1e3, 3),
+        "unknown": total.unknown,
+    }
+
+
+def wandb_open() -> bool:
+    """Whether a run of Weights & Biases is active."""
+    return getattr(sys.modules.get("wandb"), "run", None) is not None
+
+
+def _log_wandb(analysis: Analysis, iteration: int, tables: bool) -> None:
+    from tb_sol_plugin.capture.report.loggers import log_wandb
+
+    log_wandb(analysis, iteration, tables)
+
+
+def _print(analysis: Analysis, tables: bool) -> None:
+    if tables:
+        from tb_sol_plugin.capture.report.console import print_rich
+
+        return print_rich(analysis)
+    from tb_sol_plugin.capture.report.console import console_report
+
+    print(console_report(analysis), flush=True)

@@ -1,0 +1,1 @@
+"""Operators of a sampled iteration: which were called, what they cost, whose they are."""

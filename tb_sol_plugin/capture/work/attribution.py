@@ -1,0 +1,281 @@
+"""To which module, phase and direction a call belongs, by the sequence numbers of autograd's nodes.
+
+A node of autograd gets the next number of its thread just before the forward operator runs, so the number tells in the backward pass which
+forward operator a node belongs to. That is the key which a profiler's arrows from forward to backward use as well.
+
+    no node at work           forward work of the innermost open module; nodes made since the last call are noted under its labels
+    a node at work            backward work, under the labels that were noted for its number
+    ... and modules opened since `backward()` began, or gradients enabled in a backward pass that makes no graph
+                              forward work that runs again (checkpointing), under the module that runs
+
+The names of torch that this needs are private. `available()` tests for them; without them `mode="hooks"` is the fallback.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import torch
+
+from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
+from tb_sol_plugin.capture.loop.phases import PhaseStack
+from tb_sol_plugin.format import BACKWARD, RECOMPUTE
+
+Labelled: TypeAlias = "tuple[int, int, int]"
+"""Labels of a forward operator: module, phase, function."""
+Context: TypeAlias = "tuple[int, int, int, int, int]"
+"""Labels and flags of a call: module, phase, phase of the forward operator, function, flags."""
+RowKey: TypeAlias = "tuple[int, int, int, int, int, int]"
+"""Id of a signature, module, phase, forward phase, function, flags, as `format.LEDGER_ROW` names them."""
+Row: TypeAlias = "list[int]"
+"""[calls, summed time in ns; -1 not timed]"""
+
+UNLABELLED: Final[Labelled] = (NONE, NONE, NONE)
+UNNUMBERED: Final = 1 << 63
+"""Nodes that accumulate gradients have a number beyond this instead of one of their own."""
+NO_PASS: Final = -1
+GAP: Final = 4096
+"""Most nodes between two calls that are noted."""
+UNSEEN: Final = "backward of work that was not recorded"
+
+
+def available() -> bool:
+    """Whether this torch tells the node at work and the numbers of nodes."""
+    with torch.inference_mode(False), torch.enable_grad():
+        made = torch.ones((), device="cpu", requires_grad=True).mul(1.0).grad_fn
+    return (
+        hasattr(torch._C, "_current_autograd_node")
+        and hasattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr")
+        and hasattr(made, "_sequence_nr")  # the class of nodes names it since 2.5, nodes had it before
+    )
+
+
+current_node: Callable[[], object] = getattr(torch._C, "_current_autograd_node", lambda: None)
+next_number: Callable[[], int] = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", lambda: 0)
+grad_enabled: Callable[[], bool] = torch.is_grad_enabled
+running_pass: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: NO_PASS)
+
+
+class Pass:
+    """A running `backward()`: on which thread it began, below how many open modules, in which phase, and whether it makes a graph."""
+
+    __slots__ = ("depth", "makes_graph", "phase", "thread")
+
+    def __init__(self, thread: ThreadState, makes_graph: bool) -> None:
+        self.thread, self.makes_graph = thread, makes_graph
+        self.depth = len(thread.modules)
+        self.phase = thread.phase()
+
+
+class ThreadState:
+    """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
+
+    # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
+    # to ask where it is.
+    __slots__ = ("attribution", "away", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
+
+    def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
+        self.attribution = attribution
+        self.modules: list[int] = attribution.modules.open
+        self.functions: list[int] = attribution.functions.open
+        self.phases: list[int] = attribution.phases.open
+        self.number = next_number()
+        self.labelled: dict[int, Labelled] = {}
+        self.last: Labelled = UNLABELLED
+        self.passes: list[Pass] = []
+        self.worker = self.away = False
+        self.rows = rows
+
+    def phase(self) -> int:
+        """The phase of this thread; that of the backward pass on a thread of autograd."""
+        if self.phases:
+            return self.phases[-1]
+        running = self.attribution.running
+        if self.passes or not running:
+            return NONE if self.passes else self.attribution.phases.inheriting()
+        return running[-1].phase
+
+    def note(self, number: int, labels: Labelled) -> None:
+        """Nodes up to `number` (not included) were made under these labels."""
+        if number - self.number == 1:
+            self.labelled[number - 1] = labels
+        else:
+            self.labelled.update(dict.fromkeys(range(max(self.number, number - GAP), number), labels))
+        self.number = number
+
+    def view(self, node: object) -> None:
+        """A call without work may have made a node in a backward pass: note it."""
+        number = next_number()
+        if number != self.number:
+            context = self.inside(node)
+            self.note(number, (context[0], context[2] if context[4] else context[1], context[3]))
+
+    def forward(self) -> Context:
+        """The labels of a call outside of any backward pass."""
+        functions = self.functions
+        return self.modules[-1] if self.modules else NONE, self.phase(), NONE, functions[0] if functions else NONE, 0
+
+    def inside(self, node: object) -> Context:
+        """The labels of a call during a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
+        modules, phases, passes = self.modules, self.phases, self.passes
+        if passes and node is not None:  # the usual case first: plain backward work, of which no graph is made
+            begun = passes[-1]
+            number: int = node._sequence_nr()  # type: ignore[attr-defined]
+            found = begun.thread.labelled.get(number) if number < UNNUMBERED else self.last
+            if found is not None and len(modules) <= begun.depth and not grad_enabled():
+                self.last = found
+                return found[0], phases[-1] if phases else NONE, found[1], found[2], BACKWARD
+        phase = phases[-1] if phases else self.phase()
+        if passes:
+            here: Pass | None = passes[-1]
+            depth = passes[-1].depth
+        else:
+            running = self.attribution.running
+            here, depth = running[-1] if running else None, 0
+        if node is None:
+            if passes or running_pass() != NO_PASS:
+                return modules[-1] if len(modules) > depth else NONE, phase, NONE, NONE, BACKWARD
+            return self.forward()
+        if not self.away:
+            self.away = self.worker = True
+        forward = self._forward_of(node, here)
+        deeper = len(modules) > depth
+        if deeper or (grad_enabled() and here is not None and not here.makes_graph):
+            module = self.attribution.place(modules, depth, forward[0]) if deeper else forward[0]
+            context = module, phase, forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
+        else:
+            context = forward[0], phase, forward[1], forward[2], BACKWARD
+        made = next_number()
+        if made != self.number:
+            self.note(made, (context[0], forward[1], context[3]))
+        return context
+
+    def _forward_of(self, node: object, here: Pass | None) -> Labelled:
+        number: int = node._sequence_nr()  # type: ignore[attr-defined]
+        if number >= UNNUMBERED:
+            return self.last  # a gradient is accumulated right after the node that made it
+        home = here.thread if here is not None else self
+        found = home.labelled.get(number)
+        if found is None:
+            found = self.attribution.elsewhere(number, home)
+        if found is None:
+            self.attribution.lost[UNSEEN] += 1
+            found = UNLABELLED
+        self.last = found
+        return found
+
+
+class Attribution:
+    """The threads of one sampled step, and the backward passes that run in it.
+
+    lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine while `watch` is on,
+    so as to know where a backward pass begins.
+    """
+
+    def __init__(self, labels: Labels, modules: Stack, phases: PhaseStack, functions: Stack, lost: Counter[str]) -> None:
+        self.labels, self.modules, self.phases, self.functions, self.lost = labels, modules, phases, functions, lost
+        self.local = threading.local()
+        self.threads: list[ThreadState] = []
+        self.running: list[Pass] = []
+        self.begins: Callable[[], ThreadState | None] = self.here
+        self._places: dict[tuple[int, int, int], int] = {}
+        self._lock = threading.Lock()
+
+    def state(self, rows: dict[RowKey, Row]) -> ThreadState:
+        """A new state of the calling thread."""
+        made = self.local.state = ThreadState(self, rows)
+        with self._lock:
+            self.threads.append(made)
+        return made
+
+    def elsewhere(self, number: int, home: ThreadState) -> Labelled | None:
+        """Labels of a forward operator that ran on another thread than the one which called `backward()`."""
+        for thread in self.threads:
+            if thread is not home and number in thread.labelled:
+                return thread.labelled[number]
+        return None
+
+    def place(self, modules: Sequence[int], depth: int, forward: int) -> int:
+        """The label of a module that runs again: below the module that it ran in at first, whose labels are no longer open.
+
+        modules: the open ones. depth: how many of them were open when `backward()` began. forward: label of the node at work.
+        """
+        top, outermost = modules[-1], modules[depth]
+        key = (outermost, top, forward)
+        found = self._places.get(key)
+        if found is None:
+            known = self.labels.known
+            first = known[outermost]
+            parent = forward
+            while parent != NONE and (known[parent].name, known[parent].class_name) != (first.name, first.class_name):
+                parent = known[parent].parent
+            parent = forward if parent == NONE else known[parent].parent
+            chain = [top]
+            while chain[-1] != outermost and known[chain[-1]].parent != NONE:
+                chain.append(known[chain[-1]].parent)
+            for label in reversed(chain):
+                parent = self.labels.id_of("module", parent, known[label].name, known[label].class_name)
+            found = self._places[key] = parent
+        return found
+
+    def here(self) -> ThreadState | None:
+        """The state of the calling thread, None if nothing was counted on it."""
+        return getattr(self.local, "state", None)
+
+    def watch(self, begins: Callable[[], ThreadState | None] | None = None) -> None:
+        """Be told of backward passes from now on.
+
+        begins: asked when one begins on a thread, for the state of that thread; None where nothing is counted on it.
+        """
+        self.begins = begins or self.here
+        with _lock:
+            if not _watching:
+                _original[:] = [getattr(torch.autograd, "_engine_run_backward", None)]
+                if _original[0] is not None:
+                    torch.autograd._engine_run_backward = _engine_run_backward
+            _watching.append(self)
+
+    def unwatch(self) -> None:
+        """The last one puts torch's own function back. Where somebody has wrapped ours since then, it stays inside and passes calls on."""
+        with _lock:
+            if self in _watching:
+                _watching.remove(self)
+            if not _watching and torch.autograd.__dict__.get("_engine_run_backward") is _engine_run_backward:
+                torch.autograd._engine_run_backward = _original[0]
+
+    def forget(self) -> None:
+        """Drops what was noted of the step."""
+        self.local = threading.local()
+        self.threads.clear()
+        self.running.clear()
+
+
+_lock: Final = threading.Lock()
+_watching: Final[list[Attribution]] = []
+_original: Final[list[Callable[..., object] | None]] = [None]
+
+
+def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> object:
+    """Stands in for torch's function of that name, whose positional arguments are (outputs, gradients, retain_graph, create_graph, …)."""
+    run = _original[0]
+    assert run is not None
+    begun = []
+    for attribution in tuple(_watching):
+        thread = attribution.begins()
+        if thread is not None:
+            one = Pass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
+            thread.passes.append(one)
+            thread.away = True
+            attribution.running.append(one)
+            begun.append((attribution, one))
+    try:
+        return run(outputs, *args, **kwargs)
+    finally:
+        for attribution, one in begun:
+            for held in (one.thread.passes, attribution.running):
+                if one in held:
+                    held.remove(one)
+            one.thread.away = one.thread.worker or bool(one.thread.passes)
