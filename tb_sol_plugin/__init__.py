@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from tb_sol_plugin.version import __version__
+
 __all__ = ["__version__", "analyses", "analyze", "capture", "open", "open_capture"]
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.errors import BadQuery, NotFound, SolError
+from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture

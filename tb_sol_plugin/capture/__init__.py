@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.goodput.accumulator import Accumulator as Accumulator
     from tb_sol_plugin.capture.goodput.gradients import watch_gradients as watch_gradients
     from tb_sol_plugin.capture.goodput.hints import post_sched_hints as post_sched_hints
-    from tb_sol_plugin.capture.goodput.hints import set_supervisor as set_supervisor
     from tb_sol_plugin.capture.goodput.steps import get_goodput_fn as get_goodput_fn
     from tb_sol_plugin.capture.goodput.steps import load_metrics as load_metrics
     from tb_sol_plugin.capture.goodput.steps import profile_step_commit as profile_step_commit
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.goodput.steps import set_batch_sizes as set_batch_sizes
     from tb_sol_plugin.capture.goodput.steps import set_grad_params as set_grad_params
     from tb_sol_plugin.capture.goodput.steps import set_replicas as set_replicas
+    from tb_sol_plugin.capture.goodput.steps import set_supervisor as set_supervisor
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks as LayerSOLHooks
     from tb_sol_plugin.capture.loop.schedule import add_sol_arguments as add_sol_arguments
     from tb_sol_plugin.capture.memory.records import MemoryRecord as MemoryRecord
@@ -66,10 +66,10 @@ _HOMES: Final = {
     "functional_patcher": ("FunctionalPatcher",),
     "goodput.accumulator": ("Accumulator",),
     "goodput.gradients": ("watch_gradients",),
-    "goodput.hints": ("post_sched_hints", "set_supervisor"),
+    "goodput.hints": ("post_sched_hints",),
     "goodput.steps": (
         "get_goodput_fn", "load_metrics", "profile_step_commit", "profile_step_start", "profile_sync_time", "save_metrics",
-        "set_batch_sizes", "set_grad_params", "set_replicas",
+        "set_batch_sizes", "set_grad_params", "set_replicas", "set_supervisor",
     ),
     "operation_registry": ("BoundType", "CapturedFunctionalOp", "CapturedOp", "DataType", "OpRecord", "OpType"),
     "roofline": ("RooflineResult",),

@@ -6,11 +6,12 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from tb_sol_plugin.capture.hooks.module_names import models_in
 from tb_sol_plugin.capture.loop import guard
 from tb_sol_plugin.capture.loop.fast_path import Steady
 from tb_sol_plugin.capture.loop.guard import Boundary, Clock, bounded
@@ -486,13 +487,3 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         return type(None), ()
 
 
-def models_in(model: object) -> Iterator[object]:
-    """The models in nested lists and dicts; nothing for None."""
-    if isinstance(model, Mapping):
-        for one in model.values():
-            yield from models_in(one)
-    elif isinstance(model, (list, tuple)):
-        for one in model:
-            yield from models_in(one)
-    elif model is not None:
-        yield model

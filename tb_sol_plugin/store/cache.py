@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.tables.schema import Field, Schema
+from tb_sol_plugin.version import __version__
 
 # -- One table <-> one Arrow IPC file --------------------------------------------------------------------------------
 # a single uncompressed record batch that memory-maps back without a copy.

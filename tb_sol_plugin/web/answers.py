@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
@@ -16,6 +15,7 @@ from tb_sol_plugin.store.join import OF_MEMORY, companions
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
+from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
 from tb_sol_plugin.web.guard import body_of
 from tb_sol_plugin.web.options import WebOptions

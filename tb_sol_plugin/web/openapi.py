@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.model.query import Field
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport
+from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
 
 FILE = Path(__file__).with_name("openapi.json")

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from flask import Blueprint, Response, current_app, request, send_file
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
@@ -35,6 +34,7 @@ from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.pairs import Other
 from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import answers, wire
 from tb_sol_plugin.web.csv_text import csv_of
 from tb_sol_plugin.web.guard import body_of, fault_body

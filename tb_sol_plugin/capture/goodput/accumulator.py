@@ -21,7 +21,7 @@ from numbers import Real
 from types import ModuleType
 from typing import IO, Final, TypeAlias
 
-from tb_sol_plugin.capture.goodput.steps import put, read_json, write_whole
+from tb_sol_plugin.capture.goodput.state import put, read_json, write_whole
 
 FORMAT: Final = "tb-sol-accumulator"
 VERSION: Final = 1

@@ -19,7 +19,8 @@ from datetime import timedelta
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from tb_sol_plugin.capture.goodput.steps import Key, StepRecorder, recorder
+from tb_sol_plugin.capture.goodput.state import Key
+from tb_sol_plugin.capture.goodput.steps import StepRecorder, recorder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

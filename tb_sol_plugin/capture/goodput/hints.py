@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import IO, Final, Literal
 
-from tb_sol_plugin.capture.goodput.steps import PERF, MetricsState
+from tb_sol_plugin.capture.goodput.state import PERF, MetricsState
 from tb_sol_plugin.capture.loop.guard import log
 
 DEFAULTS: Final[dict[str, object]] = {
@@ -248,16 +248,3 @@ def _whole(value: object, name: str) -> None:
         raise ValueError(f"{name} must not be below 0")
 
 
-def set_supervisor(
-    url: str | None = None,
-    job_id: str | None = None,
-    *,
-    path: str = PATH,
-    method: Literal["POST", "PUT"] = "POST",
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> None:
-    """Tell a supervisor after each fit, on rank 0; what is None comes from the environment. Without a URL or a job nothing is sent."""
-    from tb_sol_plugin.capture.goodput.steps import recorder
-
-    recorder().supervisor = Supervisor(url, job_id, path=path, method=method, headers=dict(headers or {}), timeout_s=timeout_s)

@@ -213,3 +213,15 @@ def _placed(met: list[tuple[nn.Module, str, bool, int]]) -> Iterator[Place]:
         lowest = layers[k] is not None and not over_layer[k]
         kind = class_name_of(module)
         yield Place(module, name or kind, kind, layers[k], bool(_children(module)), lowest, compiled, over_compiled[k])
+
+
+def models_in(model: object) -> Iterator[object]:
+    """The models in nested lists and dicts; nothing for None."""
+    if isinstance(model, Mapping):
+        for one in model.values():
+            yield from models_in(one)
+    elif isinstance(model, (list, tuple)):
+        for one in model:
+            yield from models_in(one)
+    elif model is not None:
+        yield model

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tb_sol_plugin import __version__
 from tb_sol_plugin.capture.hooks.module_names import any_compiled
 from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec

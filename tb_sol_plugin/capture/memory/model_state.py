@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tb_sol_plugin.capture.hooks.module_names import places, wrapped_as
+from tb_sol_plugin.capture.hooks.module_names import models_in, places, wrapped_as
 from tb_sol_plugin.capture.loop.header import known
 
 # -- Bytes of tensors by the storages they lie in --------------------------------------------------------------------
@@ -581,8 +581,6 @@ class _Walker:
 
 def _wrappers(model: object) -> Iterator[object]:
     """What was passed as a model (each of several), and what it wraps."""
-    from tb_sol_plugin.capture.tracker import models_in
-
     for one in models_in(model):
         for _ in range(WRAPPERS):
             yield one

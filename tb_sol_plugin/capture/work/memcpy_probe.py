@@ -108,7 +108,7 @@ class MemcpyProbe:
 
     def _begin(self) -> None:
         from tb_sol_plugin.capture.hooks.instrument import Watch
-        from tb_sol_plugin.capture.tracker import models_in
+        from tb_sol_plugin.capture.hooks.module_names import models_in
 
         if self._watch is None:
             self._watch = Watch(self._labels, self._clock, self._phases, "dispatch", self._note)
@@ -119,8 +119,8 @@ class MemcpyProbe:
         self._watch.enter(self._model, list(models_in(self._model)), None, layers=False)
 
     def _finish(self) -> None:
+        from tb_sol_plugin.capture.hooks.module_names import models_in
         from tb_sol_plugin.capture.loop.header import compiled
-        from tb_sol_plugin.capture.tracker import models_in
 
         watch = self._watch
         if watch is None or not watch.on:

@@ -12,7 +12,7 @@ import pytest
 
 from tb_sol_plugin.capture.goodput import hints as H
 from tb_sol_plugin.capture.goodput.hints import DEFAULTS, Supervisor, check_hints, hints_of, post_sched_hints
-from tb_sol_plugin.capture.goodput.steps import Counts, Key, MetricsState
+from tb_sol_plugin.capture.goodput.state import Counts, Key, MetricsState
 
 HINTS = {
     "initBatchSize": 128, "localBszBounds": [16, 256], "globalBatchSize": 512, "maxBatchSize": 4096, "maxProfiledReplicas": 8,

@@ -9,7 +9,8 @@ import logging
 import pytest
 
 from tb_sol_plugin.capture.goodput import steps as G
-from tb_sol_plugin.capture.goodput.steps import Counts, Key, MetricsState, StepRecorder
+from tb_sol_plugin.capture.goodput.state import Counts, Key, MetricsState
+from tb_sol_plugin.capture.goodput.steps import StepRecorder
 from tb_sol_plugin.format import PROFILE_ROW
 
 P1 = (0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
