@@ -17,8 +17,7 @@ from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
-from tb_sol_plugin.web.guard import body_of
-from tb_sol_plugin.web.options import WebOptions
+from tb_sol_plugin.web.http import WebOptions, body_of
 
 MOST_REJECTED = 500
 """Files listed as not taken; the counts go on."""

@@ -15,7 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 import tb_sol_plugin as sol
-from tb_sol_plugin import cli
+from tb_sol_plugin.cli import command
 from tb_sol_plugin.errors import BadQuery, NotFound
 from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.report import Report
@@ -23,7 +23,7 @@ from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
-from tb_sol_plugin.web.options import WebOptions
+from tb_sol_plugin.web.http import WebOptions
 from tests.conftest import ROOT
 from tests.support.tiny import trace
 
@@ -78,7 +78,7 @@ def test_what_needs_a_recording_says_so() -> None:
 
 
 def run(*arguments: object) -> int:
-    return cli.main([str(a) for a in arguments])
+    return command.main([str(a) for a in arguments])
 
 
 def test_the_command_takes_no_path(capsys: Capsys) -> None:

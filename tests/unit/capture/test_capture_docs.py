@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.conftest import ROOT
+
 TEXT = (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")
 QUOTED = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)))
 SOURCES = sorted((ROOT / "tb_sol_plugin" / "capture").rglob("*.py"))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.sol_reading import only
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
@@ -23,7 +24,6 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  (needs
 
 from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
 
-ROOT = Path(__file__).parents[3]
 QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
 X = torch.linspace(-1, 1, 8 * 16).view(8, 16)
 LINEAR = 2 * 8 * 16 * 16

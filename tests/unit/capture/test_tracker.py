@@ -554,7 +554,7 @@ def test_the_end_of_the_file_tells_the_work_after_the_last_iteration(tmp_path: P
 def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path) -> None:
     # GIVEN a device that is one iteration behind the host
     from tb_sol_plugin.capture.loop.timing import EventPool
-    from tests.unit.capture.test_timing import Device
+    from tests.unit.capture.loop.test_timing import Device
 
     device = Device()
     tracker = SOLTracker(every_n_steps=2, logdir=str(tmp_path), **QUIET)
@@ -591,7 +591,7 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
 def test_waiting_for_the_recorder_is_told() -> None:
     # GIVEN an iteration of 3 ms on the device, in which the recorder worked for 1 ms WHEN it is analysed THEN the report says so
     from tb_sol_plugin.capture.loop.timing import EventPool
-    from tests.unit.capture.test_timing import Device
+    from tests.unit.capture.loop.test_timing import Device
 
     notes = []
     for own_ns in (1_000_000, 10_000):
@@ -627,7 +627,7 @@ def test_a_traced_model_is_traced_without_warnings() -> None:
 def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tb_sol_plugin.capture.loop.timing import EventPool
     from tb_sol_plugin.capture.report import output
-    from tests.unit.capture.test_timing import Device
+    from tests.unit.capture.loop.test_timing import Device
 
     monkeypatch.setattr(output, "PATIENCE", 0.05)
     device = Device()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin import cli, cli_doctor
-from tb_sol_plugin.cli import main
+from tb_sol_plugin.cli import command, doctor, main
 from tests.support.sol_builder import SolBuilder, small
 from tests.support.tiny import trace
 
@@ -38,7 +37,7 @@ def test_doctor_counts_kinds_and_says_what_each_holds(logdir: Path, capsys: Caps
     # GIVEN a logdir with two SOL captures, a trace, and a file of another version WHEN it is examined
     odd = SolBuilder(version=[9, 0])
     odd.write(logdir / "newer" / odd.name)
-    monkeypatch.setattr(cli_doctor, "_installed", lambda out: 0)
+    monkeypatch.setattr(doctor, "_installed", lambda out: 0)
     status = main(["doctor", str(logdir)])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     # THEN kinds are counted, iterations told, notes repeated, and what does not open is said
@@ -89,7 +88,7 @@ def test_a_report_tells_a_capture_and_groups_what_it_lacks(logdir: Path, capsys:
 def test_nothing_recorded_names_both_ways(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an empty logdir WHEN it is examined or asked THEN both ways to record stand there
     (tmp_path / "empty").mkdir()
-    monkeypatch.setattr(cli_doctor, "_installed", lambda out: 0)
+    monkeypatch.setattr(doctor, "_installed", lambda out: 0)
     assert main(["doctor", str(tmp_path / "empty")]) == 1
     assert main(["report", str(tmp_path / "empty")]) == 1
     for text in capsys.readouterr():
@@ -97,5 +96,5 @@ def test_nothing_recorded_names_both_ways(tmp_path: Path, capsys: Capsys, monkey
 
 
 def test_a_trace_alone_is_status_3_with_the_call(tmp_path: Path, capsys: Capsys) -> None:
-    assert cli.main(["analyze", "iterations", str(trace(tmp_path / "w.json")), "--format", "text"]) == 3
+    assert command.main(["analyze", "iterations", str(trace(tmp_path / "w.json")), "--format", "text"]) == 3
     assert "sol.capture(logdir, model=model)" in capsys.readouterr().err

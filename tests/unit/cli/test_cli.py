@@ -16,7 +16,9 @@ import fsspec
 import pytest
 from rich.console import Console
 
-from tb_sol_plugin import cli, cli_doctor, cli_text
+from tb_sol_plugin.cli import command as cli
+from tb_sol_plugin.cli import doctor
+from tb_sol_plugin.cli import text as cli_text
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Column, FactsSection, Mark, Report, Sort, TableSection, TreeSpec
 from tests.conftest import ROOT
@@ -181,7 +183,7 @@ def test_names_from_a_recording_do_not_steer_the_terminal(tmp_path: Path, capsys
 def test_doctor_says_what_was_found_and_what_not(file: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     (file.parent / "config.json").write_text('{"a": 1}')
     (file.parent / "broken.pt.trace.json").write_bytes(b"\x00\x01")
-    monkeypatch.setattr(cli_doctor, "_installed", lambda out: 0)
+    monkeypatch.setattr(doctor, "_installed", lambda out: 0)
     assert run("doctor", file.parent.parent) == 1
     out = capsys.readouterr().out
     assert "2 recordings in 1 run (" in out and "3 events" in out and "config.json" in out and "broken" in out
@@ -189,7 +191,7 @@ def test_doctor_says_what_was_found_and_what_not(file: Path, capsys: Capsys, mon
 
 
 def test_doctor_knows_a_missing_package(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_doctor, "_version", lambda name: "" if name == "pyarrow" else "1")
+    monkeypatch.setattr(doctor, "_version", lambda name: "" if name == "pyarrow" else "1")
     run("doctor")
     assert "pyarrow         MISSING" in capsys.readouterr().out
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin import cli, cli_doctor, cli_measure
+from tb_sol_plugin.cli import command, doctor
+from tb_sol_plugin.cli import measure as cli_measure
 from tb_sol_plugin.devices import measure
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, Rate, cache_bytes, copy_bytes, cpu_name, free_bytes, key_of, row_of
@@ -28,7 +29,7 @@ FOUND = Measured(
 
 
 def run(*arguments: object) -> int:
-    return cli.main([str(a) for a in arguments])
+    return command.main([str(a) for a in arguments])
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_doctor_lists_device_files_their_faults_and_the_limits_of_each_recording
     trace: Path, mine: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for part in ("_installed", "_entry_point", "_parts"):
-        monkeypatch.setattr(cli_doctor, part, lambda out: 0)
+        monkeypatch.setattr(doctor, part, lambda out: 0)
     root = trace.parent.parent
     monkeypatch.setenv("COLUMNS", "400")  # no path is broken over lines, however long the folder of the tests is
     assert run("doctor", root) == 0

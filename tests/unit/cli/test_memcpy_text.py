@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin import cli
+from tb_sol_plugin.cli import command
 from tests.support.proton_profile import kernel, root, scope, serving, write
 from tests.support.trace_builder import TraceBuilder
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert cli.main(["analyze", "memcpy", *map(str, arguments), "--format", "text"]) == 0
+    assert command.main(["analyze", "memcpy", *map(str, arguments), "--format", "text"]) == 0
     return capsys.readouterr().out
 
 
@@ -101,7 +101,7 @@ def test_counted_copies_are_told_the_same_way(tmp_path: Path, capsys: pytest.Cap
 def test_the_machine_readable_form_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN copies WHEN asked for as JSON THEN counts and bytes by direction stand in its facts, without a summary before them
     file = trace(tmp_path, ("HtoD", 4 * MIB), ("HtoD", 4 * MIB), ("DtoH", 4 * MIB))
-    assert cli.main(["analyze", "memcpy", str(file)]) == 0
+    assert command.main(["analyze", "memcpy", str(file)]) == 0
     body = json.loads(capsys.readouterr().out)
     facts = {k: v for s in body["sections"] if s["kind"] == "facts" for k, v in s["values"].items()}
     assert (facts["htod_count"], facts["htod_bytes"], facts["dtoh_count"], facts["dtoh_bytes"]) == (2, 8 * MIB, 1, 4 * MIB)
@@ -109,16 +109,16 @@ def test_the_machine_readable_form_says_the_same(tmp_path: Path, capsys: pytest.
 
 def test_one_section_and_other_analyses_have_no_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = trace(tmp_path, ("HtoD", MIB), kernels=("k",))
-    assert cli.main(["analyze", "kernels", str(file), "--format", "text"]) == 0
+    assert command.main(["analyze", "kernels", str(file), "--format", "text"]) == 0
     assert "operations detected" not in capsys.readouterr().out
-    assert cli.main(["analyze", "memcpy", str(file), "--format", "text", "--section", "facts"]) == 0
+    assert command.main(["analyze", "memcpy", str(file), "--format", "text", "--section", "facts"]) == 0
     assert "operations detected" not in capsys.readouterr().out
 
 
 def test_without_device_work_there_is_an_explanation_and_no_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     t = TraceBuilder(device="")
     t.op("aten::mm", 0, 1_000)
-    assert cli.main(["analyze", "memcpy", str(t.write(tmp_path / "w.1.pt.trace.json")), "--format", "text"]) == 3
+    assert command.main(["analyze", "memcpy", str(t.write(tmp_path / "w.1.pt.trace.json")), "--format", "text"]) == 3
     out, err = capsys.readouterr()
     assert "detected" not in out + err and "not available" in out + err
 
@@ -128,12 +128,12 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest
     file = write(tmp_path / "in" / "p.hatchet", root(scope("a", [kernel("k", 5, 2)])))
     target = tmp_path / "out" / "x.hatchet"
     target.parent.mkdir()
-    assert cli.main(["export", "hatchet", str(file), "-o", str(target)]) == 0
+    assert command.main(["export", "hatchet", str(file), "-o", str(target)]) == 0
     assert [p.name for p in target.parent.iterdir()] == ["x.hatchet"] and "wrote" in capsys.readouterr().err
-    assert cli.main(["export", "hatchet", str(file)]) == 0
+    assert command.main(["export", "hatchet", str(file)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(target.read_text())
     # AND where it cannot be written, or the form is unknown, one line says so
-    assert cli.main(["export", "hatchet", str(file), "-o", str(tmp_path / "no" / "x")]) == 2
+    assert command.main(["export", "hatchet", str(file), "-o", str(tmp_path / "no" / "x")]) == 2
     assert capsys.readouterr().err.startswith("tb-sol: cannot write")
     with pytest.raises(SystemExit):
-        cli.main(["export", "svg", str(file)])
+        command.main(["export", "svg", str(file)])

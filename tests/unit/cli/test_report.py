@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.cli_report import tell, waterfall
-from tb_sol_plugin.cli_sol import sol_lines
+from tb_sol_plugin.cli.report import sol_lines, tell, waterfall
 from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, TableSection
+from tests.conftest import ROOT
 
-SAMPLES = Path(__file__).resolve().parents[3] / "samples"
+SAMPLES = ROOT / "samples"
 LLM = SAMPLES / "simulated_gpu_llm" / "rank0_4000.1700000000000000000.pt.trace.json.gz"
 
 

@@ -6,16 +6,16 @@ import inspect
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tb_sol_plugin.cost import FAMILIES, docs, explain
 from tb_sol_plugin.cost.model import everything, registering
 from tb_sol_plugin.cost.ops import attention
+from tests.conftest import ROOT
 from tests.unit.cost.calls import call, cost
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "cost-models.md"
+PAGE = ROOT / "docs" / "cost-models.md"
 BUILT_IN = [(name, model) for name, _, model in everything() if not model.plugin]
 
 

@@ -17,9 +17,10 @@ from tb_sol_plugin.capture.report.writer import packed
 from tb_sol_plugin.ingest.sol import header as H
 from tb_sol_plugin.ingest.sol import records as R
 from tb_sol_plugin.model.registry import registry
+from tests.conftest import ROOT
 from tests.support.sol_builder import HEADER
 
-TEXT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
 EXAMPLE = re.search(r"```jsonl\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin import cli, cli_doctor
+from tb_sol_plugin.cli import command, doctor
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
-from tb_sol_plugin.web.options import WebOptions
+from tb_sol_plugin.web.http import WebOptions
 from tests.support import memory_snapshot as M
-from tests.unit.store.test_join_memory import timeline, trace
+from tests.unit.store.test_join import timeline, trace
 from tests.unit.web.test_captures import ask
 
 TRACE = "host_1.1700000000000.pt.trace.json"
@@ -74,8 +74,8 @@ def test_a_snapshot_that_cannot_be_read_is_told_beside_the_trace(
     assert line.startswith("Memory beside this recording is not shown with it: host_1.pickle:")
     monkeypatch.setenv("TB_SOL_CACHE_DIR", str(tmp_path / "other"))
     monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(cli_doctor, "_installed", lambda out: 0)
-    status = cli.main(["doctor", str(tmp_path / "logs")])
+    monkeypatch.setattr(doctor, "_installed", lambda out: 0)
+    status = command.main(["doctor", str(tmp_path / "logs")])
     text = " ".join(capsys.readouterr().out.split())
     assert status == 1 and "trace + memory snapshot + memory timeline" in text
     assert "memory beside this recording is not shown with it: host_1.pickle" in text

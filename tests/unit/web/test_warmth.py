@@ -11,7 +11,7 @@ from tb_sol_plugin.model.registry import registry, run_analysis
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web import warmth
+from tb_sol_plugin.web import responses
 
 
 def test_the_smallest_capture_reaches_the_first_page() -> None:
@@ -23,7 +23,7 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
 
 def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(warmth, "warm", lambda: calls.append(1))
+    monkeypatch.setattr(responses, "warm", lambda: calls.append(1))
     store.rescan()
     for _ in range(3):
         client.get("/api/v1/runs")

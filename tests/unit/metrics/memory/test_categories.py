@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.memory.categories import LABELS, NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder
-from tests.unit.metrics.memory.test_holders import said
+from tests.unit.metrics.memory.test_attribution import said
 
 CUDA0 = R.Device(1, 0)
 

@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tests.unit.metrics.memory.test_holders import made, said
+from tests.unit.metrics.memory.test_attribution import made, said
 
 CUDA, HOST = (1, 0), (0, -1)
 

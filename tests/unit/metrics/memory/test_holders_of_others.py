@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.memory.owners import is_users, own_line
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support import memory_snapshot as M
-from tests.unit.metrics.memory.test_holders import said
+from tests.unit.metrics.memory.test_attribution import said
 
 MIB = 1 << 20
 

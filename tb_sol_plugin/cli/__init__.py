@@ -1,0 +1,5 @@
+"""The command line `tb-sol`; `main` runs one command and answers its exit status."""
+
+from tb_sol_plugin.cli.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,300 @@
+"""The command line: `tb-sol analyze | report | export | serve | doctor`.
+
+Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
+recording lacks what the analysis needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from tb_sol_plugin.errors import BadQuery, NotFound, SolError
+from tb_sol_plugin.version import __version__
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.recordings import Recording
+    from tb_sol_plugin.model.run import Run
+
+COMMANDS = {
+    "analyze": "one report of a recording, as JSON, CSV or text",
+    "report": "the whole story of a recording on one page of the terminal",
+    "export": "a recording in the form of another tool",
+    "serve": "the page of the SOL tab without TensorBoard",
+    "doctor": "what is installed, what was found in a logdir, what was not taken and why",
+}
+OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name", "unit")
+"""Names that a query field may not have: they mean the same for every analysis."""
+MEMCPY = "memcpy"
+"""The analysis whose text begins with a summary of its own."""
+DEVICE = "device limits to measure against: a key as H100_SXM, H100_SXM@1410MHz or H100_SXM+sparse, or a device file (default: as recorded)"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", category=UserWarning, module="tb_sol_plugin")
+    try:
+        return _dispatch(given)
+    except SolError as error:
+        print(f"tb-sol: {_clean(error.line())}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("tb-sol: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(given: list[str]) -> int:
+    if given[:1] == ["analyze"]:
+        return _analyze(given[1:])
+    parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
+    parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    commands.add_parser("analyze", help=COMMANDS["analyze"])
+    _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
+    _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
+    _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
+    _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
+    options = parser.parse_args(given)
+    run: dict[str, Callable[[argparse.Namespace], int]] = {
+        "report": _report, "export": _export, "serve": _serve, "doctor": _doctor,
+    }  # fmt: skip
+    return run[options.command](options)
+
+
+# -- analyze ---------------------------------------------------------------------------------------------------------
+
+
+def _analyze(given: list[str]) -> int:
+    from tb_sol_plugin.model.registry import registry
+
+    known = registry()
+    if not given or given[0] not in known:
+        overview = Parser("tb-sol analyze", usage="tb-sol analyze NAME PATH [options]", epilog=f"names: {', '.join(known)}")
+        overview.add_argument("name", choices=list(known), metavar="NAME", help=f"one of: {', '.join(known)}")
+        overview.parse_args(given[:1])
+    item = known[given[0]]
+    parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")
+    what = "logdir, run directory, trace file, or fsspec URL of one"
+    if item.alone is None:
+        parser.add_argument("path", metavar="PATH", help=what)
+    else:
+        parser.add_argument("path", metavar="PATH", nargs="?", default="", help=f"{what}: it fills in what is left open (default: none)")
+    _which_flags(parser)
+    parser.add_argument("--format", choices=("json", "csv", "text", "file"), default="json")
+    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only; with file: which one")
+    parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
+    if item.name == MEMCPY:
+        from tb_sol_plugin.cli.text import add_flags
+
+        add_flags(parser)
+    for field in item.fields:
+        flags = list(dict.fromkeys(f"--{field.name}".replace("_", mark) for mark in ("-", "_")))
+        text = field.doc.replace("%", "%%") + (f" (default: {field.default})" if field.default not in ("", "None") else "")
+        if field.type == "flag":
+            parser.add_argument(*flags, dest=f"q.{field.name}", nargs="?", const="true", metavar="true|false", help=text)
+        else:
+            values = field.choices if field.type == "choice" else None
+            parser.add_argument(*flags, dest=f"q.{field.name}", choices=values, metavar=None if values else "VALUE", help=text)
+    options = parser.parse_args(given[1:])
+    raw = {name[2:]: str(value) for name, value in vars(options).items() if name.startswith("q.") and value is not None}
+    return _answer(item.name, raw, options)
+
+
+def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
+    from tb_sol_plugin.model.query import parse
+    from tb_sol_plugin.model.registry import get, run_alone, run_analysis
+    from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+    from tb_sol_plugin.store.devices import split_choice
+
+    parse(get(name).query, raw)
+    report: Report | UnavailableReport
+    options.device = raw.pop("device_limits") if options.path and split_choice(raw.get("device_limits", ""))[0] else ""
+    if not options.path:
+        report = run_alone(name, raw)
+    elif get(name).parts is not None:
+        run, shown = which_one(options)
+        told = _tell_workers if sys.stderr.isatty() else lambda done, total: None
+        item = get(name)
+        report = (run.compare if item.over is not None else run.beside if item.pair is not None else run.across)(name, raw, shown, told)
+    else:
+        capture = open_one(options)
+        report = run_analysis(name, capture, raw)
+    lacking = isinstance(report, UnavailableReport)
+    if options.format == "json":
+        _write(encode(report).decode() + "\n")
+    elif isinstance(report, UnavailableReport):
+        print(f"tb-sol: {_clean(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
+    elif options.format == "file":
+        _write(report.file(options.section).text + "\n")
+    elif options.format == "csv":
+        from tb_sol_plugin.web.csv_text import csv_of
+
+        _write(csv_of(report, options.section))
+    else:
+        from tb_sol_plugin.cli.text import console, print_report
+
+        if name == MEMCPY and not options.section:
+            from tb_sol_plugin.cli.text import NOTES, summary
+
+            _write(f"{summary(capture, parse(get(name).query, raw), options.unit)}\n\n{NOTES[options.unit]}")
+        print_report(console(), report, rows=options.rows, section=options.section)
+    return 3 if lacking else 0
+
+
+def _tell_workers(done: int, total: int) -> None:
+    """On a terminal, one line that goes away: how many workers of a run have been read."""
+    text = f"tb-sol: reading worker {done + 1:,} of {total:,}" if done < total else ""
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def open_one(options: argparse.Namespace) -> Capture:
+    """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
+    run, shown = which_one(options)
+    if len(run.recordings) > 1 and not (options.worker and options.span):
+        told = _clean(f"worker {shown.worker}, span {shown.span}")
+        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {told}", file=sys.stderr)
+    capture = run.open(shown)
+    for note in capture.devices.notes():
+        print(f"tb-sol: {_clean(note)}", file=sys.stderr)
+    return capture
+
+
+def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
+    """The run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
+    from tb_sol_plugin.store.open import open_run
+
+    run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
+    if len(every) > 1 and not options.run:
+        print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
+    worker = options.worker or _first_worker(run)
+    spans = [r for r in run.recordings if r.worker == worker]
+    if not spans:
+        raise NotFound(f"no worker {worker!r} in this run", hint=f"there is: {', '.join(run.workers[:8])}", field="worker")
+    shown = next((r for r in spans if r.span == options.span), None) if options.span else _latest(run, spans)
+    if shown is None:
+        raise NotFound(f"no span {options.span!r}", hint=f"there is: {', '.join(run.spans(worker)[:8])}", field="span")
+    return run, shown
+
+
+def _latest(run: Run, spans: list[Recording]) -> Recording:
+    """The last of a worker's recordings, memory that is shown with another one only where there is nothing else."""
+    from tb_sol_plugin.store.join import told_with_another
+
+    told = told_with_another(run.recordings)
+    return next((r for r in reversed(spans) if r not in told or r.kind == "sol_capture"), spans[-1])
+
+
+def _first_worker(run: Run) -> str:
+    """The worker that the page shows first: one whose recordings are told with those of another gives way to that one."""
+    from tb_sol_plugin.store.join import told_with_another
+
+    told = told_with_another(run.recordings)
+    apart = [r.worker for r in run.recordings if r not in told]
+    return next((w for w in run.workers if w in apart), run.workers[0])
+
+
+def _which_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", default="", help="name of a run, where PATH holds several (default: the first)")
+    parser.add_argument("--worker", default="", help="name of a worker (default: the first, as on the page)")
+    parser.add_argument("--span", default="", help="name of a span (default: the latest, as on the page)")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
+
+
+# -- the other commands ----------------------------------------------------------------------------------------------
+
+
+def _report_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    _which_flags(parser)
+    parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows shown of each table")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli.report import tell
+    from tb_sol_plugin.cli.text import console
+
+    tell(console(), open_one(options), rows=options.rows)
+    return 0
+
+
+def _export_flags(parser: argparse.ArgumentParser) -> None:
+    from tb_sol_plugin.cli.export import add_flags
+
+    add_flags(parser)
+    _which_flags(parser)
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli.export import export
+
+    return export(open_one(options), options)
+
+
+def _serve_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", metavar="LOGDIR", help="directory or fsspec URL; several as name:dir,name2:dir2 with --spec")
+    parser.add_argument("--spec", action="store_true", help="LOGDIR is a list like TensorBoard's --logdir_spec")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=6007, help="0 takes a free one")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    parser.add_argument("--cache-dir", default=None, metavar="DIR", help='where parsed recordings are kept; "" keeps none')
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read recordings")
+    parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli.serve import serve
+
+    return serve(options)
+
+
+def _doctor_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", nargs="?", default="", metavar="LOGDIR", help="also look into this logdir")
+    parser.add_argument("--quick", action="store_true", help="list the recordings without reading them")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    parser.add_argument("--measure", action="store_true", help="measure the limits of this machine's CPU once and keep them")
+    parser.add_argument("--again", action="store_true", help="with --measure: measure anew")
+    parser.add_argument("--write", default="", metavar="PATH", help="with --measure: device file to put the row into (default: your own)")
+    parser.add_argument("--host", default="", metavar="NAME", help="with --measure: what to call this machine (default: its host name)")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from tb_sol_plugin.cli.doctor import examine
+    from tb_sol_plugin.cli.text import console
+
+    if options.measure:
+        from tb_sol_plugin.cli.measure import run
+
+        return run(console(), write=options.write, again=options.again, host=options.host)
+    if options.again or options.write or options.host:
+        raise BadQuery("--again, --write and --host belong to --measure", hint="add --measure")
+    return examine(console(), options.logdir, read=not options.quick, device=options.device)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _clean(text: str) -> str:
+    """One line without control characters: names come from files."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+

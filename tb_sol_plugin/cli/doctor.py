@@ -1,0 +1,243 @@
+"""`tb-sol doctor`: what is installed, what was found, what was not taken and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tb_sol_plugin.cli.text import held, many, plain, prose
+from tb_sol_plugin.errors import BadInput, SolError
+from tb_sol_plugin.store.options import cache_directory
+from tb_sol_plugin.units import human
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.recordings import Recording
+
+PACKAGES = (
+    "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
+    "rich", "platformdirs", "torch",
+)  # fmt: skip
+OPTIONAL = ("tb-sol-plugin", "torch")
+MOST = 50
+MOST_NOTES = 3
+KINDS = {
+    "kineto": "trace", "sol_capture": "SOL capture", "proton": "Proton profile",
+    "memory_timeline": "memory timeline", "memory_snapshot": "memory snapshot",
+}  # fmt: skip
+
+
+def examine(out: Console, logdir: str, *, read: bool = True, device: str = "") -> int:
+    """Print the findings; 1 if something is wrong that keeps the product from working, or a recording does not open.
+
+    device: limits to use as with `--sol_device`.
+    """
+    wrong = _installed(out) + _entry_point(out) + _parts(out)
+    _cache(out)
+    wrong += device_files(out, logdir, device)
+    if logdir:
+        wrong += _logdir(out, logdir, read, device)
+    out.print()
+    out.print(
+        Text(
+            "all is well" if not wrong else f"{wrong} thing{'s' if wrong > 1 else ''} to look at", "bold green" if not wrong else "bold red"
+        )
+    )
+    return 1 if wrong else 0
+
+
+def _line(out: Console, good: bool | None, label: str, text: str) -> int:
+    mark = Text({True: "  ok ", False: "  !! ", None: "     "}[good], {True: "green", False: "red", None: ""}[good])
+    out.print(mark.append(f"{label:<16}", "dim").append(plain(text), ""))
+    return 1 if good is False else 0
+
+
+def _installed(out: Console) -> int:
+    wrong = _line(out, None, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+    for name in PACKAGES:
+        version = _version(name)
+        optional = name in OPTIONAL
+        wrong += _line(
+            out, True if version else (None if optional else False), name, version or ("not installed" if optional else "MISSING")
+        )
+    return wrong
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _entry_point(out: Console) -> int:
+    points = [p for p in metadata.entry_points(group="tensorboard_plugins") if p.value.startswith("tb_sol_plugin")]
+    if not points:
+        return _line(out, False, "entry point", "TensorBoard does not know the plugin: install it with pip in this environment")
+    try:
+        points[0].load()
+    except Exception as error:  # whatever keeps TensorBoard from loading us is the finding
+        return _line(out, False, "entry point", f"{points[0].value} does not load: {type(error).__name__}: {error}")
+    return _line(out, True, "entry point", points[0].value)
+
+
+def _parts(out: Console) -> int:
+    from tb_sol_plugin.web.responses import STATIC, plotly_script
+
+    wrong = 0
+    try:
+        from tb_sol_plugin.devices.catalog import known_keys
+        from tb_sol_plugin.model.registry import registry
+
+        wrong += _line(out, True, "analyses", ", ".join(registry()))
+        wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
+    except Exception as error:
+        wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")
+    page = (STATIC / "index.js").is_file()
+    wrong += _line(out, page, "page", "built" if page else "the built frontend is missing")
+    plotly = plotly_script()
+    return wrong + _line(out, bool(plotly), "plotly.min.js", "found" if plotly else "not in the plotly package")
+
+
+def _cache(out: Console) -> None:
+    from tb_sol_plugin.store.cache import Cache
+
+    folder = cache_directory(None)
+    cache = Cache(folder)
+    if folder is None or cache.directory is None:
+        _line(out, None, "cache", "switched off")
+        return
+    keys = [p.name for p in folder.iterdir() if (p / "facts.json").exists()] if folder.is_dir() else []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        state = f"{len(keys)} recordings, {human(sum(map(cache.size_of, keys)), 'B')}"
+        _line(out, True, "cache", f"{folder} ({state})")
+    except OSError as error:
+        _line(out, None, "cache", f"{folder} cannot be written ({error.strerror}): recordings are read anew each time")
+
+
+def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
+    from tb_sol_plugin.model.memory_join import NOT_JOINED
+    from tb_sol_plugin.store.load import open_here
+    from tb_sol_plugin.store.open import RECORD_ONE, book_for, is_file, listing_of, options_for, recording_of
+    from tb_sol_plugin.store.scan import Listing
+
+    options = options_for(device=device)
+    try:
+        one = is_file(logdir, options)
+        listing = Listing({"": (recording_of(logdir, options),)}, files=1) if one else listing_of(logdir, options)
+    except BadInput as error:
+        return _line(out, False, "logdir", error.line())
+    every = [r for recordings in listing.runs.values() for r in recordings]
+    count = len(every)
+    where = "directory" if listing.directories == 1 else "directories"
+    looked = f"{many(listing.files, 'file')} in {listing.directories:,} {where}, {listing.elapsed_ms} ms"
+    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {many(len(listing.runs), 'run')} ({looked})")
+    if not count:
+        for way in RECORD_ONE.split(", or "):
+            said = f"{'or ' if way.startswith('the whole') else ''}{way}"
+            out.print(prose(" " * 21 + said, "dim"), no_wrap=True, overflow="fold", crop=False)
+    wrong += sum(_line(out, False, "logdir", error) for error in listing.errors)
+    book = book_for(logdir, options, file=one)
+    grid = Table.grid(padding=(0, 2))
+    for name, recordings in listing.runs.items():
+        for recording in recordings[:MOST]:
+            state, style, limits = human(recording.size, "B"), "", ""
+            notes: tuple[str, ...] = ()
+            kind = _kind(recording, recordings)
+            if read:
+                start = time.perf_counter()
+                try:
+                    capture = open_here(recording, options, book, recordings)
+                    took = human(int((time.perf_counter() - start) * 1e9), "ns")
+                    state, limits = f"{held(capture)}, {took}", limits_of(capture)
+                    beside = tuple(w for w in capture.facts.warnings if w.startswith(NOT_JOINED))
+                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else beside
+                except SolError as error:
+                    state, style = f"{error.message} ({error.hint})", "red"
+                    wrong += 1
+            cells = (
+                Text(plain(name)),
+                Text(plain(recording.worker)),
+                Text(plain(recording.span), "dim"),
+                Text(kind),
+                Text(plain(state), style),
+            )
+            grid.add_row("    ", *cells, Text(plain(limits), "dim"))
+            for note in notes[:MOST_NOTES]:
+                grid.add_row("    ", "", "", "", "", Text(plain(note), "yellow"), "")
+    out.print(grid)
+    for item in listing.rejected[:MOST]:
+        _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
+    if listing.unrelated or len(listing.rejected) > MOST:
+        more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
+        _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
+    return wrong
+
+
+def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
+    """`trace + SOL capture + memory timeline`: what is read as one."""
+    from tb_sol_plugin.store.join import beside_of
+
+    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *beside_of(recording, recordings))))
+
+
+def _counted(recordings: list[Recording]) -> str:
+    """`5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
+    counts = {word: sum(r.kind == kind for r in recordings) for kind, word in KINDS.items()}
+    split = ", ".join(many(count, word) for word, count in counts.items() if count)
+    return many(len(recordings), "recording") + (f": {split}" if counts["trace"] < len(recordings) else "")
+
+
+def device_files(out: Console, logdir: str, device: str = "") -> int:
+    """Where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
+    from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, user_file
+    from tb_sol_plugin.store.open import is_file, options_for
+
+    try:
+        check_choice(device)
+    except BadInput as error:
+        return _line(out, False, "device file", error.line())
+    try:
+        folders = folders_above(logdir, file=is_file(logdir, options_for())) if logdir else ()
+    except BadInput:
+        folders = ()  # told with the logdir
+    found = DeviceFiles(device).book(*folders)
+    own = user_file()
+    if own and not any(layer.place == "user" for layer in found.layers):
+        _line(out, None, "device file", f"{own}: none (tb-sol doctor --measure writes the limits of this CPU there)")
+    words = {"user": own, "logdir": "of the logdir", "chosen": "chosen"}
+    wrong = 0
+    for layer in found.layers:
+        rows = ", ".join(layer.rows) or "no row"
+        wrong += _line(out, bool(layer.rows) or None, "device file", f"{layer.file} ({words[layer.place]}): {rows}")
+        for problem in layer.problems:
+            wrong += _line(out, False if problem.severity == "error" else None, "device file", problem.line())
+    return wrong
+
+
+def limits_of(capture: Capture) -> str:
+    """The device limits of a recording and how they were found."""
+    from tb_sol_plugin.devices.limits import device_for, why_no_limits
+
+    try:
+        if capture.missing("program"):
+            return "memory alone: no work to hold against limits"
+        spec = device_for(capture)
+    except SolError as error:
+        return error.message
+    if spec is None:
+        return f"no limits: {why_no_limits(capture)}"
+    where = "" if spec.source == "table" else f", {spec.source}"
+    return f"{spec.key} ({spec.method}{where})"

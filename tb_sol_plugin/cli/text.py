@@ -1,0 +1,412 @@
+"""A Report in a terminal: facts, tables and findings with the same units as the page; figures by their one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from typing import Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.copies import counted, records
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    FactsSection,
+    FigureSection,
+    FindingsSection,
+    Report,
+    Scalar,
+    TableSection,
+    UnavailableReport,
+)
+from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+
+_MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
+_AFTER = {"unverified": " ?", "flagged": " ⚑", "incomplete": " …", "partial": " …"}
+LONGEST = 64
+"""Characters of a name in a table."""
+SIZES = 30
+"""Characters of tensor sizes in a table."""
+
+
+def console() -> Console:
+    """Stdout; colours only on a terminal, 140 columns where there is none."""
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, soft_wrap=False, width=140 if piped else None)
+
+
+def plain(text: str) -> str:
+    """Text from a recording without control characters: a name must not steer the terminal."""
+    return _CONTROL.sub("�", text.replace("\n", " ").replace("\t", " "))
+
+
+def many(count: int, word: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def held(capture: Capture) -> str:
+    """What a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
+    facts, iterations = capture.facts, capture.tables["iterations"]
+    own = many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
+    sampled = int(iterations["sampled"].to_numpy().sum())
+    return f"{own}, {many(len(iterations), 'iteration')}, {sampled:,} sampled" if len(iterations) or facts.source == "sol_capture" else own
+
+
+def prose(text: str, style: str = "") -> Text:
+    """Report text with its two kinds of markup."""
+    out, at = Text(style=style), 0
+    text = plain(text)
+    for match in _MARKUP.finditer(text):
+        out.append(text[at : match.start()])
+        out.append(match.group(1) or match.group(2), "bold" if match.group(1) else "cyan")
+        at = match.end()
+    out.append(text[at:])
+    return out
+
+
+def print_report(out: Console, report: Report | UnavailableReport, *, rows: int = 30, section: str = "") -> None:
+    """Print a report, or one section of it. BadQuery names the sections there are."""
+    if isinstance(report, UnavailableReport):
+        out.print(unavailable(report))
+        return
+    chosen = [s for s in report.sections if section in ("", s.id)]
+    if not chosen:
+        raise BadQuery(
+            f"no section {section!r} in this report", hint=f"there is: {', '.join(s.id for s in report.sections)}", field="section"
+        )
+    out.print(Text(plain(report.title), "bold underline"))
+    if report.headline:
+        out.print(prose(report.headline, "bold"))
+    for notice in report.notices:
+        out.print(prose(f"! {notice.text}", "yellow"))
+    for part in chosen:
+        out.print()
+        print_section(out, part, rows)
+
+
+def unavailable(report: UnavailableReport) -> Text:
+    """Why an analysis has no answer, and how to record for it."""
+    return prose(f"{report.title}: not available, {report.because} — {report.record_it_with}", "dim")
+
+
+def print_section(out: Console, section: AnySection, rows: int) -> None:
+    """Print one section of any kind."""
+    heading = Text(plain(section.title), "bold")
+    if section.subtitle:
+        heading.append("  ").append_text(prose(section.subtitle, "dim"))
+    out.print(heading)
+    if section.error:
+        out.print(prose(f"failed: {section.error}", "red"))
+    if isinstance(section, FactsSection):
+        out.print(facts(section))
+    elif isinstance(section, TableSection):
+        for part in table(section, rows, out.width):
+            out.print(part)
+    elif isinstance(section, FindingsSection):
+        findings(out, section)
+    elif isinstance(section, FigureSection):
+        out.print(prose(section.summary or "a figure", "dim"))
+    else:
+        out.print(Text("a timeline: see it on the page", "dim"))
+
+
+def facts(section: FactsSection) -> RenderableType:
+    """Label, value and note, one line each."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in section.values.items():
+        if name in section.hidden:
+            continue
+        mark = section.marks.get(name)
+        shown = _marked(value_text(value, section.units.get(name, "")), mark.state if mark else "")
+        label = section.labels.get(name) or name.replace("_", " ").capitalize()
+        grid.add_row(Text(plain(label), "dim"), Text(shown), prose(section.notes.get(name, ""), "dim"))
+    return Group(prose(section.text), grid) if section.text else grid
+
+
+def value_text(value: Scalar, unit: str) -> str:
+    """A single value as a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return plain(value) or "—"
+    return human(value, unit)
+
+
+def findings(out: Console, section: FindingsSection) -> None:
+    """Saving, cause, evidence and fix of each finding."""
+    if not section.findings:
+        out.print(prose(section.empty or "nothing stands out", "dim"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    for finding in section.findings:
+        amount, unit = (finding.saving_bytes, "B") if section.saves == "memory" else (finding.saving_ns, "ns")
+        saving = "" if amount is None else f"−{human(amount, unit)}"
+        share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
+        told = prose(("Candidate: " if finding.candidate else "") + finding.title)
+        told.append("\n").append_text(prose(finding.evidence, "dim"))
+        if finding.fix:
+            told.append(f"\n{plain(finding.fix)}", "cyan")
+        grid.add_row(Text(f"  {saving}{share}", "bold"), told)
+    out.print(grid)
+    if section.combined_ns is not None:
+        each = " per step" if "per step" in section.subtitle else ""
+        out.print(Text(f"  together at most {human(section.combined_ns, 'ns')}{each}", "dim"))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
+    """The table's first columns and rows, one unit per column; says how much is not shown."""
+    count = len(next(iter(section.data.values()), []))
+    if not count:
+        return [prose(section.empty or "no rows", "dim")]
+    order = _order(section, count)
+    shown = order if rows <= 0 else order[:rows]
+    longest = LONGEST if width >= 140 else max(28, int(width * 0.42))
+    depth = _depths(section, count)
+    columns = _fitting(section, width, shown, longest, depth)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    texts = _units(section, columns, shown)
+    for column, (unit, _) in zip(columns, texts, strict=True):
+        grid.add_column(_heading(column, unit), justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
+    if section.total:
+        known = [(c, section.total.get(c.name), scale) for c, (_, scale) in zip(columns, texts, strict=True)]
+        cells = ["" if v is None and _is_text(section, c) else _cell(v, scale, _longest(c, longest)) for c, v, scale in known]
+        grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
+    for row in shown:
+        cells = []
+        for column, (_, scale) in zip(columns, texts, strict=True):
+            mark = section.marks.get(column.name, {}).get(str(row))
+            indent = min(2 * depth[row], longest // 2) if column.show == "tree" else 0
+            text = _marked(_cell(section.data[column.name][row], scale, _longest(column, longest) - indent), mark.state if mark else "")
+            cells.append(" " * indent + text)
+        grid.add_row(*(Text(c) for c in cells))
+    out: list[RenderableType] = [grid]
+    if len(shown) < count + section.truncated:
+        out.append(Text(f"  {len(shown):,} of {count + section.truncated:,} rows", "dim"))
+    return out
+
+
+def _heading(column: Column, unit: str) -> str:
+    """Label and unit; the unit alone where the label is the unit (`FLOP/s` in TFLOP/s)."""
+    return unit if unit and column.label == column.unit else plain(column.label) + (f" {unit}" if unit else "")
+
+
+def _longest(column: Column, longest: int) -> int:
+    """Characters of a text: sizes give way to numbers."""
+    return min(longest, SIZES) if column.show == "shapes" else longest
+
+
+Scale = tuple[str, float, int]
+"""Unit of the column, divisor, decimals."""
+
+
+def _numbers(section: TableSection, column: Column) -> list[float]:
+    """Known numbers of a column, without those of rows that set no scale."""
+    apart = set(section.apart)
+    keys = section.data[section.key] if apart else ()
+    found = [v for i, v in enumerate(section.data[column.name]) if not (apart and str(keys[i]) in apart)]
+    return [v for v in found if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+
+
+def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
+    values = _numbers(section, column)
+    if not values and column.unit not in ("ratio", "%"):
+        return "", (column.unit, 1.0, 0)
+    most = max((abs(v) for v in values), default=0.0)
+    if column.unit in ("ratio", "%"):
+        return "%", (column.unit, 0.01 if column.unit == "ratio" else 1.0, 1)
+    if column.unit == "count" or not column.unit:
+        whole = all(float(v).is_integer() for v in values)
+        return "", (column.unit, 1.0, 0 if whole else digits(most))
+    factor, name = scale_of(float(most), column.unit)
+    if column.unit == "B/s" and most < 10 * factor and _quarter(values) < 0.1 * factor:  # a slow link beside a fast memory
+        factor, name = scale_of(float(most) / 1000, column.unit)
+    decimals = 0 if factor == 1.0 and column.unit in ("ns", "B") else max(digits(most / factor), 1)
+    return name, (column.unit, factor, decimals)
+
+
+def _quarter(values: list[float]) -> float:
+    """The magnitude that a quarter of the values other than 0 lie below; infinite without any."""
+    known = sorted(abs(v) for v in values if v)
+    return known[len(known) // 4] if known else math.inf
+
+
+def _units(section: TableSection, columns: list[Column], shown: list[int]) -> list[tuple[str, Scale]]:
+    """Unit and scale per column. A column takes the unit of the one before it where it is at most ten times smaller: they compare."""
+    out: list[tuple[str, Scale]] = []
+    before: dict[str, tuple[str, Scale]] = {}
+    for column in columns:
+        name, scale = _column(section, column)
+        unit, factor, _ = scale
+        if unit in before:
+            beside, (_, other, _) = before[unit]
+            most = max(map(abs, _numbers(section, column)), default=0.0)
+            if other > factor and most >= 0.1 * other:
+                name, scale = beside, (unit, other, max(digits(most / other), 2))
+        if unit not in ("", "count", "ratio", "%"):
+            before[unit] = (name, scale)
+        out.append((name, scale))
+    return out
+
+
+def _cell(value: Scalar, scale: Scale, longest: int = LONGEST) -> str:
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return shortened(plain(value), longest)
+    unit, factor, decimals = scale
+    if not unit and isinstance(value, int):
+        return str(value)
+    scaled = value / factor
+    smallest = 0.5 * 10**-decimals
+    if 0 < abs(scaled) < smallest:
+        return f"<{NARROW}{number(10**-decimals, decimals)}"
+    return number(scaled, decimals)
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Cut in the middle: both ends of a kernel's name tell it from its neighbours."""
+    half = max(longest // 2, 2)
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
+
+
+def _marked(text: str, state: str) -> str:
+    return _STATES.get(state, "") + text + _AFTER.get(state, "")
+
+
+def _is_text(section: TableSection, column: Column) -> bool:
+    return any(isinstance(v, str) for v in section.data[column.name][:50])
+
+
+def _fitting(section: TableSection, width: int, shown: list[int], longest: int, depth: list[int]) -> list[Column]:
+    """Columns of the first rank, then of the second, as they fit."""
+    room = max(width, 60)
+    chosen: list[Column] = []
+    for column in sorted(section.columns, key=lambda c: c.rank):
+        if column.rank > 2 and chosen:
+            break
+        values = section.data[column.name]
+        texts = [(str(values[i]), 2 * depth[i] if column.show == "tree" else 0) for i in shown if isinstance(values[i], str)]
+        total = (section.total or {}).get(column.name)
+        widest = max((len(v) + extra for v, extra in [*texts, *([(total, 0)] if isinstance(total, str) else [])]), default=8)
+        unit = _column(section, column)[0]
+        need = max(len(_heading(column, unit)), min(widest, _longest(column, longest))) + 3
+        if chosen and need > room:
+            continue
+        chosen.append(column)
+        room -= need
+    return [c for c in section.columns if c in chosen]
+
+
+def _order(section: TableSection, count: int) -> list[int]:
+    if section.tree is not None or section.sort is None or section.sort.column not in section.data:
+        return list(range(count))
+    values = section.data[section.sort.column]
+    known = [i for i in range(count) if values[i] is not None]
+    known.sort(key=lambda i: values[i] if not isinstance(values[i], str) else str(values[i]), reverse=section.sort.descending)  # type: ignore[arg-type,return-value]
+    order = known + [i for i in range(count) if values[i] is None]
+    if section.last and section.key in section.data:
+        keys = section.data[section.key]
+        order = [i for i in order if str(keys[i]) not in section.last] + [i for i in order if str(keys[i]) in section.last]
+    return order
+
+
+def _depths(section: TableSection, count: int) -> list[int]:
+    if section.tree is None:
+        return [0] * count
+    ids, parents = section.data[section.tree.id], section.data[section.tree.parent]
+    depth: dict[Scalar, int] = {}
+    for own, parent in zip(ids, parents, strict=True):
+        depth[own] = 0 if parent is None else depth.get(parent, -1) + 1
+    return [min(depth[own], 24) for own in ids]
+
+
+# -- `tb-sol analyze memcpy --format text` ---------------------------------------------------------------------------
+# the short summary above the report, in the form of Proton's memory copies.
+#
+#     Memory copy operations detected: 4
+#     - HostToDevice: 2 operations, total 8.0 MB
+#     - DeviceToHost: 1 operations, total 4.0 MB
+#     - DeviceToDevice: 1 operations, total 4.0 MB
+#
+# `MB` is 1,048,576 bytes there; `--unit mb` makes it 1,000,000. Sets of memory are no copies. Copies that ran as a kernel (ROCm) are
+# copies
+# whose direction is not recorded; those that a SOL capture counted stay within their device. A direction without a copy is left out.
+# Copies
+# without a size are told behind the sum.
+
+
+UNITS: Final = {"mib": float(1 << 20), "mb": 1e6}
+"""Bytes of what is written `MB`."""
+NOTES: Final = {"mib": "MB above is 1,048,576 bytes (--unit mb: 1,000,000), and 1,000,000 below.\n\n", "mb": ""}
+"""What stands between the summary and the report, which counts in decimal units."""
+WORDS: Final = {
+    "HtoD": "HostToDevice", "DtoH": "DeviceToHost", "DtoD": "DeviceToDevice", "HtoH": "HostToHost", "PtoP": "PeerToPeer",
+}  # fmt: skip
+UNKNOWN: Final = "Unknown"
+ORDER: Final = (*WORDS.values(), UNKNOWN)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The option of this summary."""
+    text = "with text: what `MB` of the summary is: 1,048,576 bytes (mib, as Proton has it) or 1,000,000 (mb) (default: mib)"
+    parser.add_argument("--unit", choices=tuple(UNITS), default="mib", help=text)
+
+
+def summary(capture: Capture, query: Query, unit: str) -> str:
+    """The lines of the summary, without an end of line behind the last."""
+    found = totals(capture, query)
+    lines = [f"Memory copy operations detected: {sum(count for count, _, _ in found.values())}"]
+    for word in ORDER:
+        count, size, bare = found.get(word, (0, 0, 0))
+        if count:
+            rest = f", {bare} carry no size" if bare else ""
+            lines.append(f"- {word}: {count} operations, total {amount(size / UNITS[unit])} MB{rest}")
+    return "\n".join(lines)
+
+
+def totals(capture: Capture, query: Query) -> dict[str, tuple[int, int, int]]:
+    """(copies, bytes, copies without a size) by direction in full words, sets left out."""
+    where = scope(capture, query)
+    out: dict[str, tuple[int, int, int]] = {}
+    words = WORDS
+    if len(capture.device):
+        found = records.copies(capture, where.device)
+        size = found["bytes"].to_numpy()
+        rows = zip(found["direction"].tolist(), [1] * len(found), size.clip(min=0).tolist(), (size < 0).astype(int).tolist(), strict=True)
+    else:
+        words = WORDS | {records.COPY_KERNEL: WORDS["DtoD"]}
+        table = counted.counted(capture, where)
+        rows = zip(*(table[c].tolist() for c in ("direction", "count", "bytes", "without_bytes")), strict=True)
+    for direction, count, data, bare in rows:
+        if direction != "Memset":
+            word = words.get(str(direction), UNKNOWN)
+            before = out.get(word, (0, 0, 0))
+            out[word] = before[0] + int(count), before[1] + int(data), before[2] + int(bare)
+    return out
+
+
+def amount(value: float) -> str:
+    """One decimal, as Proton writes it; small amounts with two digits that count."""
+    if value == 0 or value >= 0.05:
+        return f"{value:.1f}"
+    return f"{value:.{min(1 - math.floor(math.log10(value)), 9)}f}"
