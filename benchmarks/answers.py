@@ -2,6 +2,7 @@
 
     python -m benchmarks.answers write OUT PATH...      # one file per recording, analysis and choice of a query field
     python -m benchmarks.answers diff BEFORE AFTER      # what differs, sentences apart from numbers
+    python -m benchmarks.answers write OUT samples --only simulated_gpu_train    # some of them; then diff --common
 
 For a change that must not change any answer: write before, write after, diff. Recordings are read without the cache.
 """
@@ -87,10 +88,11 @@ def _write_one(place: Path, root: Path, out: Path) -> str:
     return f"{name}: {len(lines)} answers"
 
 
-def write(out: Path, paths: list[Path], jobs: int) -> int:
-    """One .jsonl per path below `out`; a path is named relative to the parent of the one it was found in."""
+def write(out: Path, paths: list[Path], jobs: int, only: str = "") -> int:
+    """One .jsonl per path below `out`; a path is named relative to the parent of the one it was found in. only: a regular expression."""
     out.mkdir(parents=True, exist_ok=True)
     work = [(place, path.resolve().parent) for path in paths for place in _places([path.resolve()])]
+    work = [(place, root) for place, root in work if re.search(only, os.path.relpath(place, root))]
     with ProcessPoolExecutor(jobs) as pool:
         futures = [pool.submit(_write_one, place, root, out) for place, root in work]
         for future in futures:
@@ -117,18 +119,18 @@ def _is_sentence(before: object, after: object) -> bool:
     return isinstance(before, str) and isinstance(after, str) and _NUMBER.findall(before) == _NUMBER.findall(after)
 
 
-def diff(before: Path, after: Path, limit: int) -> int:
-    """Print what differs; status 1 where something other than a sentence does."""
-    names = sorted({f.name for f in before.glob("*.jsonl")} | {f.name for f in after.glob("*.jsonl")})
+def diff(before: Path, after: Path, limit: int, common: bool = False) -> int:
+    """Print what differs; status 1 where something other than a sentence does. common: of recordings that both folders hold."""
+    left, right = ({f.name for f in folder.glob("*.jsonl")} for folder in (before, after))
+    names = sorted(left & right if common else left | right)
     sentences: Counter[tuple[str, str]] = Counter()
     hard: list[str] = []
     answers = 0
     for name in names:
-        left, right = before / name, after / name
-        if not left.exists() or not right.exists():
-            hard.append(f"{name}: only in {'before' if left.exists() else 'after'}")
+        if name not in left & right:
+            hard.append(f"{name}: only in {'before' if name in left else 'after'}")
             continue
-        rows = [{json.dumps(row[:3]): row[3] for row in map(json.loads, f.read_text().splitlines())} for f in (left, right)]
+        rows = [{json.dumps(row[:3]): row[3] for row in map(json.loads, f.read_text().splitlines())} for f in (before / name, after / name)]
         for key in {**rows[0], **rows[1]}:
             answers += 1
             if rows[0].get(key) == rows[1].get(key):
@@ -157,14 +159,16 @@ def main() -> int:
     first.add_argument("out", type=Path)
     first.add_argument("paths", type=Path, nargs="+")
     first.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    first.add_argument("--only", default="", metavar="REGEX")
     second = commands.add_parser("diff")
+    second.add_argument("--common", action="store_true")
     second.add_argument("before", type=Path)
     second.add_argument("after", type=Path)
     second.add_argument("--limit", type=int, default=40)
     options = parser.parse_args()
     if options.command == "write":
-        return write(options.out, options.paths, options.jobs)
-    return diff(options.before, options.after, options.limit)
+        return write(options.out, options.paths, options.jobs, options.only)
+    return diff(options.before, options.after, options.limit, options.common)
 
 
 if __name__ == "__main__":
