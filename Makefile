@@ -18,8 +18,8 @@ test:  ## all tests; browser tests skip where there is no Chromium
 quick:  ## unit tests only
 	$(PYTHON) -m pytest -q tests/unit
 
-lint:  ## ruff, mypy, the layer rule
-	$(PYTHON) -m ruff check . && $(PYTHON) -m mypy && lint-imports
+lint:  ## ruff, mypy, the layer rule, sizes of files and functions
+	$(PYTHON) -m ruff check . && $(PYTHON) -m mypy && lint-imports && $(PYTHON) tools/sizes.py
 
 frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
