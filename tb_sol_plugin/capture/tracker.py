@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tb_sol_plugin.capture.hooks.module_names import models_in
 from tb_sol_plugin.capture.loop import guard
-from tb_sol_plugin.capture.loop.fast_path import Steady
-from tb_sol_plugin.capture.loop.guard import Boundary, Clock, bounded
+from tb_sol_plugin.capture.loop.fast_path import FastPath
+from tb_sol_plugin.capture.loop.guard import Clock, Guard, guarded
 from tb_sol_plugin.capture.loop.header import compiled
 from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack
@@ -28,7 +28,7 @@ from tb_sol_plugin.capture.report.output import NO_ROWS, Finished, Output, Place
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
-    from tb_sol_plugin.capture.hooks.instrument import Watch
+    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.loop.profiling import DrivenProfiler
 
 Mode: TypeAlias = Literal["auto", "dispatch", "hooks"]
@@ -93,7 +93,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
         if profile not in ("off", "after_sampled"):
             raise ValueError(f"profile is off or after_sampled, not {profile!r}")
-        from tb_sol_plugin.capture.hooks.instrument import Watch
+        from tb_sol_plugin.capture.hooks.instrument import Instrumentation
 
         self.device, self.mode, self.assume_sparsity, self.time_layers = device, mode, assume_sparsity, time_layers
         self._rank, self._batch, self._tokens, self._wanted_profile = rank, batch, tokens, profile
@@ -104,7 +104,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._model: object = None
         self.models: list[object] = []
         self.labels, self.clock = Labels(), Clock()
-        self.boundary = Boundary(note, lambda reason: me._give_up(reason))
+        self.guard = Guard(note, lambda reason: me._give_up(reason))
         peaks = Peaks() if memory_peaks else None
         self.phases = (PeakPhases if memory_peaks else PhaseStack)(self.labels, self.clock, note=note)
         if isinstance(self.phases, PeakPhases):
@@ -112,7 +112,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._range = PeakRange if memory_peaks else PhaseRange
         self.output = Output(
             Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
-            self.boundary,
+            self.guard,
             self.labels,
             first_rank=lambda: me._ranks()[0] == 0,
             header=lambda: me._header(),
@@ -123,7 +123,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._plan = PlanFacts()
         self._plan.tell(plan)
         self._inputs: list[tuple[int, int]] = []
-        self.watch: Watch = Watch(self.labels, self.clock, self.phases, mode, note, copies=copies)
+        self.instrumentation: Instrumentation = Instrumentation(self.labels, self.clock, self.phases, mode, note, copies=copies)
         self._schedule = Schedule(0, report=REPORT_INTERVAL)
         self._traces, self._trace_stacks = traces, trace_stacks
         self._alike = Alike()
@@ -141,12 +141,12 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []
-        self._steady = Steady(self.clock, self.phases, self._busy)
+        self._fast_path = FastPath(self.clock, self.phases, self._busy)
         guard.follow(self)
 
     # --- Start ---
 
-    @bounded
+    @guarded
     def initialize(self, model: object, args: object = None) -> None:
         """Track a model (or several, in a list or dict; None for work outside of modules) from now on.
 
@@ -181,7 +181,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
                 for record in take_waiting() if self.logdir is not None else ():
                     self.memory.keep(record, running=False)
                 self._own_at_end = own
-                self.boundary.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
+                self.guard.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
             self._prepare()
             self._begin_after(began, own)
@@ -208,7 +208,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
     def start_step(self, iteration: int | None = None) -> None:
         """Begin the iteration now: what happened since the end of the last one belongs to none. iteration: its number, if known."""
         try:
-            if (iteration is None or iteration == self._steady.number) and self._steady.restart():
+            if (iteration is None or iteration == self._fast_path.number) and self._fast_path.restart():
                 return
         except Exception as error:
             self._fail_shortly("start_step", error)
@@ -218,7 +218,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         """Drop what was captured of the current iteration, which begins anew. Hooks stay as they are."""
         self.start_step()
 
-    @bounded
+    @guarded
     def _restart(self, iteration: int | None) -> None:
         if not self._enter_alone():
             return
@@ -229,7 +229,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
                 self._next = iteration
             self._kept = []
             if self._running:
-                self.watch.clear()
+                self.instrumentation.clear()
                 if self._profiler is not None and self._profiler.running:
                     self._profiler.restart()
                 self.phases.end_step(self.clock.now())
@@ -244,7 +244,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         and tokens of this iteration on this rank.
         """
         try:
-            if self._steady.end(None, batch, tokens):
+            if self._fast_path.end(None, batch, tokens):
                 return
         except Exception as error:
             return self._fail_shortly("step", error)
@@ -256,13 +256,13 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         clear: forget its operations; otherwise `records` keeps them until the next iteration ends.
         """
         try:
-            if self._steady.end(iteration, None, None):
+            if self._fast_path.end(iteration, None, None):
                 return
         except Exception as error:
             return self._fail_shortly("log_analysis", error)
         self._end_of_iteration(iteration, clear, None, None)
 
-    @bounded
+    @guarded
     def _end_of_iteration(self, iteration: int | None, clear: bool, batch: int | None, tokens: int | None) -> None:
         if not self._running or not self._enter_alone():
             return
@@ -285,7 +285,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             else:
                 self.output.finish(finished)
             if self.memory.on:
-                self.boundary.attempt("memory", lambda: self._record_due(number, end, finished.report), None)
+                self.guard.attempt("memory", lambda: self._record_due(number, end, finished.report), None)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
             self._arm(finished.step, (batch, tokens))
@@ -297,7 +297,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
     def _arm(self, like: StepRecord, given: tuple[int | None, int | None]) -> None:
         """Let iterations like the one that has ended end the short way, as many as nothing is due in. The next one has begun."""
         left = self._schedule.quiet()
-        if left < 1 or self.watch.on or like.sampled or self._events is not None or self._waiting or self._kept:
+        if left < 1 or self.instrumentation.on or like.sampled or self._events is not None or self._waiting or self._kept:
             return
         if self.memory.on:
             left = min(left, self.memory.quiet(self._schedule.index, self._schedule.report))
@@ -306,36 +306,36 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         plain, writer, wandb = self.output.short_way(like)
         if not plain or not f"a{like.signature}".isalnum():
             return
-        steady = self._steady
-        steady.number, steady.stride, steady.start_ns = self._next, self._stride, self._start_ns
-        steady.own_at_start, steady.own_at_end, steady.before_ns = self._own_at_start, self._own_at_end, self._before_ns
-        steady.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
+        fast = self._fast_path
+        fast.number, fast.stride, fast.start_ns = self._next, self._stride, self._start_ns
+        fast.own_at_start, fast.own_at_end, fast.before_ns = self._own_at_start, self._own_at_end, self._before_ns
+        fast.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
 
     def _tell(self) -> None:
         """Tell the others what went the short way."""
-        steady = self._steady
-        if not steady.armed:
+        fast = self._fast_path
+        if not fast.armed:
             return
-        self._next, self._start_ns = steady.number, steady.start_ns
-        self._own_at_start, self._own_at_end, self._before_ns = steady.own_at_start, steady.own_at_end, steady.before_ns
-        if steady.ended:
-            self._last = steady.last[0]
-            self._schedule.index += steady.ended
-            self.output.passed(steady.ended, steady.last_step(), steady.size)
-            steady.ended = 0
+        self._next, self._start_ns = fast.number, fast.start_ns
+        self._own_at_start, self._own_at_end, self._before_ns = fast.own_at_start, fast.own_at_end, fast.before_ns
+        if fast.ended:
+            self._last = fast.last[0]
+            self._schedule.index += fast.ended
+            self.output.passed(fast.ended, fast.last_step(), fast.size)
+            fast.ended = 0
 
     def _long_way(self) -> None:
         """What comes next is done by the tracker itself."""
         self._tell()
-        self._steady.armed, self._steady.left = False, 0
+        self._fast_path.armed, self._fast_path.left = False, 0
 
     def _fail_shortly(self, part: str, error: Exception) -> None:
-        self._steady.left = 0
-        self.boundary.failed(part, error, vital=True)
+        self._fast_path.left = 0
+        self.guard.failed(part, error, vital=True)
 
     def _end(self, number: int, end: int, batch: int | None, tokens: int | None) -> Finished:
         """Take everything off, and collect what the iteration left."""
-        watch, schedule = self.watch, self._schedule
+        watch, schedule = self.instrumentation, self._schedule
         sampled = watch.on
         self._own_at_end = self.clock.own_ns
         inside = self._own_at_end - self._own_at_start
@@ -344,7 +344,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             watch.leave()
         pending = self.phases.end_step(end)
         if self._profiler is not None and self._profiler.running:
-            self.boundary.attempt("profiler", lambda: self._stop_profiler(number), None)
+            self.guard.attempt("profiler", lambda: self._stop_profiler(number), None)
         given = self._sizes(batch, self._batch), self._sizes(tokens, self._tokens)
         step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=inside)
         step.before_ns = self._before_ns
@@ -379,14 +379,14 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             self._find_events()
             if len(_sampling):
                 self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
-            elif self.boundary.attempt("watch", self._watch, False):
+            elif self.guard.attempt("watch", self._watch, False):
                 _sampling.add(self)
                 schedule.owed = False
         elif schedule.traced(compiled=self._compiled):
-            self.boundary.attempt("profiler", self._start_profiler, None)
+            self.guard.attempt("profiler", self._start_profiler, None)
 
     def _watch(self) -> bool:
-        return self.watch.enter(self._model, self.models, self._events, layers=self.time_layers)
+        return self.instrumentation.enter(self._model, self.models, self._events, layers=self.time_layers)
 
     def _begin_after(self, began: int, own: int) -> None:
         """The next iteration begins. What went on since `began` (by `perf_counter_ns`, when the own work was `own`) was all own work."""
@@ -402,15 +402,15 @@ class SOLTracker(Parts, RecordsMemory, Facts):
 
     def unwound(self, kind: type[BaseException]) -> None:
         """An exception left the outermost phase: whoever catches it finds nothing of ours on the model. The next iteration is sampled."""
-        if self.watch.on and self.watch.here():
+        if self.instrumentation.on and self.instrumentation.here():
             self._abandon()
             self._note("interrupted", f"a sampled iteration was given up after {kind.__name__}")
 
     def _abandon(self) -> None:
         """Take everything off in the middle of an iteration, which then counts as not sampled. Safe in any state."""
-        self._schedule.owed |= self.watch.on
+        self._schedule.owed |= self.instrumentation.on
         try:
-            self.watch.leave()
+            self.instrumentation.leave()
         finally:
             _sampling.discard(self)
 
@@ -423,7 +423,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
 
     # --- The end ---
 
-    @bounded
+    @guarded
     def detach(self) -> None:
         """Take everything off the model and torch, and stop tracking; the iteration that runs is dropped. `initialize` starts again."""
         self._stop()
@@ -433,7 +433,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._running = False
         self._abandon()
         if self._profiler is not None and self._profiler.running:
-            self.boundary.attempt("profiler", lambda: self._stop_profiler(None), None)
+            self.guard.attempt("profiler", lambda: self._stop_profiler(None), None)
 
     def close(self) -> None:
         """Detach, write what waits, report the last sampled iteration, close the file. Never raises; a second call does nothing."""
@@ -454,7 +454,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
                 self.output.close(waiting, report=report, own=lambda: self.clock.own_ns - self._own_at_end + perf_counter_ns() - began)
             self._model, self.models = None, []
         except Exception as error:
-            self.boundary.failed("close", error, vital=False)
+            self.guard.failed("close", error, vital=False)
 
     def _give_up(self, reason: str) -> None:
         self._note("off", f"tracking was switched off: {reason}")
@@ -465,7 +465,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self.off = True
         self.phases.on = False
         self.phases.events = None
-        self._steady.armed, self._steady.left = False, 0
+        self._fast_path.armed, self._fast_path.left = False, 0
         self._abandon()
 
     def __enter__(self) -> SOLTracker:

@@ -239,7 +239,7 @@ def watch_gradients(
     loss_divided: bool = True,
     scaler: object = None,
     steps: StepRecorder | None = None,
-) -> GradientWatch:
+) -> GradientMonitor:
     """Measure gradients of a model from now on, and tell the recorder of steps; `remove()` ends it. On every replica at the same place.
 
     optimizer: with Adam and its kin, norms are of gradients over its scale sqrt(v) + eps, from its fifth step on; its groups are measured
@@ -247,12 +247,12 @@ def watch_gradients(
     accumulation the loss is divided by the number of micro-steps, as is usual. scaler: a GradScaler, whose factor is taken out.
     Gradients of sharded parameters are not divided by Adam's scale, which no replica has whole.
     """
-    return GradientWatch(
+    return GradientMonitor(
         model, optimizer, every=every, group=group, loss_divided=loss_divided, scaler=scaler, steps=steps or recorder()
     ).attach()
 
 
-class GradientWatch:
+class GradientMonitor:
     """See `watch_gradients`. averages: of what was measured so far."""
 
     def __init__(
@@ -290,7 +290,7 @@ class GradientWatch:
 
     # --- Hooks ---
 
-    def attach(self) -> GradientWatch:
+    def attach(self) -> GradientMonitor:
         """Put the hooks on; once."""
         model = self._model()
         if self._handles or model is None:

@@ -41,7 +41,7 @@ DEPTH: Final = 3
 
 
 @dataclass
-class Seen:
+class Collected:
     """What a sampled step left.
 
     signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
@@ -125,11 +125,11 @@ def dispatch_possible() -> bool:
     return attribution.available() and all(hasattr(_python_dispatch, name) for name in ("TorchDispatchMode", "_pop_mode", "_push_mode"))
 
 
-class Watch:
+class Instrumentation:
     """Hooks, function labels and the counting mode: on in a sampled step, off outside.
 
-    mode: dispatch or hooks, as it is in use. copies: of the step, None where they are not counted (not wanted, or no dispatch mode). A
-    watch is entered and left on one thread; `leave` puts things back in any state, as often as it is called.
+    mode: dispatch or hooks, as it is in use. copies: of the step, None where they are not counted (not wanted, or no dispatch mode).
+    It is entered and left on one thread; `leave` puts things back in any state, as often as it is called.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class Watch:
         records = self.ledger.records(layers.get, rows)
         return with_sources(records) if self.mode == "hooks" else records
 
-    def collect(self, *, compiled: bool) -> Seen:
+    def collect(self, *, compiled: bool) -> Collected:
         """What the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
         self.hooks.end_step()
         self.patcher.end_step()
@@ -307,7 +307,7 @@ class Watch:
         signature = self.sizes.signature
         if not signature and rows:
             signature = short_hash(self._products(rows) or sorted((key[0], value[0]) for key, value in rows.items()))
-        return Seen(Rows(self.ledger.signatures, counted, lost), records, list(self.hooks.calls), lost, signature, copies)
+        return Collected(Rows(self.ledger.signatures, counted, lost), records, list(self.hooks.calls), lost, signature, copies)
 
     def _products(self, rows: dict[RowKey, Row]) -> list[tuple[int, int]]:
         """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""

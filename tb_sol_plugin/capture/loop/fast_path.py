@@ -29,7 +29,7 @@ MOST_TEXTS: Final = 32
 _start_of: Final = itemgetter(1)
 
 
-class Steady:
+class FastPath:
     """The state of a tracker between iterations of the common sort.
 
     left: how many iterations may still end the short way. armed: whether the times of the tracker are kept here. ended: how many did since

@@ -24,7 +24,7 @@ LIMIT: Final = 3
 log = logging.getLogger("tb_sol_plugin")
 
 
-class Boundary:
+class Guard:
     """Failures by part and reason.
 
     note: called with (code, text) for every failure that is new. give_up: called with a sentence when a vital part has failed LIMIT times.
@@ -50,7 +50,7 @@ class Boundary:
                 if vital:
                     self._give_up(f"{reason}, {LIMIT} times")
         except Exception as second:  # a failure to report a failure is only counted
-            self.reasons[f"boundary: {type(second).__name__}"] += 1
+            self.reasons[f"guard: {type(second).__name__}"] += 1
 
     def attempt(self, part: str, function: Callable[[], R], default: R) -> R:
         """The function's answer; the default where it fails, or has failed LIMIT times."""
@@ -64,16 +64,16 @@ class Boundary:
 
 
 class _Bounded(Protocol):
-    """Who has methods that end at the boundary: `off` once tracking has ended."""
+    """Who has methods that end at the guard: `off` once tracking has ended."""
 
-    boundary: Boundary
+    guard: Guard
     off: bool
 
 
 B = TypeVar("B", bound=_Bounded)
 
 
-def bounded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
+def guarded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
     """A method that training code calls: it does nothing once tracking is off, and never raises."""
     name = method.__name__
 
@@ -84,7 +84,7 @@ def bounded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B
         try:
             method(self, *args, **kwargs)
         except Exception as error:
-            self.boundary.failed(name, error, vital=True)
+            self.guard.failed(name, error, vital=True)
 
     return inside
 

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Final, Protocol, TypeAlias
 
-from tb_sol_plugin.capture.loop.guard import Boundary, Clock
+from tb_sol_plugin.capture.loop.guard import Clock, Guard
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.loop.schedule import TimeRow
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
@@ -424,7 +424,7 @@ ENDINGS: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
 class _Tracker(Protocol):
-    boundary: Boundary
+    guard: Guard
 
     def unwound(self, kind: type[BaseException]) -> None:
         """An exception has left the outermost phase of the calling thread."""
@@ -467,7 +467,7 @@ class PhaseRange:
                     return
             self._depth = self._phases.push(self._name, scoped=True)
         except Exception as error:
-            self._tracker.boundary.failed("push_phase", error, vital=True)
+            self._tracker.guard.failed("push_phase", error, vital=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -493,4 +493,4 @@ class PhaseRange:
             if kind is not None and self._depth <= 0 and not issubclass(kind, ENDINGS):
                 self._tracker.unwound(kind)
         except Exception as problem:
-            self._tracker.boundary.failed("pop_phase", problem, vital=True)
+            self._tracker.guard.failed("pop_phase", problem, vital=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
-from tb_sol_plugin.capture.loop.guard import Boundary, Clock
+from tb_sol_plugin.capture.loop.guard import Clock, Guard
 from tb_sol_plugin.capture.loop.header import device_kind, groups_of, header, rank_of
 from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack, nvtx_usable
 from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Schedule
@@ -25,7 +25,7 @@ from tb_sol_plugin.format import SUFFIX, file_name
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
-    from tb_sol_plugin.capture.hooks.instrument import Watch
+    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
     from tb_sol_plugin.capture.loop.profiling import DrivenProfiler
     from tb_sol_plugin.capture.report.analysis import Analysis
@@ -40,14 +40,14 @@ class Facts:
     """What the outputs of a tracker ask."""
 
     assume_sparsity: bool
-    boundary: Boundary
+    guard: Guard
     clock: Clock
     device: str
     memory: MemoryTracking
     models: list[object]
     output: Output
     phases: PhaseStack
-    watch: Watch
+    instrumentation: Instrumentation
     _events: EventPool | None
     _found: tuple[DeviceSpec | None, str] | None
     _inputs: list[tuple[int, int]]
@@ -71,13 +71,13 @@ class Facts:
         return header(
             self.clock,
             self.models,
-            mode=self.watch.mode if self._schedule.every else "off",
+            mode=self.instrumentation.mode if self._schedule.every else "off",
             every_n_steps=self._schedule.every,
             time_source="cpu" if event_pool(kind) is None else "event",
             kind=kind,
             spec=self._limits()[0],
             ranks=self._ranks(),
-            copies=self.watch.copies is not None,
+            copies=self.instrumentation.copies is not None,
             plan=self._planned(),
         )
 
@@ -131,7 +131,7 @@ class Facts:
             found = given if given is not None else otherwise() if callable(otherwise) else otherwise
             return None if found is None else int(found)
 
-        return self.boundary.attempt("sizes", ask, None)
+        return self.guard.attempt("sizes", ask, None)
 
     def _interval(self, name: str, number: int) -> int:
         """A number of iterations; one that cannot be is noted, and the default is taken."""
@@ -156,7 +156,7 @@ class Facts:
 class RecordsMemory:
     """Records of memory of a tracker; see `memory_records` for what they hold."""
 
-    boundary: Boundary
+    guard: Guard
     clock: Clock
     memory: MemoryTracking
     phases: PhaseStack
@@ -195,12 +195,12 @@ class RecordsMemory:
             try:
                 self._long_way()
                 record = replace(record, iteration=self._next)
-                self.boundary.attempt("memory", lambda: self.memory.keep(record), None)
+                self.guard.attempt("memory", lambda: self.memory.keep(record), None)
                 self.clock.own_ns = own + perf_counter_ns() - began
             finally:
                 self._busy.release()
         elif not self._running and not self.off:
-            self.boundary.attempt("memory", lambda: self.memory.keep(record, running=False), None)
+            self.guard.attempt("memory", lambda: self.memory.keep(record, running=False), None)
         return record
 
     def _record_due(self, number: int, end: int, reported: bool) -> None:
@@ -218,10 +218,10 @@ class RecordsMemory:
 class Parts:
     """Parts of a tracker by their names, its phases, and its records. Nothing here raises into training."""
 
-    boundary: Boundary
+    guard: Guard
     output: Output
     phases: PhaseStack
-    watch: Watch
+    instrumentation: Instrumentation
     off: bool
     _kept: Sequence[OpRecord]
     _range: type[PhaseRange]
@@ -236,40 +236,40 @@ class Parts:
 
     @property
     def hooks(self) -> LayerSOLHooks:
-        return self.watch.hooks
+        return self.instrumentation.hooks
 
     @property
     def patcher(self) -> FunctionalPatcher:
-        return self.watch.patcher
+        return self.instrumentation.patcher
 
     @property
     def ledger(self) -> Ledger:
-        return self.watch.ledger
+        return self.instrumentation.ledger
 
     @property
     def analysis(self) -> Analysis | None:
         """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
-        self.boundary.attempt("analysis", self._tell, None)
-        return self.boundary.attempt("analysis", lambda: self.output.analysis, None)
+        self.guard.attempt("analysis", self._tell, None)
+        return self.guard.attempt("analysis", lambda: self.output.analysis, None)
 
     @property
     def sampled(self) -> bool:
         """Whether the work of the iteration that runs now is counted."""
-        return self.watch.on
+        return self.instrumentation.on
 
     def push_phase(self, name: object) -> None:
         """Enter a phase; `/` in its name nests it on pages."""
         try:
             self.phases.push(name)
         except Exception as error:
-            self.boundary.failed("push_phase", error, vital=True)
+            self.guard.failed("push_phase", error, vital=True)
 
     def pop_phase(self) -> None:
         """Leave the innermost phase. With none open this is noted once."""
         try:
             self.phases.pop()
         except Exception as error:
-            self.boundary.failed("pop_phase", error, vital=True)
+            self.guard.failed("pop_phase", error, vital=True)
 
     def phase(self, name: object) -> PhaseRange:
         """The phase of a `with` block, left also when an exception flies."""
@@ -278,16 +278,16 @@ class Parts:
     @property
     def records(self) -> list[OpRecord]:
         """The ledger of the iteration that runs, if it is sampled; else what the last one left, see `log_analysis`."""
-        if self.watch.on and self.ledger.rows:
-            return self.boundary.attempt("records", self.watch.records, [])
+        if self.instrumentation.on and self.ledger.rows:
+            return self.guard.attempt("records", self.instrumentation.records, [])
         return list(self._kept)
 
     @property
     def captured_ops(self) -> list[CapturedOp]:
         """`records` summed up by supported layer."""
-        return self.boundary.attempt("records", lambda: self.hooks.records(self.records), [])
+        return self.guard.attempt("records", lambda: self.hooks.records(self.records), [])
 
     @property
     def captured_functional_ops(self) -> list[CapturedFunctionalOp]:
         """`records` summed up by patched function."""
-        return self.boundary.attempt("records", lambda: self.patcher.records(self.records), [])
+        return self.guard.attempt("records", lambda: self.patcher.records(self.records), [])

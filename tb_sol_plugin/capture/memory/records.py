@@ -351,7 +351,7 @@ class PeakRange(PhaseRange):
         try:
             self._depth = self._phases.push(self._name, scoped=True)
         except Exception as error:
-            self._tracker.boundary.failed("push_phase", error, vital=True)
+            self._tracker.guard.failed("push_phase", error, vital=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -360,7 +360,7 @@ class PeakRange(PhaseRange):
             if kind is not None and self._depth <= 0 and not issubclass(kind, ENDINGS):
                 self._tracker.unwound(kind)
         except Exception as problem:
-            self._tracker.boundary.failed("pop_phase", problem, vital=True)
+            self._tracker.guard.failed("pop_phase", problem, vital=True)
 
 
 class MemoryTracking:

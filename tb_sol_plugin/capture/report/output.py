@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tb_sol_plugin.capture.loop.guard import Boundary, log
+from tb_sol_plugin.capture.loop.guard import Guard, log
 from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.loop.phases import PendingTimes
 from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
@@ -121,14 +121,14 @@ class Output:
     def __init__(
         self,
         places: Places,
-        boundary: Boundary,
+        guard: Guard,
         labels: Labels,
         *,
         first_rank: Callable[[], bool],
         header: Callable[[], dict[str, object]],
         spec: Callable[[], tuple[DeviceSpec | None, str]],
     ) -> None:
-        self.places, self.boundary, self.labels = places, boundary, labels
+        self.places, self.guard, self.labels = places, guard, labels
         self._first_rank, self._header, self._spec = first_rank, header, spec
         self._pid = os.getpid()
         self._writer: CaptureWriter | None = None
@@ -169,7 +169,7 @@ class Output:
         """Write and log one iteration."""
         if self._closed or os.getpid() != self._pid:
             return
-        attempt, step = self.boundary.attempt, done.step
+        attempt, step = self.guard.attempt, done.step
         self.iterations += 1
         if done.plain:
             sample = self._sample
@@ -224,7 +224,7 @@ class Output:
             self._alike = last, None
 
     def _report(self, found: Analysis) -> None:
-        self.boundary.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
+        self.guard.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
         self._reported = found.iteration
 
     def _analyse(self, done: Finished) -> bool:
@@ -378,16 +378,16 @@ class Output:
             last = self._sample[1]
             if self._reported is None or self._reported < last.iteration:
                 self._report(last)
-        self.boundary.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
-        for reason, count in self.boundary.reasons.items():
+        self.guard.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
+        for reason, count in self.guard.reasons.items():
             if count > 1:
                 self.note("failures", reason, count)
-        self.boundary.attempt("profile", lambda: self._profile(last=True), None)
+        self.guard.attempt("profile", lambda: self._profile(last=True), None)
         if self._writer is not None:
             writer = self._writer
-            self.boundary.attempt("close", lambda: writer.close(self.iterations, own()), None)
+            self.guard.attempt("close", lambda: writer.close(self.iterations, own()), None)
         if self._own_board and self._board is not None:
-            self.boundary.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
+            self.guard.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
         self._closed = True
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
 
-from tb_sol_plugin.capture.loop.guard import Boundary, Clock
+from tb_sol_plugin.capture.loop.guard import Clock, Guard
 from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.loop.phases import PhaseStack
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.hooks.instrument import Watch
+    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.loop.schedule import CopyRow
 
 LINES: Final = {
@@ -74,9 +74,9 @@ class MemcpyProbe:
         self.notes: dict[str, int] = {}
         self._model = model
         self._labels, self._clock = Labels(), Clock()
-        self._boundary = Boundary(self._note, lambda reason: None)
+        self._guard = Guard(self._note, lambda reason: None)
         self._phases = PhaseStack(self._labels, self._clock, note=self._note)
-        self._watch: Watch | None = None
+        self._instrumentation: Instrumentation | None = None
         self._rows: dict[tuple[object, ...], list[int | None]] = {}
         self._depth = 0
 
@@ -85,13 +85,13 @@ class MemcpyProbe:
     def __enter__(self) -> MemcpyProbe:
         self._depth += 1
         if self._depth == 1:
-            self._boundary.attempt("probe", self._begin, None)
+            self._guard.attempt("probe", self._begin, None)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._boundary.attempt("probe", self._finish, None)
+            self._guard.attempt("probe", self._finish, None)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -103,38 +103,38 @@ class MemcpyProbe:
         """Forget what was counted."""
         self._rows.clear()
         self.notes.clear()
-        if self._watch is not None and self._watch.copies is not None:
-            self._watch.copies.clear()
+        if self._instrumentation is not None and self._instrumentation.copies is not None:
+            self._instrumentation.copies.clear()
 
     def _begin(self) -> None:
-        from tb_sol_plugin.capture.hooks.instrument import Watch
+        from tb_sol_plugin.capture.hooks.instrument import Instrumentation
         from tb_sol_plugin.capture.hooks.module_names import models_in
 
-        if self._watch is None:
-            self._watch = Watch(self._labels, self._clock, self._phases, "dispatch", self._note)
-        if self._watch.copies is None:
+        if self._instrumentation is None:
+            self._instrumentation = Instrumentation(self._labels, self._clock, self._phases, "dispatch", self._note)
+        if self._instrumentation.copies is None:
             self._note("mode", "this torch has no usable dispatch mode: no copy can be counted")
             return
         self._phases.begin_step(self._clock.now())
-        self._watch.enter(self._model, list(models_in(self._model)), None, layers=False)
+        self._instrumentation.enter(self._model, list(models_in(self._model)), None, layers=False)
 
     def _finish(self) -> None:
         from tb_sol_plugin.capture.hooks.module_names import models_in
         from tb_sol_plugin.capture.loop.header import compiled
 
-        watch = self._watch
-        if watch is None or not watch.on:
+        instrumentation = self._instrumentation
+        if instrumentation is None or not instrumentation.on:
             return
-        watch.leave()
+        instrumentation.leave()
         self._phases.end_step(self._clock.now())
-        if watch.copies is not None:
-            self._add(watch.copies.records(timed=not compiled(list(models_in(self._model)))))
-            for reason, count in watch.copies.lost.items():
+        if instrumentation.copies is not None:
+            self._add(instrumentation.copies.records(timed=not compiled(list(models_in(self._model)))))
+            for reason, count in instrumentation.copies.lost.items():
                 self.notes[reason] = self.notes.get(reason, 0) + count
-            fakes = watch.ledger.lost[FAKES]
+            fakes = instrumentation.ledger.lost[FAKES]
             if fakes:
                 self.notes[FAKES] = self.notes.get(FAKES, 0) + fakes
-        watch.clear()
+        instrumentation.clear()
 
     def _add(self, rows: list[CopyRow]) -> None:
         for row in rows:

@@ -192,7 +192,7 @@ def test_an_interrupt_inside_our_own_code(monkeypatch: pytest.MonkeyPatch) -> No
         def interrupted(*, timed: bool) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(tracker.watch, "_count", interrupted)
+        patch.setattr(tracker.instrumentation, "_count", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tracker.initialize(model)
     assert clean(model)

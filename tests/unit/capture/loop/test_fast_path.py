@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.loop.fast_path import Steady
+from tb_sol_plugin.capture.loop.fast_path import FastPath
 from tb_sol_plugin.capture.loop.schedule import Schedule
 from tests.support.sol_reading import only
 
@@ -125,14 +125,14 @@ def test_both_ways_write_the_same(loop: Loop, tmp_path: Path, time: Time, monkey
     # GIVEN a loop, and a clock on which nothing of the recorder takes time but a write, which takes 1000 ns
     found: list[list[dict[str, Any]]] = []
     short: list[bool] = []
-    end, write = Steady.end, os.write
+    end, write = FastPath.end, os.write
     monkeypatch.setattr(os, "write", lambda fd, text: (time.pass_(1000), write(fd, text))[1])
 
-    def counted(self: Steady, *args: Any) -> bool:
+    def counted(self: FastPath, *args: Any) -> bool:
         short.append(end(self, *args))
         return short[-1]
 
-    monkeypatch.setattr(Steady, "end", counted)
+    monkeypatch.setattr(FastPath, "end", counted)
     for way in ("short", "long"):
         if way == "long":
             monkeypatch.setattr(Schedule, "quiet", lambda self: 0)
@@ -166,7 +166,7 @@ def test_each_iteration_is_in_the_file_when_its_end_returns(tmp_path: Path) -> N
                 layer(X)
             t.step()
             assert [s["iteration"] for s in written(tmp_path) if s["kind"] == "step"] == list(range(at + 1))
-        assert t._steady.ended > 20
+        assert t._fast_path.ended > 20
 
 
 @pytest.mark.parametrize("every", [0, 1, 2, 3, 10])
@@ -199,8 +199,8 @@ def test_what_is_not_ordinary_goes_the_long_way(tmp_path: Path, monkeypatch: pyt
     # GIVEN a loop that goes the short way
     layer, t = model(), SOLTracker(every_n_steps=1000, logdir=str(tmp_path), tensorboard=False, console=False)
     short: list[bool] = []
-    end = Steady.end
-    monkeypatch.setattr(Steady, "end", lambda self, *args: short.append(end(self, *args)) or short[-1])
+    end = FastPath.end
+    monkeypatch.setattr(FastPath, "end", lambda self, *args: short.append(end(self, *args)) or short[-1])
 
     def ended(**sizes: int) -> bool:
         layer(X)
@@ -253,7 +253,7 @@ def test_who_asks_in_between_is_told(tmp_path: Path) -> None:
             if at >= 4:
                 found = t.analysis
                 assert found is not None and (found.iteration, found.age) == (at, at - 1)
-        assert t._steady.armed and t._schedule.index == 10
+        assert t._fast_path.armed and t._schedule.index == 10
 
 
 def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, monkeypatch:
             # WHEN training goes on THEN it is not disturbed
             t.step()
         monkeypatch.setattr(os, "write", real)
-        assert t.output.iterations + t._steady.ended == 20 and not t.off
+        assert t.output.iterations + t._fast_path.ended == 20 and not t.off
     # AND the file has what was written before, and one warning says why
     assert [r["iteration"] for r in written(tmp_path) if r["kind"] == "step"] == list(range(8))
     assert [str(w.message) for w in said if "SOL" in str(w.message)] == [
@@ -292,8 +292,8 @@ def test_a_disk_that_takes_a_part_of_a_record(tmp_path: Path, monkeypatch: pytes
             layer(X)
             t.step()
         monkeypatch.setattr(os, "write", real)
-        size = t._steady.size
-        assert size == next(tmp_path.glob("*")).stat().st_size and t._steady.ended == 7
+        size = t._fast_path.size
+        assert size == next(tmp_path.glob("*")).stat().st_size and t._fast_path.ended == 7
     assert [r["iteration"] for r in written(tmp_path) if r["kind"] == "step"] == list(range(10))
 
 
@@ -354,13 +354,13 @@ def test_ctrl_c_within_a_write_costs_that_record_at_most(tmp_path: Path, monkeyp
 
 def test_an_error_of_its_own_does_not_reach_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a short way that fails WHEN iterations end THEN training goes on, the file says so, and after three failures tracking ends
-    def broken(self: Steady, phases: int) -> str:
+    def broken(self: FastPath, phases: int) -> str:
         raise ZeroDivisionError("no text")
 
     layer = model()
     with SOLTracker(every_n_steps=1000, logdir=str(tmp_path), **QUIET) as t:
         t.initialize(layer)
-        monkeypatch.setattr(Steady, "_text", broken)
+        monkeypatch.setattr(FastPath, "_text", broken)
         for _ in range(20):
             layer(X)
             t.step()
