@@ -1,10 +1,4 @@
-"""The least time of an operation on a device, and what sets it.
-
-    t_sol = max(F / P, Fv / Pv, Q / W)      AI = F / Q      ridge = P / W      efficiency = t_sol / t_measured
-
-F, P: matrix FLOP and dense peak of their type; Fv, Pv: vector FLOP and peak; Q, W: bytes and memory bandwidth. The arithmetic is
-that of `tb_sol_plugin.cost.roofline`, without arrays: the capture library needs no numpy.
-"""
+"""The roofline of recorded operations: `tb_sol_plugin.roofline` with the work of a record and the limits of its device."""
 
 from __future__ import annotations
 
@@ -15,9 +9,12 @@ from typing import Final
 
 from tb_sol_plugin.capture.device_specs import DeviceSpec, vector_type
 from tb_sol_plugin.capture.operation_registry import BoundType, CapturedFunctionalOp, CapturedOp, DataType, OpRecord, OpType
+from tb_sol_plugin.roofline import TOLERATED as TOLERATED
+from tb_sol_plugin.roofline import Bound, efficiency, exceeds_limit, intensity, limit, quotient, ridge
 
-TOLERATED: Final = 1.02
-"""An efficiency above this is flagged, never cut off: a wrong type or peak, or data that never left the cache."""
+_BOUND: Final[dict[Bound, BoundType]] = {
+    "none": BoundType.UNKNOWN, "compute": BoundType.COMPUTE_BOUND, "memory": BoundType.MEMORY_BOUND,
+}  # fmt: skip
 LAUNCH_BOUND_US: Final = 20.0
 """Events around operations shorter than this measure how fast they are launched."""
 MATRIX: Final = frozenset((OpType.MATMUL, OpType.ATTENTION, OpType.CONV))
@@ -107,24 +104,12 @@ FLAGS: Final = {
 def least_time(
     flops: float | None, flops_vector: float | None, data: float | None, *, dtype: DataType, spec: DeviceSpec
 ) -> tuple[float | None, BoundType]:
-    """(µs, what sets it) of matrix FLOP, vector FLOP and bytes; (None, UNKNOWN) where that is not known.
-
-    Matrix work without a peak has no limit, and neither has vector work whose traffic is unknown. Where only the traffic of matrix
-    work or the bandwidth is unknown, its compute time stands alone: a lower bound.
-    """
-    peak, vector_peak, bandwidth = spec.matrix_peak(dtype), spec.vector_peak(dtype), spec.memory_bandwidth_bytes_per_sec
-    compute = 0.0
-    if flops:
-        if not peak:
-            return None, BoundType.UNKNOWN
-        compute = flops / peak * 1e6
-    if flops_vector and vector_peak:
-        compute = max(compute, flops_vector / vector_peak * 1e6)
-    if data is None or not bandwidth:
-        return (compute, BoundType.COMPUTE_BOUND) if flops else (None, BoundType.UNKNOWN)
-    memory = data / bandwidth * 1e6
-    bound = BoundType.COMPUTE_BOUND if compute >= memory else BoundType.MEMORY_BOUND
-    return max(compute, memory), bound if compute or memory else BoundType.UNKNOWN
+    """(µs, what sets it) of matrix FLOP, vector FLOP and bytes; (None, UNKNOWN) where that is not known, see `tb_sol_plugin.roofline`."""
+    seconds, bound = limit(
+        flops, flops_vector, data, peak=spec.matrix_peak(dtype), vector_peak=spec.vector_peak(dtype),
+        bandwidth=spec.memory_bandwidth_bytes_per_sec,
+    )  # fmt: skip
+    return None if seconds is None else seconds * 1e6, _BOUND[bound]
 
 
 def work_of(record: OpRecord | CapturedOp | CapturedFunctionalOp) -> tuple[int | None, int | None, int | None]:
@@ -158,10 +143,11 @@ def roofline(
         peak = spec.matrix_peak(dtype) if flops else spec.vector_peak(dtype)
         bandwidth = spec.memory_bandwidth_bytes_per_sec
         estimate, bound = least_time(flops, vector, data, dtype=dtype, spec=spec)
-    efficiency = estimate / measured if estimate is not None and measured is not None else None
+    reached = efficiency(estimate, measured)
+    rate = quotient(arithmetic, measured)
     launch_bound = events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1)
     holds = {
-        "above_limit": efficiency is not None and efficiency > TOLERATED,
+        "above_limit": exceeds_limit(reached),
         "communication": link,
         "no_model": not flops and data is None and not link,
         "no_peak": spec is not None and bool(flops) and not peak and not link,
@@ -175,10 +161,10 @@ def roofline(
     return RooflineResult(
         estimated_time_us=estimate,
         bound_type=bound,
-        arithmetic_intensity=arithmetic / data if arithmetic is not None and data else None,
-        achieved_flops=arithmetic / measured * 1e6 if arithmetic is not None and measured is not None else None,
-        efficiency=efficiency,
-        ridge_point=peak / bandwidth if peak and bandwidth else None,
+        arithmetic_intensity=intensity(arithmetic, data),
+        achieved_flops=None if rate is None else rate * 1e6,
+        efficiency=reached,
+        ridge_point=ridge(peak, bandwidth),
         flags=[flag for flag, is_so in holds.items() if is_so],
         peak_used=peak,
         bandwidth_used=bandwidth,

@@ -1,8 +1,8 @@
-"""Roofline arithmetic over arrays: the least time of an operation on a device, and which limit sets it.
+"""Roofline arithmetic over arrays: `tb_sol_plugin.roofline` for many operations at once, where NaN is what None is there.
 
     t_sol = max(F / P, Fv / Pv, Q / W)
 
-F, P: matrix FLOP and peak of their dtype; Fv, Pv: vector FLOP and peak; Q, W: bytes and memory bandwidth. NaN is unknown.
+F, P: matrix FLOP and peak of their dtype; Fv, Pv: vector FLOP and peak; Q, W: bytes and memory bandwidth.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.roofline import TOLERATED
 from tb_sol_plugin.tables.arrays import Floats
+
+__all__ = ["BOUNDS", "COMPUTE", "MEMORY", "NONE", "TOLERATED", "limit", "ratio", "sides"]
 
 NONE: Final = 0
 COMPUTE: Final = 1
 MEMORY: Final = 2
 BOUNDS: Final = ("none", "compute", "memory")
 
-TOLERATED: Final = 1.02
-"""An efficiency above this is flagged: a wrong dtype or peak, or data that never left the cache."""
+
+def sides(flop: Floats, flop_vector: Floats, data: Floats, peak: Floats, vector_peak: Floats, bandwidth: float) -> tuple[Floats, Floats]:
+    """(compute, memory) in seconds per operation: what its arithmetic and what its traffic would take. Units as in `limit`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        matrix = np.where(flop > 0, flop / np.where(peak > 0, peak, np.nan), 0.0)
+        vector = np.where(flop_vector > 0, flop_vector / np.where(vector_peak > 0, vector_peak, np.nan), 0.0)
+        memory = data / (bandwidth if bandwidth > 0 else np.nan)
+    return np.where((flop > 0) & np.isnan(matrix), np.nan, np.fmax(matrix, vector)), memory
 
 
 def limit(
@@ -28,15 +37,9 @@ def limit(
 ) -> tuple[Floats, npt.NDArray[np.int8]]:
     """(t_sol in ns, bound) per operation. Work in FLOP and bytes, peaks in FLOP/s, bandwidth in bytes/s.
 
-    Matrix work without a peak has no limit, and so has vector work whose traffic is unknown. Where only the traffic of matrix
-    work or the bandwidth is unknown, its compute time stands alone (a lower bound).
+    What is unknown leaves the same unknown as `tb_sol_plugin.roofline.limit` says.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        matrix = np.where(flop > 0, flop / peak, 0.0)
-        vector = np.where(flop_vector > 0, flop_vector / vector_peak, 0.0)
-        memory = data / bandwidth
-    compute = np.fmax(matrix, vector)
-    compute = np.where((flop > 0) & np.isnan(matrix), np.nan, compute)
+    compute, memory = sides(flop, flop_vector, data, peak, vector_peak, bandwidth)
     time = np.where(np.isnan(memory), np.where(flop > 0, compute, np.nan), np.maximum(compute, memory))
     bound = np.where(np.isnan(time), NONE, np.where(np.isnan(memory) | (compute >= memory), COMPUTE, MEMORY)).astype(np.int8)
     bound[np.isfinite(time) & (time <= 0)] = NONE

@@ -17,8 +17,9 @@ from tb_sol_plugin.capture.device_specs import DeviceSpec
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
 from tb_sol_plugin.capture.operation_registry import BoundType, DataType, OpRecord, OpType, Shape
-from tb_sol_plugin.capture.roofline import FLAGS, LAUNCH_BOUND_US, TOLERATED, Precision, RooflineResult, current_precision, roofline
+from tb_sol_plugin.capture.roofline import FLAGS, LAUNCH_BOUND_US, Precision, RooflineResult, current_precision, roofline
 from tb_sol_plugin.format import COMPILED
+from tb_sol_plugin.roofline import efficiency, exceeds_limit, intensity
 
 # -- Sums over operations --------------------------------------------------------------------------------------------
 # records with their roofline, grouped by a label, with the ratios made from the sums.
@@ -55,7 +56,7 @@ class Group:
     @property
     def efficiency(self) -> float | None:
         """Estimate over measured time of the same work; None where one is missing."""
-        return self.timed_estimate_us / self.timed_us if self.timed_estimate_us is not None and self.timed_us else None
+        return efficiency(self.timed_estimate_us, self.timed_us)
 
     @property
     def coverage(self) -> float | None:
@@ -140,7 +141,7 @@ def _compute_part(result: RooflineResult) -> float | None:
 def flagged(group: Group, found: Iterable[str]) -> Group:
     """The group with those flags, and the one of its own efficiency."""
     every = {*found} - {"above_limit"}
-    if group.efficiency is not None and group.efficiency > TOLERATED:
+    if exceeds_limit(group.efficiency):
         every.add("above_limit")
     return replace(group, flags=tuple(flag for flag in FLAGS if flag in every))
 
@@ -149,8 +150,7 @@ def with_times(group: Group, measured_us: float | None, timed_us: float | None) 
     """The group with other times of the same operations."""
     out = object.__new__(Group)  # a third of the time that `replace` takes
     vars(out).update(vars(group), measured_us=measured_us, timed_us=timed_us)
-    above = out.efficiency is not None and out.efficiency > TOLERATED
-    return out if above == ("above_limit" in group.flags) else flagged(out, group.flags)
+    return out if exceeds_limit(out.efficiency) == ("above_limit" in group.flags) else flagged(out, group.flags)
 
 
 def sorted_groups(groups: Iterable[Group], whole: float | None) -> list[Group]:
@@ -517,12 +517,12 @@ class Analysis:
     @property
     def mfu(self) -> float | None:
         """Model FLOP utilisation: matrix FLOP without recomputed work, over step time and peak."""
-        return self.model_us / self.step_us if self.model_us is not None and self.step_us else None
+        return efficiency(self.model_us, self.step_us)
 
     @property
     def hfu(self) -> float | None:
         """Hardware FLOP utilisation: as `mfu`, with recomputed work."""
-        return self.hardware_us / self.step_us if self.hardware_us is not None and self.step_us else None
+        return efficiency(self.hardware_us, self.step_us)
 
 
 def analyse(
@@ -644,7 +644,7 @@ def _top(rows: Iterable[Row]) -> list[TopOperation]:
                 count=group.count,
                 flops=arithmetic,
                 bytes=group.bytes,
-                arithmetic_intensity=judged / group.bytes if judged is not None and group.bytes else None,
+                arithmetic_intensity=intensity(judged, group.bytes),
                 estimated_us=group.estimated_us,
                 measured_us=group.measured_us,
                 efficiency=group.efficiency,

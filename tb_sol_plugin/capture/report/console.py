@@ -10,7 +10,8 @@ from tb_sol_plugin.capture.loop.schedule import CopyRow
 from tb_sol_plugin.capture.operation_registry import BoundType
 from tb_sol_plugin.capture.report.analysis import Analysis, Group, TopOperation
 from tb_sol_plugin.capture.report.values import shapes_text
-from tb_sol_plugin.capture.roofline import FLAGS, TOLERATED
+from tb_sol_plugin.capture.roofline import FLAGS
+from tb_sol_plugin.roofline import exceeds_limit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -298,7 +299,7 @@ def bar(share: float | None, width: int) -> str:
 def _efficiency(value: float | None) -> Text:
     from rich.text import Text
 
-    if value is not None and value > TOLERATED:
+    if exceeds_limit(value):
         return Text(f"{_percent(value)} !", style="yellow")
     return Text(_percent(value))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.cost.roofline import limit
+from tb_sol_plugin.cost import roofline
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.tables.arrays import Floats
 
@@ -37,15 +37,14 @@ def sides(ops: pd.DataFrame, spec: DeviceSpec | None) -> Sides:
     if spec is None:
         return Sides(unknown, unknown.copy(), unknown.copy())
     flop, vector, data = (ops[c].to_numpy(dtype=np.float64) for c in ("flop", "flop_vector", "bytes"))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_matrix = np.where(flop > 0, flop / _per_type(ops["dtype"], spec.matrix_peak), 0.0)
-        by_vector = np.where(vector > 0, vector / _per_type(ops["dtype"], spec.vector_peak), 0.0)
-        by_reach = np.where(flop > 0, flop / _per_type(ops["dtype"], lambda dtype: achievable(spec, dtype)), np.nan)
-        memory = data / (spec.memory_bandwidth or np.nan)
-    compute = np.where((flop > 0) & np.isnan(by_matrix), np.nan, np.fmax(by_matrix, by_vector))
-    reach = np.where(np.isnan(by_reach), np.nan, np.fmax(np.fmax(by_reach, by_vector), memory))
+    dense, vector_peak, reached = (
+        _per_type(ops["dtype"], peak) for peak in (spec.matrix_peak, spec.vector_peak, lambda dtype: achievable(spec, dtype))
+    )
+    bandwidth = spec.memory_bandwidth or np.nan
+    compute, memory = roofline.sides(flop, vector, data, dense, vector_peak, bandwidth)
+    reach = np.where((flop > 0) & np.isfinite(reached), roofline.limit(flop, vector, data, reached, vector_peak, bandwidth)[0], np.nan)
     limited = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
-    return Sides(*(np.where(limited, seconds * 1e9, np.nan) for seconds in (compute, memory, reach)))
+    return Sides(*(np.where(limited, time, np.nan) for time in (compute * 1e9, memory * 1e9, reach)))
 
 
 def achievable(spec: DeviceSpec, dtype: str) -> float | None:
@@ -75,7 +74,7 @@ def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:
         return None
     dense = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
     vector = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
-    time, _ = limit(
+    time, _ = roofline.limit(
         flop,
         ops["flop_vector"].to_numpy(dtype=np.float64),
         ops["bytes"].to_numpy(dtype=np.float64),
