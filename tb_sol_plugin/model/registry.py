@@ -17,7 +17,7 @@ import msgspec
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.query import Field, PairQuery, Query, fields, parse
 from tb_sol_plugin.model.recordings import BesideFile, Lack, Made, Side, WorkerPart, facts_of
-from tb_sol_plugin.model.report import Column, FieldNow, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.model.report import Column, Fact, FieldNow, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Analysis:
     """What the registry knows of an analysis.
 
     group: heading in the page list ("", "Time", "Speed of light", "Run", "foot"). order: place in its group.
-    needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: one sentence per fact.
+    needs: what the recording must hold (`Capture.missing`). tables: columns by section id. facts: what its single values are.
     count: how many things the page has to tell of a capture, where its entry in the page list says so.
     counted: whether work that a SOL capture counted will do in place of what it needs.
     under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one page.
@@ -106,7 +106,7 @@ class Analysis:
     needs: tuple[str, ...]
     query: type[Query]
     tables: Mapping[str, tuple[Column, ...]]
-    facts: Mapping[str, str]
+    facts: tuple[Fact, ...]
     run: Callable[[Capture, Query], Report]
     help: str = field(default="")
     count: Callable[[Capture], int] | None = None
@@ -159,7 +159,7 @@ def analysis(
     needs: tuple[str, ...] = (),
     query: type[Q],
     tables: Mapping[str, tuple[Column, ...]] | None = None,
-    facts: Mapping[str, str] | None = None,
+    facts: Sequence[Fact] = (),
     icon: str = "",
     count: Callable[[Capture], int] | None = None,
     counted: Callable[[Capture], bool] | None = None,
@@ -180,7 +180,7 @@ def analysis(
             needs,
             query,
             tables or {},
-            facts or {},
+            tuple(facts),
             function,  # type: ignore[arg-type]
             (module.__doc__ or "").strip(),
             count,
@@ -207,7 +207,7 @@ def over_workers(
     needs: tuple[str, ...] = (),
     counted: Callable[[Capture], bool] | None = None,
     tables: Mapping[str, tuple[Column, ...]] | None = None,
-    facts: Mapping[str, str] | None = None,
+    facts: Sequence[Fact] = (),
     icon: str = "",
     under: str = "",
 ) -> Callable[[Callable[[Sequence[WorkerPart[P]], Q], Report]], Callable[[Sequence[WorkerPart[P]], Q], Report]]:
@@ -222,7 +222,7 @@ def over_workers(
             return over.report([worker_of(name, over, capture, asked)], asked)
 
         _FOUND[name] = Analysis(
-            name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
+            name, title, question, group, order, icon or name, needs, query, tables or {}, tuple(facts), of_one,
             (module.__doc__ or "").strip(), counted=counted, under=under, over=over,
         )  # fmt: skip
         return function
@@ -245,7 +245,7 @@ def over_runs(
     version: int = 1,
     beside: bool = False,
     tables: Mapping[str, tuple[Column, ...]] | None = None,
-    facts: Mapping[str, str] | None = None,
+    facts: Sequence[Fact] = (),
     icon: str = "",
     under: str = "",
 ) -> Callable[
@@ -268,7 +268,7 @@ def over_runs(
             return runs.report([worker_of(name, runs, capture, asked)], (), asked)
 
         _FOUND[name] = Analysis(
-            name, title, question, group, order, icon or name, (), query, tables or {}, facts or {}, of_one,
+            name, title, question, group, order, icon or name, (), query, tables or {}, tuple(facts), of_one,
             (module.__doc__ or "").strip(), under=under, runs=runs, alone=alone,  # type: ignore[arg-type]
         )  # fmt: skip
         return function
@@ -289,7 +289,7 @@ def over_pair(
     beside: bool = False,
     needs: tuple[str, ...] = (),
     tables: Mapping[str, tuple[Column, ...]] | None = None,
-    facts: Mapping[str, str] | None = None,
+    facts: Sequence[Fact] = (),
     icon: str = "",
     under: str = "",
 ) -> Callable[[Callable[[Side[P], Side[P], A], Report]], Callable[[Side[P], Side[P], A], Report]]:
@@ -307,7 +307,7 @@ def over_pair(
             raise Unavailable(ALONE.because, hint=f"{ALONE.record_it_with}; then {ALONE.argument}")
 
         _FOUND[name] = Analysis(
-            name, title, question, group, order, icon or name, needs, query, tables or {}, facts or {}, of_one,
+            name, title, question, group, order, icon or name, needs, query, tables or {}, tuple(facts), of_one,
             (module.__doc__ or "").strip(), under=under, pair=pair,
         )  # fmt: skip
         return function
@@ -324,7 +324,7 @@ def without_recording(
     query: type[Q],
     recorded: Callable[[Capture, Q], Report] | None = None,
     tables: Mapping[str, tuple[Column, ...]] | None = None,
-    facts: Mapping[str, str] | None = None,
+    facts: Sequence[Fact] = (),
     icon: str = "",
     under: str = "",
 ) -> Callable[[Callable[[Q], Report]], Callable[[Q], Report]]:
@@ -341,7 +341,7 @@ def without_recording(
             return recorded(capture, asked) if recorded is not None else function(asked)
 
         _FOUND[name] = Analysis(
-            name, title, question, group, order, icon or name, (), query, tables or {}, facts or {}, of_capture,  # type: ignore[arg-type]
+            name, title, question, group, order, icon or name, (), query, tables or {}, tuple(facts), of_capture,  # type: ignore[arg-type]
             (module.__doc__ or "").strip(), under=under, alone=function,  # type: ignore[arg-type]
         )  # fmt: skip
         return function
@@ -462,7 +462,7 @@ def described() -> dict[str, AnalysisInfo]:
             fields=item.fields,
             sections=tuple(item.tables),
             columns=item.tables,
-            facts=item.facts,
+            facts={f.name: f.doc for f in item.facts},
         )
         for name, item in registry().items()
     }

@@ -69,6 +69,20 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: str = ""
 
 
+class Fact(msgspec.Struct, frozen=True):
+    """One named single value of a report.
+
+    label: what a reader sees beside the value; "" shows the name. unit: see `units.UNITS`. doc: one sentence that defines the number.
+    color: a member of the palette, of a value that is a part of a whole.
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    doc: str = ""
+    color: str = ""
+
+
 class TreeSpec(msgspec.Struct, frozen=True):
     """Names of the columns that make a table a tree: unique row id, parent id (null at a root)."""
 
@@ -423,6 +437,37 @@ def make_table(
 ) -> TableSection:
     """A table section from a DataFrame that has a column for each of `columns`."""
     return TableSection(id=section_id, title=title, columns=list(columns), data=column_data(frame, columns), **more)  # type: ignore[arg-type]
+
+
+def make_facts(
+    section_id: str,
+    title: str,
+    values: Mapping[str, Scalar],
+    facts: Sequence[Fact],
+    *,
+    labels: Mapping[str, str] | None = None,
+    more_docs: Mapping[str, str] | None = None,
+    **more: object,
+) -> FactsSection:
+    """A section of the values, in their order, each of which has its `Fact`; KeyError for one that has none.
+
+    labels: those that differ in this report. more_docs: lines after a definition, such as the formula in numbers.
+    """
+    known = {f.name: f for f in facts}
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise KeyError(f"no Fact for {unknown} in section {section_id!r}")
+    own, after, shown = labels or {}, more_docs or {}, [known[name] for name in values]
+    more.setdefault("colors", {f.name: f.color for f in shown if f.color})
+    return FactsSection(
+        id=section_id,
+        title=title,
+        values=dict(values),
+        units={f.name: f.unit for f in shown},
+        labels={f.name: own.get(f.name) or f.label or f.name for f in shown},
+        docs={f.name: f"{f.doc}\n{after[f.name]}" if after.get(f.name) else f.doc for f in shown},
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def encode(report: Report | UnavailableReport) -> bytes:

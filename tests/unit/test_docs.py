@@ -26,7 +26,7 @@ def test_a_page_per_analysis_names_its_parameters_facts_and_columns(name: str) -
     quoted = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
     # THEN it names every parameter, fact and column, and the question the analysis answers
     wanted = (
-        {f.name for f in item.fields} | set(item.facts) | {c.name for columns in item.tables.values() for c in columns} | set(item.tables)
+        {f.name for f in item.fields} | {f.name for f in item.facts} | {c.name for columns in item.tables.values() for c in columns} | set(item.tables)
     )
     assert not wanted - quoted, f"docs/analyses/{name}.md does not name {sorted(wanted - quoted)}"
     assert item.question in text

@@ -49,7 +49,7 @@ class MemcpyQuery(Query, kw_only=True, frozen=True):
         "calls": memcpy_tables.CALL_COLUMNS,
         **memcpy_tables.TABLES,
     },
-    facts=memcpy_tables.FACTS | memcpy_tables.COUNTED_FACTS,
+    facts=memcpy_tables.FACTS,
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
     if memcpy_tables.opens(capture):

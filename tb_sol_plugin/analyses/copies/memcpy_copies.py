@@ -24,7 +24,20 @@ from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human
 
 MOST: Final = 200_000
@@ -42,19 +55,19 @@ class MemcpyCopiesQuery(CopyChoice, kw_only=True, frozen=True):
     most: int = 2000
 
 
-FACTS: Final = {
-    "count": "copies and sets that were chosen",
-    "bytes": "their bytes, as far as recorded",
-    "without_bytes": "those whose size was not recorded",
-    "time_ns": "plain sum of their durations",
-    "union_ns": "time in which at least one of them runs, per device",
-    "hidden_ns": "the part of that union behind kernels that are no communication",
-    "exposed_ns": "the rest of that union",
-    "bandwidth_bytes_per_s": "bytes over time of those that carry a size",
-    "call_ns": "plain sum of the host calls that launched them; one call of several copies counts once",
-    "held": "those that held the host",
-    "lost_ns": "time in which they held the host, each nanosecond of a thread once",
-}
+FACTS: Final = (
+    Fact("count", "Copies", "count", "copies and sets that were chosen"),
+    Fact("bytes", "Bytes", "B", "their bytes, as far as recorded"),
+    Fact("without_bytes", "Without a size", "count", "those whose size was not recorded"),
+    Fact("time_ns", "Time, sum", "ns", "plain sum of their durations"),
+    Fact("union_ns", "Union", "ns", "time in which at least one of them runs, per device"),
+    Fact("hidden_ns", "Hidden", "ns", "the part of that union behind kernels that are no communication"),
+    Fact("exposed_ns", "Exposed", "ns", "the rest of that union"),
+    Fact("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time of those that carry a size"),
+    Fact("call_ns", "Host calls", "ns", "plain sum of the host calls that launched them; one call of several copies counts once"),
+    Fact("held", "That held it", "count", "those that held the host"),
+    Fact("lost_ns", "Host held", "ns", "time in which they held the host, each nanosecond of a thread once"),
+)  # fmt: skip
 NO_CALL: Final = "no host call was recorded for this copy"
 COLUMNS: Final = (
     Column("start_ns", "Start", "ns", "start on the device, since the recording began"),
@@ -202,12 +215,10 @@ def _facts(capture: Capture, found: pd.DataFrame) -> dict[str, Scalar]:
 
 
 def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
-    labels = {
-        "count": "Copies", "bytes": "Bytes", "time_ns": "Time, sum", "bandwidth_bytes_per_s": "Bandwidth", "hidden_ns": "Hidden",
-        "exposed_ns": "Exposed", "union_ns": "Union", "lost_ns": "Host held",
-        "call_ns": "Host calls", "held": "That held it", "without_bytes": "Without a size",
-    }  # fmt: skip
-    units = {n: "B/s" if n.endswith("per_s") else "ns" if n.endswith("_ns") else "B" if n == "bytes" else "count" for n in labels}
+    order = (
+        "count", "bytes", "time_ns", "bandwidth_bytes_per_s", "hidden_ns", "exposed_ns", "union_ns", "lost_ns", "call_ns", "held",
+        "without_bytes",
+    )  # fmt: skip
     marks = {}
     if facts["without_bytes"] and facts["bytes"] is not None:
         marks["bytes"] = Mark("lower_bound", f"{facts['without_bytes']} copies carry no size")
@@ -215,15 +226,13 @@ def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
         "bytes": f"{human(int(facts['without_bytes']), 'count')} without a size" if facts["without_bytes"] else "",
         "lost_ns": f"by {human(int(facts['held'] or 0), 'count')} of them" if facts["held"] else "by none of them",
     }
-    return FactsSection(
-        id="facts",
-        title="",
+    return make_facts(
+        "facts",
+        "",
+        {n: facts[n] for n in order},
+        FACTS,
         style="tiles",
         weight="headline",
-        values={n: facts[n] for n in labels},
-        units=units,
-        labels=labels,
-        docs=dict(FACTS),
         marks=marks,
         notes={n: s for n, s in notes.items() if s},
         hidden=["union_ns", "call_ns", "held", "without_bytes"],

@@ -33,18 +33,20 @@ from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import FactsSection, FindingsSection, Notice, Report, Scalar
+from tb_sol_plugin.model.report import Fact, FactsSection, FindingsSection, Notice, Report, Scalar, make_facts
 from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
-FACTS: Final = {
-    "findings": "findings that save at least a thousandth of a step",
-    "combined_ns": "what all of them could save together per step, at most: no nanosecond counts twice",
-    "held": "copies and sets that held the host",
-    "held_ns": "time in which they held it, in the whole selection; each nanosecond of a thread counts once",
-    "dry_ns": "the part of it, and of the wait for the next launch after it, in which the device had no work",
-    "step_ns": "mean length of a step; of the whole selection where no step was recorded",
-}
+FACTS: Final = (
+    Fact("findings", "Findings", "count", "findings that save at least a thousandth of a step"),
+    Fact("combined_ns", "Together, at most", "ns", "what all of them could save together per step, at most: no nanosecond counts twice"),
+    Fact("held", "Copies that held the host", "count", "copies and sets that held the host"),
+    Fact("held_ns", "Host held, in all", "ns", "time in which they held it, in the whole selection; each nanosecond of a thread counts "
+         "once"),
+    Fact("dry_ns", "Device dry for it", "ns", "the part of it, and of the wait for the next launch after it, in which the device had no "
+         "work"),
+    Fact("step_ns", "Step", "ns", "mean length of a step; of the whole selection where no step was recorded"),
+)  # fmt: skip
 
 
 class MemcpyFindingsQuery(Query, kw_only=True, frozen=True):
@@ -152,17 +154,13 @@ def _facts(worth: list[CopyFinding], held: pd.DataFrame, launched: Mask, step: f
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
     notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}
-    return FactsSection(
-        id="answer",
-        title="Waits and patterns",
+    return make_facts(
+        "answer",
+        "Waits and patterns",
+        values,
+        FACTS,
+        labels={} if where.rows else {"step_ns": "Recording"},
         weight="headline",
         style="tiles",
-        values=values,
-        units={n: "ns" if n.endswith("_ns") else "count" for n in values},
-        labels={
-            "findings": "Findings", "combined_ns": "Together, at most", "held": "Copies that held the host", "held_ns": "Host held, in all",
-            "dry_ns": "Device dry for it", "step_ns": "Step" if where.rows else "Recording",
-        },
-        docs=dict(FACTS),
         notes=notes | {"combined_ns": "per step"} if where.rows else {},
-    )  # fmt: skip
+    )

@@ -21,7 +21,7 @@ from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, make_facts, make_table
 from tb_sol_plugin.units import human, scale_of
 
 
@@ -29,12 +29,12 @@ class MemcpyHistQuery(Query, kw_only=True, frozen=True):
     """The common fields alone."""
 
 
-FACTS: Final = {
-    "sized": "copies and sets that carry a size",
-    "without_bytes": "copies and sets whose size was not recorded: in no bin",
-    "small": "those of at most 64 KiB",
-    "small_time_ns": "plain sum of the durations of those of at most 64 KiB",
-}
+FACTS: Final = (
+    Fact("sized", "Copies with a size", "count", "copies and sets that carry a size"),
+    Fact("without_bytes", "Without a size", "count", "copies and sets whose size was not recorded: in no bin"),
+    Fact("small", "At most 64 KiB", "count", "those of at most 64 KiB"),
+    Fact("small_time_ns", "Time of those", "ns", "plain sum of the durations of those of at most 64 KiB"),
+)  # fmt: skip
 SIZES: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("size", "Size", doc="size of one copy; the upper end belongs to the bin"),
@@ -186,17 +186,7 @@ def _headline(table: pd.DataFrame, facts: dict[str, Scalar]) -> str:
 
 
 def _tiles(facts: dict[str, Scalar]) -> FactsSection:
-    labels = {"sized": "Copies with a size", "small": "At most 64 KiB", "small_time_ns": "Time of those", "without_bytes": "Without a size"}
-    return FactsSection(
-        id="facts",
-        title="",
-        style="tiles",
-        weight="headline",
-        values=dict(facts),
-        units={n: "ns" if n.endswith("_ns") else "count" for n in facts},
-        labels=labels,
-        docs=dict(FACTS),
-    )
+    return make_facts("facts", "", facts, FACTS, style="tiles", weight="headline")
 
 
 def _figure(table: pd.DataFrame) -> FigureSection:

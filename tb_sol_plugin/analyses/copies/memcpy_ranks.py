@@ -27,6 +27,7 @@ from tb_sol_plugin.model.registry import over_workers
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
+    Fact,
     FactsSection,
     Link,
     Mark,
@@ -34,6 +35,7 @@ from tb_sol_plugin.model.report import (
     Report,
     Scalar,
     Sort,
+    make_facts,
     make_table,
     number_of,
     plain_list,
@@ -92,19 +94,19 @@ DIRECTIONS: Final = (
     Column("slowest_rank", "Rank", doc="the rank with the lowest bandwidth", missing="all alike, or no size or time recorded"),
     Column("bandwidth_spread", "Median / slowest", doc="bandwidth, median over lowest", rank=2, missing="no size or time recorded"),
 )  # fmt: skip
-FACTS: Final = {
-    "workers": "workers of the run",
-    "workers_read": "those whose recording could be read",
-    "ranks_present": "different ranks among them",
-    "world_size": "ranks of the job, as the recordings say",
-    "ranks_missing": "ranks of the job without a recording here",
-    "count_per_step": "copies per step, mean over ranks",
-    "time_per_step_ns": "time of the copies per step, mean over ranks",
-    "bytes_per_step": "bytes per step, mean over ranks",
-    "imbalance": "time per step, largest over median, in the direction with the largest difference",
-    "excess_ns": "the difference: largest less median",
-    **{f"{d.lower().replace(' ', '_')}_imbalance": f"{name}: time per step, largest over median" for d, name in NAMES.items()},
-}  # fmt: skip
+FACTS: Final = (
+    Fact("workers", "", "count", "workers of the run"),
+    Fact("workers_read", "Workers", "count", "those whose recording could be read"),
+    Fact("ranks_present", "", "count", "different ranks among them"),
+    Fact("world_size", "", "count", "ranks of the job, as the recordings say"),
+    Fact("ranks_missing", "", "count", "ranks of the job without a recording here"),
+    Fact("count_per_step", "", "", "copies per step, mean over ranks"),
+    Fact("time_per_step_ns", "Copies per step", "ns", "time of the copies per step, mean over ranks"),
+    Fact("bytes_per_step", "", "B", "bytes per step, mean over ranks"),
+    Fact("imbalance", "Imbalance", "", "time per step, largest over median, in the direction with the largest difference"),
+    Fact("excess_ns", "Above the median", "ns", "the difference: largest less median"),
+    *(Fact(f"{d.lower().replace(' ', '_')}_imbalance", "", "", f"{name}: time per step, largest over median") for d, name in NAMES.items()),
+)  # fmt: skip
 EVEN: Final = 1.1
 """Up to this imbalance ranks are even."""
 
@@ -241,19 +243,15 @@ def _worst(directions: pd.DataFrame) -> dict[str, Scalar] | None:
 
 
 def _tiles(facts: dict[str, Scalar]) -> FactsSection:
-    units = {"time_per_step_ns": "ns", "bytes_per_step": "B", "excess_ns": "ns", **dict.fromkeys(("workers", "workers_read"), "count")}
-    units |= dict.fromkeys(("ranks_present", "world_size", "ranks_missing"), "count")
-    labels = {"workers_read": "Workers", "imbalance": "Imbalance", "excess_ns": "Above the median", "time_per_step_ns": "Copies per step"}
-    shown = [name for name in labels if facts[name] is not None]
+    shown = [name for name in ("workers_read", "imbalance", "excess_ns", "time_per_step_ns") if facts[name] is not None]
     read, total, world = facts["workers_read"], facts["workers"], facts["world_size"]
     notes = {"workers_read": f"of {human(number_of(total), 'count')}" + (f", job of {human(number_of(world), 'count')}" if world else "")}
     notes |= {"imbalance": "longest time over median", "excess_ns": "per step, longest rank", "time_per_step_ns": "mean over ranks"}
     if read == total:
         notes["workers_read"] = f"all read, job of {human(number_of(world), 'count')}" if world else "all read"
     ordered = {name: facts[name] for name in [*shown, *(n for n in facts if n not in shown)]}
-    return FactsSection(
-        id="facts", title="Over the ranks", style="tiles", values=ordered, units={n: units.get(n, "") for n in ordered},
-        labels=labels | {n: n for n in ordered if n not in labels}, docs={n: FACTS[n] for n in ordered},
+    return make_facts(
+        "facts", "Over the ranks", ordered, FACTS, style="tiles",
         notes={n: t for n, t in notes.items() if n in shown}, hidden=[n for n in ordered if n not in shown],
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
+    Fact,
     FactsSection,
     FigureSection,
     Finding,
@@ -35,6 +37,7 @@ from tb_sol_plugin.model.report import (
     Scalar,
     Sort,
     TableSection,
+    make_facts,
     make_table,
     plain_list,
 )
@@ -278,8 +281,12 @@ def _fact(direction: str, name: str) -> str:
     return f"{direction.lower().replace(' ', '_')}_{name}"
 
 
-COUNTED_FACTS: Final = {_fact(d, "blocking"): f"{NAMES[d]}: {COUNTED_CARD['blocking'][2]}" for d in DIRECTIONS}
-"""Facts that recorded copies do not have."""
+def _card_facts(direction: str, card: Mapping[str, tuple[str, str, str]]) -> list[Fact]:
+    """What a direction's card says, as facts of that direction."""
+    name, color = NAMES.get(direction, direction), COLORS.get(direction, "other")
+    return [Fact(_fact(direction, n), label, unit, f"{name}: {doc}", color) for n, (label, unit, doc) in card.items()]
+
+
 TITLES: Final = {
     "reads": "The host reads numbers off the device",
     "pageable_HtoD": "Copies to the device come from pageable memory",
@@ -392,15 +399,12 @@ def _counted_card(direction: str, row: pd.Series[float]) -> FactsSection:
     whole: dict[str, Scalar] = {
         _fact(direction, n): round(v) if isinstance(v, float) and n != "bandwidth_bytes_per_s" else v for n, v in values.items()
     }
-    return FactsSection(
-        id=_fact(direction, "card"),
-        title=NAMES.get(direction, direction),
+    return make_facts(
+        _fact(direction, "card"),
+        NAMES.get(direction, direction),
+        whole,
+        _card_facts(direction, COUNTED_CARD),
         style="card",
-        values=whole,
-        units={_fact(direction, n): COUNTED_CARD[n][1] for n in values},
-        labels={_fact(direction, n): COUNTED_CARD[n][0] for n in values},
-        docs={_fact(direction, n): f"{NAMES.get(direction, direction)}: {COUNTED_CARD[n][2]}" for n in values},
-        colors=dict.fromkeys(whole, COLORS.get(direction, "other")),
         notes=notes,
         marks=marks,
     )
@@ -751,22 +755,30 @@ CARD: Final = {
     "exposed_ns": ("Exposed", "ns", "union of the copies less kernels that are no communication"),
 }
 """What a direction's card says: label, unit, definition."""
-FIT: Final = {"latency_ns": "fitted time of an empty copy", "rate_bytes_per_s": "fitted bandwidth of an endless copy"}
-
-
-FACTS: Final = {
-    "count": "copies and sets in the selection",
-    "bytes": "their bytes, as far as recorded",
-    "without_bytes": "copies whose size was not recorded",
-    "time_ns": "plain sum of their durations",
-    "exposed_ns": "exposed time of all directions, summed",
-    "hidden_ns": "hidden time of all directions, summed",
-    "steps": "steps the per-step figures divide by",
-    "time_per_step_ns": "time of the copies that steps launched, over steps",
-    "exposed_per_step_ns": "exposed time of the copies that steps launched, over steps",
-    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, (_, _, doc) in CARD.items()},
-    **{_fact(d, n): f"{NAMES[d]}: {doc}" for d in records.DIRECTIONS for n, doc in FIT.items()},
+FIT: Final = {
+    "latency_ns": ("latency", "ns", "fitted time of an empty copy"),
+    "rate_bytes_per_s": ("rate", "B/s", "fitted bandwidth of an endless copy"),
 }
+
+
+FACTS: Final = (
+    Fact("count", "Copies and sets", "count", "copies and sets in the selection"),
+    Fact("bytes", "Bytes", "B", "their bytes, as far as recorded"),
+    Fact("without_bytes", "Without a size", "count", "copies whose size was not recorded"),
+    Fact("time_ns", "Time, sum", "ns", "plain sum of their durations"),
+    Fact("exposed_ns", "Exposed", "ns", "exposed time of all directions, summed"),
+    Fact("hidden_ns", "Hidden", "ns", "hidden time of all directions, summed"),
+    Fact("steps", "Steps", "count", "steps the per-step figures divide by"),
+    Fact("time_per_step_ns", "Time per step", "ns", "time of the copies that steps launched, over steps"),
+    Fact("exposed_per_step_ns", "Exposed per step", "ns", "exposed time of the copies that steps launched, over steps"),
+    *(fact for d in records.DIRECTIONS for fact in _card_facts(d, CARD)),
+    *(
+        Fact(_fact(d, n), f"{NAMES[d]}, {label}", unit, f"{NAMES[d]}: {doc}")
+        for d in records.DIRECTIONS
+        for n, (label, unit, doc) in FIT.items()
+    ),
+    *(fact for d in DIRECTIONS for fact in _card_facts(d, {"blocking": COUNTED_CARD["blocking"]})),
+)  # fmt: skip
 
 
 def cards(
@@ -799,16 +811,13 @@ def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, 
     if isinstance(share, float) and share > 1.05:
         marks[_fact(direction, "link_share")] = Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
     query = {"direction": direction} | ({"step": step} if step else {})
-    return FactsSection(
-        id=_fact(direction, "card"),
-        title=NAMES.get(direction, direction),
+    return make_facts(
+        _fact(direction, "card"),
+        NAMES.get(direction, direction),
+        values,
+        _card_facts(direction, CARD),
         style="card",
         span=2,
-        values=values,
-        units={_fact(direction, n): u for n, (_, u, _) in CARD.items()},
-        labels={_fact(direction, n): label for n, (label, _, _) in CARD.items()},
-        docs={_fact(direction, n): FACTS[_fact(direction, n)] for n in CARD},
-        colors=dict.fromkeys(values, COLORS.get(direction, "other")),
         notes={n: t for n, t in notes.items() if t},
         marks=marks,
         value_links={_fact(direction, "count"): Link("memcpy_copies", query, "these copies")},
@@ -873,23 +882,8 @@ def totals(directions: pd.DataFrame, launched: pd.DataFrame, where: Scope) -> di
 
 def numbers(found: dict[str, Scalar], fits: dict[str, tuple[float, float]]) -> FactsSection:
     """The sums and the fitted latencies and rates as a list."""
-    labels = {
-        "count": "Copies and sets", "bytes": "Bytes", "without_bytes": "Without a size", "time_ns": "Time, sum", "exposed_ns": "Exposed",
-        "hidden_ns": "Hidden", "steps": "Steps", "time_per_step_ns": "Time per step", "exposed_per_step_ns": "Exposed per step",
-    }  # fmt: skip
     values: dict[str, Scalar] = {n: v for n, v in found.items() if v is not None and (n != "steps" or v)}
     for direction, (latency, rate) in fits.items():
-        for name, value, label in (("latency_ns", latency, "latency"), ("rate_bytes_per_s", rate, "rate")):
-            values[_fact(direction, name)] = round(value)
-            labels[_fact(direction, name)] = f"{NAMES[direction]}, {label}"
-    fitted = [_fact(d, n) for d in fits for n in FIT]
-    units = {n: "B/s" if n.endswith("bytes_per_s") else "ns" if n.endswith("_ns") else "B" if n == "bytes" else "count" for n in values}
-    return FactsSection(
-        id="facts",
-        title="Numbers",
-        values=values,
-        units=units,
-        labels={n: labels[n] for n in values},
-        docs={n: FACTS[n] for n in values},
-        marks=dict.fromkeys(fitted, Mark("estimated", "fitted through the fastest copies of each size")),
-    )
+        values |= {_fact(direction, "latency_ns"): round(latency), _fact(direction, "rate_bytes_per_s"): round(rate)}
+    fitted = Mark("estimated", "fitted through the fastest copies of each size")
+    return make_facts("facts", "Numbers", values, FACTS, marks={_fact(d, n): fitted for d in fits for n in FIT})

@@ -27,7 +27,20 @@ from tb_sol_plugin.metrics.work.sums import utilisation
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Scalar, Sort, TableSection, make_table, number_of
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    Mark,
+    Notice,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+    number_of,
+)
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -431,33 +444,40 @@ UNMODELLED_COLUMNS = (
     Column("share", "Share", "ratio", "Time over the device time of all operators of the selection.", "share"),
     Column("why", "Why", "", "What is missing: a cost model, or a size, type or value that the model needs.", "text"),
 )
-FACTS = {
-    "device": "Device whose limits are used.",
-    "limits_from": "How the device was found: exact, token, memory, units (by recorded properties), derived (by generation), file (a "
-    "device file names it) or override.",
-    "peak_flop_per_s": "Dense peak of the type that holds most of the matrix work.",
-    "peak_bytes_per_s": "Memory bandwidth of the device.",
-    "achievable_flop_per_s": "Rate that a good product of the main type reaches in practice: the dashed line.",
-    "mfu": "Model FLOP utilisation: matrix FLOP at the peak of their type over the time of the complete steps, recomputation left out.",
-    "hfu": "Hardware FLOP utilisation: the same with recomputed work.",
-    "bandwidth_utilisation": "Least memory traffic of the modelled calls over the time of the complete steps and the memory bandwidth.",
-    "steps_ns": "Time of the complete steps that mfu, hfu and bandwidth_utilisation are over.",
-    "total_flop": "Matrix FLOP of all modelled calls.",
-    "total_vector_flop": "Vector FLOP of all modelled calls.",
-    "total_bytes": "Least memory traffic of all modelled calls.",
-    "device_ns": "Plain sum of all device time of the selection.",
-    "measured_ns": "Time of the calls that have a limit.",
-    "sol_ns": "Least time of the same calls.",
-    "efficiency": "sol_ns over measured_ns.",
-    "modelled_share": "Share of the device time that a cost model covers.",
-    "unmodelled_ns": "Device time without a cost model.",
-    "apart_ns": "Part of it that is communication or copies over a link: bound by the link, not by this chart.",
-    "explained_flop": "Of a trace beside a SOL capture: matrix FLOP per step that the trace itself explains, recomputed work left out.",
-    "counted_flop": "Of a trace beside a SOL capture: what the capture counted per step of the same work.",
-    "no_operator_ns": "Part of it that no recorded operator launched.",
-}
-FACTS |= {f"peak_flop_per_s_{dtype}": f"Dense peak of products in {dtype}." for dtype in MATRIX_COLUMNS}
-FACTS["peak_flop_per_s_vector"] = "Peak of elementwise work."
+PEAK: Final = "peak_flop_per_s_"
+FACTS: Final = (
+    Fact("device", "Device limits", "", "Device whose limits are used."),
+    Fact("limits_from", "Found by", "", "How the device was found: exact, token, memory, units (by recorded properties), derived (by "
+         "generation), file (a device file names it) or override."),
+    Fact("peak_flop_per_s", "Peak, main type", "FLOP/s", "Dense peak of the type that holds most of the matrix work."),
+    Fact("peak_bytes_per_s", "Memory bandwidth", "B/s", "Memory bandwidth of the device."),
+    Fact("achievable_flop_per_s", "Achievable, main type", "FLOP/s", "Rate that a good product of the main type reaches in practice: "
+         "the dashed line."),
+    Fact("mfu", "MFU", "ratio", "Model FLOP utilisation: matrix FLOP at the peak of their type over the time of the complete steps, "
+         "recomputation left out."),
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilisation: the same with recomputed work."),
+    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "Least memory traffic of the modelled calls over the time of the "
+         "complete steps and the memory bandwidth."),
+    Fact("steps_ns", "Time of the steps", "ns", "Time of the complete steps that mfu, hfu and bandwidth_utilisation are over."),
+    Fact("total_flop", "Matrix work", "FLOP", "Matrix FLOP of all modelled calls."),
+    Fact("total_vector_flop", "Vector work", "FLOP", "Vector FLOP of all modelled calls."),
+    Fact("total_bytes", "Memory traffic", "B", "Least memory traffic of all modelled calls."),
+    Fact("device_ns", "Device time", "ns", "Plain sum of all device time of the selection."),
+    Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
+    Fact("sol_ns", "Limit", "ns", "Least time of the same calls."),
+    Fact("efficiency", "Efficiency", "ratio", "sol_ns over measured_ns."),
+    Fact("modelled_share", "Modelled", "ratio", "Share of the device time that a cost model covers."),
+    Fact("unmodelled_ns", "Not modelled", "ns", "Device time without a cost model."),
+    Fact("apart_ns", "Communication, link copies", "ns", "Part of it that is communication or copies over a link: bound by the link, "
+         "not by this chart."),
+    Fact("explained_flop", "Explained by the trace, per step", "FLOP", "Of a trace beside a SOL capture: matrix FLOP per step that the "
+         "trace itself explains, recomputed work left out."),
+    Fact("counted_flop", "Counted by the SOL capture, per step", "FLOP", "Of a trace beside a SOL capture: what the capture counted per "
+         "step of the same work."),
+    Fact("no_operator_ns", "Launched by no operator", "ns", "Part of it that no recorded operator launched."),
+    *(Fact(f"{PEAK}{dtype}", f"Peak, {dtype}", "FLOP/s", f"Dense peak of products in {dtype}.") for dtype in MATRIX_COLUMNS),
+    Fact(f"{PEAK}vector", "Peak, vector", "FLOP/s", "Peak of elementwise work."),
+)  # fmt: skip
 
 
 # -- Tables of the roofline ------------------------------------------------------------------------------------------
@@ -778,36 +798,6 @@ def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 # -- Totals of the roofline's selection and the limits in use --------------------------------------------------------
 
 
-PEAK: Final = "peak_flop_per_s_"
-LABELS: Final = {
-    "device": "Device limits",
-    "limits_from": "Found by",
-    "peak_flop_per_s": "Peak, main type",
-    "peak_bytes_per_s": "Memory bandwidth",
-    "achievable_flop_per_s": "Achievable, main type",
-    "mfu": "MFU",
-    "hfu": "HFU",
-    "bandwidth_utilisation": "Bandwidth utilisation",
-    "steps_ns": "Time of the steps",
-    "total_flop": "Matrix work",
-    "total_vector_flop": "Vector work",
-    "total_bytes": "Memory traffic",
-    "device_ns": "Device time",
-    "measured_ns": "Time with a limit",
-    "sol_ns": "Limit",
-    "efficiency": "Efficiency",
-    "modelled_share": "Modelled",
-    "unmodelled_ns": "Not modelled",
-    "no_operator_ns": "Launched by no operator",
-    "apart_ns": "Communication, link copies",
-    "explained_flop": "Explained by the trace, per step",
-    "counted_flop": "Counted by the SOL capture, per step",
-}
-RATIOS: Final = ("mfu", "hfu", "bandwidth_utilisation", "efficiency", "modelled_share")
-UNITS: Final = {
-    "total_flop": "FLOP", "total_vector_flop": "FLOP", "total_bytes": "B", "peak_bytes_per_s": "B/s", "explained_flop": "FLOP",
-    "counted_flop": "FLOP",
-}  # fmt: skip
 OF_A_TIME: Final = (
     "device_ns", "measured_ns", "sol_ns", "efficiency", "modelled_share", "unmodelled_ns", "apart_ns", "no_operator_ns",
 )  # fmt: skip
@@ -910,8 +900,7 @@ def main_dtype(ops: pd.DataFrame) -> str:
 
 
 def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str], check: Mark | None = None) -> FactsSection:
-    """The facts with units, labels, and a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
-    labels = LABELS | {name: f"Peak, {name.removeprefix(PEAK)}" for name in facts if name.startswith(PEAK)}
+    """The facts, with a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
     marks: dict[str, Mark] = {} if check is None else {"explained_flop": check}
     main = types[0] if types else ""
     if spec is not None:
@@ -933,21 +922,4 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
         hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
         hidden.append("hfu")
-    return FactsSection(
-        id="facts",
-        title="Limits and totals",
-        values=facts,
-        units={name: _unit(name) for name in facts},
-        labels={name: labels[name] for name in facts},
-        docs={name: FACTS[name] for name in facts},
-        marks=marks,
-        hidden=hidden,
-    )
-
-
-def _unit(name: str) -> str:
-    if name in RATIOS:
-        return "ratio"
-    if name.startswith("peak_flop_per_s") or name == "achievable_flop_per_s":
-        return "FLOP/s"
-    return UNITS.get(name, "ns" if name.endswith("_ns") else "")
+    return make_facts("facts", "Limits and totals", facts, FACTS, marks=marks, hidden=hidden)

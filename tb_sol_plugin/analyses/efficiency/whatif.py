@@ -24,7 +24,21 @@ from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table, number_of
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+    number_of,
+)
 from tb_sol_plugin.units import human
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
@@ -68,25 +82,19 @@ DEVICES: Final = (
     Column("bandwidth_bytes_per_s", "Memory", "B/s", "Memory bandwidth.", rank=2, missing="unknown"),
     Column("note", "Note", "", "Which device this is here, or why it has no limit.", "text"),
 )
-FACTS: Final = {
-    "device": "Device that was recorded, or whose limits were chosen for it.",
-    "device_then": "Device asked about.",
-    "dtype": "Type asked about for eligible matrix work.",
-    "step_ns": "Measured time of a step; of everything recorded where no step was.",
-    "measured_ns": "Time of the modelled calls of a step.",
-    "sol_ns": "Their limit on the recorded device, in the recorded types.",
-    "sol_then_ns": "Their limit on the chosen device, in the chosen type.",
-    "ratio": "Limit here over limit there.",
-    "modelled_share": "Part of the time of all calls that these rows cover.",
-    "uncovered_ns": "Time of a step in no row: no cost model, communication, copies over a link.",
-    "changed_share": "Part of the measured time whose matrix work changes its type.",
-}
-LABELS: Final = {
-    "device": "Here", "device_then": "There", "dtype": "Type there", "step_ns": "Step, measured", "measured_ns": "Modelled work, measured",
-    "sol_ns": "Limit here", "sol_then_ns": "Limit there", "ratio": "Here ÷ there", "modelled_share": "Covered",
-    "uncovered_ns": "In no row", "changed_share": "Changes its type",
-}  # fmt: skip
-UNITS: Final = {"ratio": "", "modelled_share": "ratio", "changed_share": "ratio"}
+FACTS: Final = (
+    Fact("device", "Here", "", "Device that was recorded, or whose limits were chosen for it."),
+    Fact("device_then", "There", "", "Device asked about."),
+    Fact("dtype", "Type there", "", "Type asked about for eligible matrix work."),
+    Fact("step_ns", "Step, measured", "ns", "Measured time of a step; of everything recorded where no step was."),
+    Fact("measured_ns", "Modelled work, measured", "ns", "Time of the modelled calls of a step."),
+    Fact("sol_ns", "Limit here", "ns", "Their limit on the recorded device, in the recorded types."),
+    Fact("sol_then_ns", "Limit there", "ns", "Their limit on the chosen device, in the chosen type."),
+    Fact("ratio", "Here ÷ there", "", "Limit here over limit there."),
+    Fact("modelled_share", "Covered", "ratio", "Part of the time of all calls that these rows cover."),
+    Fact("uncovered_ns", "In no row", "ns", "Time of a step in no row: no cost model, communication, copies over a link."),
+    Fact("changed_share", "Changes its type", "ratio", "Part of the measured time whose matrix work changes its type."),
+)  # fmt: skip
 MOST_OPERATORS: Final = 20
 
 
@@ -425,13 +433,4 @@ def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> Table
 
 def _facts(values: dict[str, Scalar]) -> FactsSection:
     shown = {k: v for k, v in values.items() if v is not None}
-    return FactsSection(
-        id="facts",
-        title="Here and there",
-        span=4,
-        values=values,
-        units={n: UNITS.get(n, "ns" if n.endswith("_ns") else "") for n in values},
-        labels={n: LABELS[n] for n in values},
-        docs={n: FACTS[n] for n in values},
-        hidden=[n for n in values if n not in shown],
-    )
+    return make_facts("facts", "Here and there", values, FACTS, span=4, hidden=[n for n in values if n not in shown])

@@ -24,18 +24,12 @@ from tb_sol_plugin.metrics.goodput.predict import Outlook, Run, beyond, unknown
 from tb_sol_plugin.metrics.goodput.terms import measure_next
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import over_runs
-from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts
 from tb_sol_plugin.units import human
 
 TITLE = "Scaling"
 FAR_OFF = 0.25
 """An error of the fit at one point from which a line says so."""
-LABELS = {
-    "best_goodput": "Goodput there", "best_replicas": "Adding pays up to", "best_batch": "Total batch there",
-    "best_speedup": "Speedup there",
-    "cost_per_million": "Cost per M samples", "median_error": "Error of the fit", "points": "Points", "objective": "Objective",
-    "reference_objective": "Plain search", "points_left_out": "Left out",
-}  # fmt: skip
 
 
 def alone(query: ScalingQuery) -> Report:
@@ -272,10 +266,9 @@ def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSecti
     reasons = beyond(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
     if reasons:
         marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
-    return FactsSection(
-        id="answer", title="Answer", weight="headline", style="tiles", values=values,
-        units={"best_replicas": "count", "best_batch": "count", "median_error": "ratio", "points": "count"},
-        labels=LABELS | ({} if known else {"best_goodput": "Samples per s there"}), docs=FACTS, marks=marks,
+    return make_facts(
+        "answer", "Answer", values, FACTS, labels={} if known else {"best_goodput": "Samples per s there"},
+        weight="headline", style="tiles", marks=marks,
         notes={
             "best_replicas": "replicas" + (", the largest looked at" if best and outlook.pays_on else ""),
             "best_batch": f"{best.atomic} per micro-step" if best else "",
@@ -295,9 +288,8 @@ def _numbers(found: Gathered) -> FactsSection:
         "objective": made.objective, "reference_objective": found.plain, **{n: made.known[n] for n in NAMES},
         "points_left_out": len(found.points) - len(found.used),
     }  # fmt: skip
-    return FactsSection(
-        id="numbers", title="The fit in numbers", values=values, units={"points_left_out": "count"}, docs=FACTS, span=6,
-        labels=LABELS | {n: f"{n}, s" for n in NAMES if n != "gamma"} | {"gamma": "gamma"},
+    return make_facts(
+        "numbers", "The fit in numbers", values, FACTS, span=6,
         marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
     )  # fmt: skip
 

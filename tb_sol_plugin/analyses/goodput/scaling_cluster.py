@@ -25,7 +25,19 @@ from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import over_runs
-from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FigureSection, Mark, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.model.report import (
+    AnySection,
+    FactsSection,
+    FieldNow,
+    FigureSection,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human
 
 TITLE: Final = "Cluster"
@@ -162,11 +174,8 @@ def _tiles(made: Allocation, cluster: Cluster, query: ScalingClusterQuery) -> Fa
         "sum_speedup": float(made.speedups.sum()), "fitness": made.mean if np.isfinite(made.mean) else None, "devices_used": made.devices,
         "jobs": len(made.shapes), "waiting": sum(s.replicas == 0 for s in made.shapes), "mean_time_ratio": None, "devices": cluster.total,
     }  # fmt: skip
-    return FactsSection(
-        id="answer", title="Answer", weight="headline", style="tiles", values=values, docs=FACTS, hidden=["devices"],
-        units=dict.fromkeys(("devices_used", "jobs", "waiting", "devices"), "count"),
-        labels={"sum_speedup": "Sum of speedups", "fitness": "Mean speedup", "devices_used": "Devices in use", "jobs": "Jobs",
-                "waiting": "Waiting", "mean_time_ratio": "Fixed ÷ adapted time", "devices": "Devices"},
+    return make_facts(
+        "answer", "Answer", values, FACTS, weight="headline", style="tiles", hidden=["devices"],
         marks={"sum_speedup": SIMULATED, "fitness": SIMULATED},
         notes={"devices_used": f"of {human(cluster.total, 'count')}", "fitness": f"p = {query.fairness:g}",
                "mean_time_ratio": "from arrival to end, in the replay"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.model.report import Column, Fact
 
 
 class ScalingClusterQuery(Query, kw_only=True, frozen=True):
@@ -78,8 +78,13 @@ LEFT: Final = (
     Column("job", "Job", doc="left out", show="code"),
     Column("why", "Why", doc="what it lacks", show="text"),
 )
-FACTS: Final = {
-    "jobs": "jobs on the cluster", "devices": "devices of the cluster", "devices_used": "devices that the allocation uses",
-    "sum_speedup": "sum of speedups over all jobs", "fitness": "p-mean of the speedups", "waiting": "jobs that get nothing",
-    "mean_time_ratio": "mean time from arrival to end with fixed replicas over that with adapted ones; null unless all jobs end in both",
-}  # fmt: skip
+FACTS: Final = (
+    Fact("jobs", "Jobs", "count", "jobs on the cluster"),
+    Fact("devices", "Devices", "count", "devices of the cluster"),
+    Fact("devices_used", "Devices in use", "count", "devices that the allocation uses"),
+    Fact("sum_speedup", "Sum of speedups", "", "sum of speedups over all jobs"),
+    Fact("fitness", "Mean speedup", "", "p-mean of the speedups"),
+    Fact("waiting", "Waiting", "count", "jobs that get nothing"),
+    Fact("mean_time_ratio", "Fixed ÷ adapted time", "", "mean time from arrival to end with fixed replicas over that with adapted ones; "
+         "null unless all jobs end in both"),
+)  # fmt: skip

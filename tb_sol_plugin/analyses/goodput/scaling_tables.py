@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.goodput.points import Point
 from tb_sol_plugin.metrics.goodput.predict import Outlook, of_counts
 from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, Mark, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human, number
 
 # -- What can be asked of the scaling page, and what its tables hold -------------------------------------------------
@@ -129,25 +129,27 @@ TERMS: Final = (
     Column("origin", "From", doc="who says so", show="text"),
 )
 NAMES: Final = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
-FACTS: Final = {
-    "objective": "what the fit makes small: error of the logarithms of both times, and small terms for overlap and slope",
-    "reference_objective": "the same as a single search by slope from one fixed start reaches it",
-    "alpha_c": "seconds of a micro-step that do not depend on its batch; null where the points do not determine it",
-    "beta_c": "seconds of a micro-step per sample; null where not determined",
-    "alpha_n": "seconds of synchronising two replicas on different nodes; null where not determined",
-    "beta_n": "seconds more for every further replica across nodes; null where not determined",
-    "alpha_r": "seconds of synchronising two replicas on one node; null where not determined",
-    "beta_r": "seconds more for every further replica on a node; null where not determined",
-    "gamma": "overlap of computing and synchronising: 1 none, 10 all but complete; null where not determined",
-    "points": "points that the fit uses",
-    "points_left_out": "points that it does not",
-    "median_error": "median of the fit's relative error of the step time",
-    "best_replicas": "replicas up to which adding pays",
-    "best_batch": "total batch size with the highest goodput there",
-    "best_goodput": "goodput there, samples per second",
-    "best_speedup": "that over one replica at its best",
-    "cost_per_million": "price of a million samples of full worth there",
-}
+FACTS: Final = (
+    Fact("objective", "Objective", "", "what the fit makes small: error of the logarithms of both times, and small terms for overlap "
+         "and slope"),
+    Fact("reference_objective", "Plain search", "", "the same as a single search by slope from one fixed start reaches it"),
+    Fact("alpha_c", "alpha_c, s", "", "seconds of a micro-step that do not depend on its batch; null where the points do not determine "
+         "it"),
+    Fact("beta_c", "beta_c, s", "", "seconds of a micro-step per sample; null where not determined"),
+    Fact("alpha_n", "alpha_n, s", "", "seconds of synchronising two replicas on different nodes; null where not determined"),
+    Fact("beta_n", "beta_n, s", "", "seconds more for every further replica across nodes; null where not determined"),
+    Fact("alpha_r", "alpha_r, s", "", "seconds of synchronising two replicas on one node; null where not determined"),
+    Fact("beta_r", "beta_r, s", "", "seconds more for every further replica on a node; null where not determined"),
+    Fact("gamma", "", "", "overlap of computing and synchronising: 1 none, 10 all but complete; null where not determined"),
+    Fact("points", "Points", "count", "points that the fit uses"),
+    Fact("points_left_out", "Left out", "count", "points that it does not"),
+    Fact("median_error", "Error of the fit", "ratio", "median of the fit's relative error of the step time"),
+    Fact("best_replicas", "Adding pays up to", "count", "replicas up to which adding pays"),
+    Fact("best_batch", "Total batch there", "count", "total batch size with the highest goodput there"),
+    Fact("best_goodput", "Samples per s there", "", "goodput there, samples per second"),
+    Fact("best_speedup", "Speedup there", "", "that over one replica at its best"),
+    Fact("cost_per_million", "Cost per M samples", "", "price of a million samples of full worth there"),
+)  # fmt: skip
 
 
 def wanted(query: ScalingQuery) -> Wanted:

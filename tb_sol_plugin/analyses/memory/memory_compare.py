@@ -20,7 +20,21 @@ from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Side
 from tb_sol_plugin.model.registry import over_pair
-from tb_sol_plugin.model.report import AnySection, Column, FactsSection, Link, Mark, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human, number
 
 
@@ -75,15 +89,18 @@ SETTINGS: Final = (
     Column("b", "B", doc="of the other recording", show="text", missing="not recorded"),
     Column("same", "Same", doc="whether both say the same", show="badge"),
 )
-FACTS: Final = {
-    **{f"{name}_delta_bytes": f"{label}: the other recording less the one shown" for name, (label, _) in _NUMBERS.items()},
-    "peak_a_bytes": "in use at most, of the recording that is shown",
-    "peak_b_bytes": "in use at most, of the other recording",
-    "peak_ratio": "the latter over the former",
-    "other_run": "run of the other recording",
-    "other_worker": "its worker",
-    "by": "what rows of the table are",
-}
+FACTS: Final = (
+    *(
+        Fact(f"{name}_delta_bytes", label, "B", f"{label}: the other recording less the one shown")
+        for name, (label, _) in _NUMBERS.items()
+    ),
+    Fact("peak_a_bytes", "", "B", "in use at most, of the recording that is shown"),
+    Fact("peak_b_bytes", "", "B", "in use at most, of the other recording"),
+    Fact("peak_ratio", "", "", "the latter over the former"),
+    Fact("other_run", "", "", "run of the other recording"),
+    Fact("other_worker", "", "", "its worker"),
+    Fact("by", "", "", "what rows of the table are"),
+)  # fmt: skip
 SAME: Final = 0.002
 """Peaks that differ by less than this part are called the same."""
 EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data parallel", "expert parallel", "context parallel")
@@ -156,7 +173,6 @@ def _tiles(here: Side[ComparePart], there: Side[ComparePart], by: str) -> FactsS
     a, b = here.part, there.part
     values: dict[str, Scalar] = {}
     notes: dict[str, str] = {}
-    labels = {f"{name}_delta_bytes": label for name, (label, _) in _NUMBERS.items()}
     for name in _NUMBERS:
         x, y = getattr(a, name), getattr(b, name)
         change = _delta(x, y)
@@ -171,9 +187,8 @@ def _tiles(here: Side[ComparePart], there: Side[ComparePart], by: str) -> FactsS
     }  # fmt: skip
     shown = [f"{n}_delta_bytes" for n in ("peak", "reserved", "fragmentation", "growth", "left") if values[f"{n}_delta_bytes"] is not None]
     ordered = {name: values[name] for name in [*shown, *(n for n in values if n not in shown)]}
-    return FactsSection(
-        id="facts", title="Difference", style="tiles", values=ordered, units={n: "B" if n.endswith("_bytes") else "" for n in ordered},
-        labels=labels | {n: n for n in ordered if n not in labels}, docs={n: FACTS[n] for n in ordered},
+    return make_facts(
+        "facts", "Difference", ordered, FACTS, style="tiles",
         notes={n: t for n, t in notes.items() if n in shown}, hidden=[n for n in ordered if n not in shown],
     )  # fmt: skip
 

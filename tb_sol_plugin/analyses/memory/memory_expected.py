@@ -32,16 +32,7 @@ from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
 from tb_sol_plugin.metrics.ranks import peers
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import over_workers
-from tb_sol_plugin.model.report import (
-    AnySection,
-    FactsSection,
-    FieldNow,
-    Mark,
-    Notice,
-    Report,
-    Scalar,
-    number_of,
-)
+from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, Scalar, make_facts, number_of
 from tb_sol_plugin.units import human
 
 MIB: Final = 1 << 20
@@ -134,13 +125,8 @@ def _values(found: peers.Crew[ExpectedPart], ranks: Sequence[Rank], rows: Sequen
 
 
 def _tiles(values: dict[str, Scalar]) -> FactsSection:
-    labels = {
-        "expected_bytes": "Expected", "actual_bytes": "In use at most", "parts_ok": "Parts as expected",
-        "worst_difference_bytes": "Farthest off", "model_parameters": "Model",
-    }  # fmt: skip
-    units = {n: "B" for n in values if n.endswith("_bytes")}
-    units |= dict.fromkeys(("workers", "workers_read", "parts_compared", "parts_ok", "model_parameters"), "count")
-    shown = [n for n in labels if values[n] is not None]
+    tiles = ("expected_bytes", "actual_bytes", "parts_ok", "worst_difference_bytes", "model_parameters")
+    shown = [n for n in tiles if values[n] is not None]
     marks = {"expected_bytes": Mark("estimated", "a closed form, not a measurement")} if values["expected_bytes"] is not None else {}
     notes = {
         "expected_bytes": f"by formula, {_gib(values['expected_bytes'])}",
@@ -149,10 +135,8 @@ def _tiles(values: dict[str, Scalar]) -> FactsSection:
         "worst_difference_bytes": f"{values['worst_part']}, {values['worst_rank']}",
     }  # fmt: skip
     ordered = {n: values[n] for n in [*shown, *(n for n in values if n not in shown)]}
-    return FactsSection(
-        id="facts", title="Expected and actual", style="tiles", weight="headline", values=ordered,
-        units={n: units.get(n, "") for n in ordered},
-        labels=labels | {n: n for n in ordered if n not in labels}, docs={n: FACTS[n] for n in ordered},
+    return make_facts(
+        "facts", "Expected and actual", ordered, FACTS, style="tiles", weight="headline",
         notes={n: text for n, text in notes.items() if n in shown}, marks=marks, hidden=[n for n in ordered if n not in shown],
     )  # fmt: skip
 

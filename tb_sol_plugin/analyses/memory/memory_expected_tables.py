@@ -22,7 +22,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
-from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, Link, Mark, Scalar, TableSection, make_table
 from tb_sol_plugin.units import human
 
 
@@ -113,21 +113,22 @@ FORMULAS: Final = (
     Column("bytes", "Result", "B", "the result where it is bytes", missing="the result is a number of things"),
 )
 TABLES: Final = {"parts": PARTS, "captured": CAPTURED, "records": RECORDS, "sizes": SIZES, "formulas": FORMULAS, "left_out": peers.LEFT_OUT}
-FACTS: Final = {
-    "workers": "workers of the run",
-    "workers_read": "those whose recording could be read",
-    "expected_bytes": "expected on the rank whose actual total is the largest (of all ranks where none has one), by formula",
-    "actual_bytes": "in use at most on that rank",
-    "difference_bytes": "actual less expected",
-    "parts_compared": "parts of all ranks that have both an expected and an actual number",
-    "parts_ok": "of these, at most 5 % apart",
-    "worst_part": "the part whose actual and expected bytes lie farthest apart",
-    "worst_rank": "its rank",
-    "worst_difference_bytes": "its actual less expected bytes",
-    "model_parameters": "parameters of the whole model by formula",
-    "Actual_Captured_Master_Weight_MB": "FP32 master weights in MiB, the most of any rank",
-    "Actual_Captured_Main_Grad_Mem_MB": "FP32 main gradients in MiB, the most of any rank",
-}
+FACTS: Final = (
+    Fact("workers", "", "count", "workers of the run"),
+    Fact("workers_read", "", "count", "those whose recording could be read"),
+    Fact("expected_bytes", "Expected", "B", "expected on the rank whose actual total is the largest (of all ranks where none has one), "
+         "by formula"),
+    Fact("actual_bytes", "In use at most", "B", "in use at most on that rank"),
+    Fact("difference_bytes", "", "B", "actual less expected"),
+    Fact("parts_compared", "", "count", "parts of all ranks that have both an expected and an actual number"),
+    Fact("parts_ok", "Parts as expected", "count", "of these, at most 5 % apart"),
+    Fact("worst_part", "", "", "the part whose actual and expected bytes lie farthest apart"),
+    Fact("worst_rank", "", "", "its rank"),
+    Fact("worst_difference_bytes", "Farthest off", "B", "its actual less expected bytes"),
+    Fact("model_parameters", "Model", "count", "parameters of the whole model by formula"),
+    Fact("Actual_Captured_Master_Weight_MB", "", "", "FP32 master weights in MiB, the most of any rank"),
+    Fact("Actual_Captured_Main_Grad_Mem_MB", "", "", "FP32 main gradients in MiB, the most of any rank"),
+)  # fmt: skip
 
 
 # -- What expected against actual memory needs of one worker ---------------------------------------------------------

@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.rules.memory.rules import LEAST_SHARE
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
-from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.report import AnySection, Fact, FactsSection, FieldNow, FindingsSection, Mark, Notice, Report, Scalar, make_facts
 from tb_sol_plugin.units import human
 
 MOST_DEVICES: Final = 16
@@ -32,31 +32,32 @@ FEWEST_STEPS: Final = 3
 """Steps below which there is nothing to draw."""
 HELD: Final = "record with profile(profile_memory=True) on a device, store an allocator snapshot, or record memory in the program"
 HERE: Final = "memory_findings"
-FACTS: Final = {
-    "findings": "findings, candidates among them",
-    "largest_bytes": "memory that fixing the largest finding could free, at most",
-    "left_bytes": "total less base less most reserved: what is left at the worst moment",
-    "gap_bytes": "reserved less in use, when most is in use",
-    "slope_bytes": "growth of the least memory in use per step, by least squares",
-    "total_bytes": "memory of the device",
-    "base_bytes": "used on the device beside the allocator: context, libraries, communication, other processes",
-    "max_reserved_bytes": "held by the allocator at most",
-    "max_allocated_bytes": "in use at most",
-    "freeable_bytes": "reserved less active: what the allocator could free",
-    "returnable_bytes": "what torch.cuda.empty_cache() would give back to the device",
-    "largest_free_bytes": "largest free block of the allocator",
-    "requested_bytes": "size of the last allocation that failed",
-    "device_free_bytes": "free on the device then, as the driver said",
-    "reserved_then_bytes": "held by the allocator then",
-    "allocated_then_bytes": "in use then",
-    "unused_bytes": "free blocks that serve such a request, at the moment of the snapshot",
-    "largest_fitting_bytes": "the largest of them",
-    "where": "innermost line of the program that asked",
-    "setting": "the line that helps, before the process starts",
-    "largest_batch": "largest batch that fits, estimated",
-    "per_sample_bytes": "growth of the peak per sample of the batch",
-    "fixed_bytes": "what the peak would be with an empty batch",
-}
+FACTS: Final = (
+    Fact("findings", "Findings", "count", "findings, candidates among them"),
+    Fact("largest_bytes", "Largest frees, at most", "B", "memory that fixing the largest finding could free, at most"),
+    Fact("left_bytes", "Headroom", "B", "total less base less most reserved: what is left at the worst moment"),
+    Fact("gap_bytes", "Held and not in use", "B", "reserved less in use, when most is in use"),
+    Fact("slope_bytes", "Growth per step", "B", "growth of the least memory in use per step, by least squares"),
+    Fact("total_bytes", "Memory of the device", "B", "memory of the device"),
+    Fact("base_bytes", "Beside the allocator", "B", "used on the device beside the allocator: context, libraries, communication, other "
+         "processes"),
+    Fact("max_reserved_bytes", "Reserved, at most", "B", "held by the allocator at most"),
+    Fact("max_allocated_bytes", "In use, at most", "B", "in use at most"),
+    Fact("freeable_bytes", "Could be freed", "B", "reserved less active: what the allocator could free"),
+    Fact("returnable_bytes", "Given back by empty_cache", "B", "what torch.cuda.empty_cache() would give back to the device"),
+    Fact("largest_free_bytes", "Largest free block", "B", "largest free block of the allocator"),
+    Fact("requested_bytes", "Asked for", "B", "size of the last allocation that failed"),
+    Fact("device_free_bytes", "Free on the device", "B", "free on the device then, as the driver said"),
+    Fact("reserved_then_bytes", "Reserved", "B", "held by the allocator then"),
+    Fact("allocated_then_bytes", "In use", "B", "in use then"),
+    Fact("unused_bytes", "Unused in the allocator", "B", "free blocks that serve such a request, at the moment of the snapshot"),
+    Fact("largest_fitting_bytes", "Largest free block", "B", "the largest of them"),
+    Fact("where", "Who asked", "", "innermost line of the program that asked"),
+    Fact("setting", "Setting that helps", "", "the line that helps, before the process starts"),
+    Fact("largest_batch", "Fits, at most", "count", "largest batch that fits, estimated"),
+    Fact("per_sample_bytes", "Per sample", "B", "growth of the peak per sample of the batch"),
+    Fact("fixed_bytes", "Without any sample", "B", "what the peak would be with an empty batch"),
+)  # fmt: skip
 
 
 class MemoryFindingsQuery(Query, kw_only=True, frozen=True):
@@ -181,14 +182,9 @@ def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
         marks["gap_bytes"] = Mark("unknown", room.max_reserved.why if room.max_reserved.bytes is None else "levels are changes")
     if not known:
         marks["slope_bytes"] = Mark("unknown", f"{leak.words}; {leak.hint}")
-    return FactsSection(
-        id="answer", title="What to free", weight="headline", style="tiles", values=values,
-        units={n: "count" if n == "findings" else "B" for n in values},
-        labels={
-            "findings": "Findings", "largest_bytes": "Largest frees, at most", "left_bytes": "Headroom", "gap_bytes": "Held and not in use",
-            "slope_bytes": "Growth per step",
-        },
-        docs={n: FACTS[n] for n in values}, notes={n: text for n, text in notes.items() if text}, marks=marks,
+    return make_facts(
+        "answer", "What to free", values, FACTS, weight="headline", style="tiles",
+        notes={n: text for n, text in notes.items() if text}, marks=marks,
     )  # fmt: skip
 
 
@@ -217,33 +213,29 @@ def _shows_room(case: Case) -> bool:
 def _room(case: Case) -> FactsSection:
     """What is left of the device, and where each number is from."""
     room = case.room
-    amounts: dict[str, tuple[str, Amount]] = {
-        "total_bytes": ("Memory of the device", room.total), "base_bytes": ("Beside the allocator", room.base),
-        "max_reserved_bytes": ("Reserved, at most", room.max_reserved), "left_bytes": ("Headroom", room.left),
-        "max_allocated_bytes": ("In use, at most", room.max_allocated), "freeable_bytes": ("Could be freed", room.freeable),
-        "returnable_bytes": ("Given back by empty_cache", room.returnable), "largest_free_bytes": ("Largest free block", room.largest),
+    amounts: dict[str, Amount] = {
+        "total_bytes": room.total, "base_bytes": room.base, "max_reserved_bytes": room.max_reserved, "left_bytes": room.left,
+        "max_allocated_bytes": room.max_allocated, "freeable_bytes": room.freeable, "returnable_bytes": room.returnable,
+        "largest_free_bytes": room.largest,
     }  # fmt: skip
-    marks = {n: Mark("unknown", a.why) for n, (_, a) in amounts.items() if a.bytes is None}
-    marks |= {n: Mark("estimated", a.why) for n, (_, a) in amounts.items() if a.bytes is not None and a.estimated}
-    notes = {n: a.why for n, (_, a) in amounts.items()}
+    marks = {n: Mark("unknown", a.why) for n, a in amounts.items() if a.bytes is None}
+    marks |= {n: Mark("estimated", a.why) for n, a in amounts.items() if a.bytes is not None and a.estimated}
+    notes = {n: a.why for n, a in amounts.items()}
     if room.at_most is not None:
         notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing lay beside the allocator"
-    return FactsSection(
-        id="room", title="Headroom", subtitle="memory of the device less what lies beside the allocator less the most reserved",
-        values={n: a.bytes for n, (_, a) in amounts.items()}, units=dict.fromkeys(amounts, "B"),
-        labels={n: label for n, (label, _) in amounts.items()}, docs={n: FACTS[n] for n in amounts}, notes=notes, marks=marks,
-    )  # fmt: skip
+    subtitle = "memory of the device less what lies beside the allocator less the most reserved"
+    values = {n: a.bytes for n, a in amounts.items()}
+    return make_facts("room", "Headroom", values, FACTS, subtitle=subtitle, notes=notes, marks=marks)
 
 
 def _story(case: Case) -> FactsSection:
     """The last allocation that failed: what was asked for, what was there, who asked, what helps."""
     last, count = case.room.failures[-1], len(case.room.failures)
     sizes = {
-        "requested_bytes": ("Asked for", last.requested), "device_free_bytes": ("Free on the device", last.free),
-        "reserved_then_bytes": ("Reserved", last.reserved), "allocated_then_bytes": ("In use", last.allocated),
-        "unused_bytes": ("Unused in the allocator", last.unused), "largest_fitting_bytes": ("Largest free block", last.largest),
+        "requested_bytes": last.requested, "device_free_bytes": last.free, "reserved_then_bytes": last.reserved,
+        "allocated_then_bytes": last.allocated, "unused_bytes": last.unused, "largest_fitting_bytes": last.largest,
     }  # fmt: skip
-    values: dict[str, Scalar] = {n: size if size >= 0 else None for n, (_, size) in sizes.items()}
+    values: dict[str, Scalar] = {n: size if size >= 0 else None for n, size in sizes.items()}
     values |= {"where": last.where or None, "setting": last.setting or None}
     moment = "at the moment of the snapshot"
     if last.later:
@@ -253,11 +245,10 @@ def _story(case: Case) -> FactsSection:
     if last.setting == "":
         marks["setting"] = Mark("unknown", "no setting of the allocator helps")
     words = [t for t in (f"**{last.verdict}**", last.advice, f"What helps: `{last.setting}`." if last.setting else "") if t]
-    return FactsSection(
-        id="story", title="Why memory ran out", subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
-        text=" ".join(words), values=values, units=dict.fromkeys(sizes, "B"),
-        labels={n: label for n, (label, _) in sizes.items()} | {"where": "Who asked", "setting": "Setting that helps"},
-        docs={n: FACTS[n] for n in values}, notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
+    return make_facts(
+        "story", "Why memory ran out", values, FACTS, text=" ".join(words),
+        subtitle=f"the last of {count} allocations that failed" if count > 1 else "",
+        notes={"unused_bytes": moment, "largest_fitting_bytes": moment, "where": _called(last.stack)},
         marks=marks, hidden=["setting"] if last.setting else [],
     )  # fmt: skip
 
@@ -304,10 +295,6 @@ def _batches(found: Batch) -> list[AnySection]:
         "fixed_bytes": None if found.fixed is None else round(found.fixed),
     }  # fmt: skip
     marks = {n: Mark("estimated", found.why) if v is not None else Mark("unknown", found.why) for n, v in values.items()}
-    facts = FactsSection(
-        id="batch", title="Largest batch", subtitle="an estimate" if found.largest is not None else found.why, span=6, values=values,
-        units={"largest_batch": "count", "per_sample_bytes": "B", "fixed_bytes": "B"},
-        labels={"largest_batch": "Fits, at most", "per_sample_bytes": "Per sample", "fixed_bytes": "Without any sample"},
-        docs={n: FACTS[n] for n in values}, marks=marks,
-    )  # fmt: skip
+    subtitle = "an estimate" if found.largest is not None else found.why
+    facts = make_facts("batch", "Largest batch", values, FACTS, subtitle=subtitle, span=6, marks=marks)
     return [facts, T.batches_table(found)]

@@ -28,7 +28,7 @@ from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import without_recording
-from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar
+from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar, make_facts
 from tb_sol_plugin.units import NARROW
 
 TITLE: Final = "Memory plan"
@@ -36,11 +36,6 @@ NOT_COUNTED: Final = (
     "Not in these figures: CUDA context, NCCL, fragmentation, and workspaces of fused attention. They take memory too; leave room for them."
 )
 CLOSED: Final = Mark("estimated", "a closed form, not a measurement")
-LABELS: Final = {
-    "largest_bytes": "Fullest stage", "device_bytes": "Device", "headroom_bytes": "Left", "model_parameters": "Model",
-    "bytes_per_parameter": "Bytes per parameter", "imbalance": "Fullest ÷ emptiest stage",
-    "world": "Devices", "base_bytes": "Base",
-}  # fmt: skip
 
 
 def _recorded(capture: Capture, query: MemoryPlanQuery) -> Report:
@@ -109,14 +104,13 @@ def _tiles(plan: Plan) -> FactsSection:
         "device": plan.device.name, "device_gib": plan.device.memory / GIB if plan.device.memory is not None else None,
         "verdict": plan.verdict(most.total_bytes),
     }  # fmt: skip
-    units = {n: "B" for n in values if n.endswith("_bytes")} | {"model_parameters": "count", "world": "count", "largest_stage": ""}
     marks = {"largest_bytes": CLOSED}
     if left is not None:
         marks["headroom_bytes"] = Mark("flagged", f"more than {plan.device.name} has") if left < 0 else CLOSED
     if plan.base.size is None:
         marks["base_bytes"] = Mark("unknown", plan.base.origin)
-    return FactsSection(
-        id="answer", title="Plan", weight="headline", style="tiles", values=values, units=units, labels=LABELS, docs=FACTS, marks=marks,
+    return make_facts(
+        "answer", "Plan", values, FACTS, weight="headline", style="tiles", marks=marks,
         hidden=["model", "largest_stage", "largest_gib", "device", "device_gib", "verdict", "imbalance"],
         notes={
             "largest_bytes": f"stage {most.stage}, {gib(most.total_bytes)}"

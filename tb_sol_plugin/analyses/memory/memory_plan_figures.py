@@ -11,7 +11,7 @@ from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.labels import gib as gib_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import light
-from tb_sol_plugin.model.report import FactsSection, FigureSection
+from tb_sol_plugin.model.report import FactsSection, FigureSection, make_facts
 from tb_sol_plugin.units import digits, human, number, scale_of
 
 # -- What each stage holds, as stacked bars beside the memory of the device ------------------------------------------
@@ -85,16 +85,15 @@ def split(plan: Plan) -> FactsSection:
     sizes = dict(zip(NAMES, parts(most, plan.base.counted), strict=True))
     shown = {name: size for name, size in sizes.items() if size}
     total = most.total_bytes + plan.base.counted
-    return FactsSection(
-        id="parts",
-        title=f"Stage {most.stage}, the fullest" if len(plan.stages) > 1 else "The only stage",
+    title = f"Stage {most.stage}, the fullest" if len(plan.stages) > 1 else "The only stage"
+    return make_facts(
+        "parts",
+        title,
+        shown,
+        FACTS,
         subtitle=both(total),
         style="split",
-        values=dict(shown),
-        units=dict.fromkeys(shown, "B"),
-        labels={n: label[:1].upper() + label[1:] for n, (label, _) in zip(NAMES, PARTS, strict=True) if n in shown},
         colors={n: token for n, (_, token) in zip(NAMES, PARTS, strict=True) if n in shown},
-        docs={n: FACTS[n] for n in shown},
     )
 
 

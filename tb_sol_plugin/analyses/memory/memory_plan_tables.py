@@ -32,7 +32,7 @@ from tb_sol_plugin.metrics.memory.budget import budget
 from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, TRAINING, TrainingQuery
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 
 # -- What can be asked of the memory plan, and what its tables hold --------------------------------------------------
@@ -120,28 +120,29 @@ LAYOUTS: Final = (
     Column("microbatches", "Microbatches", "count", "Per step and pipeline.", rank=3, missing="left open: as many as there are stages"),
     Column("id", "Key", "", "Stable key of the row.", rank=3),
 )
-FACTS: Final = {
-    "model": "The model: a preset, with changed sizes where there are any.",
-    "model_parameters": "Parameters of the whole model.",
-    "world": "Devices of the layout: tp × pp × dp × cp.",
-    "bytes_per_parameter": "Bytes of weights, gradients and optimizer per parameter of a rank; d: data parallel ranks.",
-    "largest_stage": "The fullest pipeline stage.",
-    "largest_bytes": "What one rank of it is expected to hold.",
-    "largest_gib": "The same in GiB (2^30 bytes).",
-    "largest_parameter_bytes": "Of it, parameters.",
-    "largest_gradient_bytes": "Of it, gradients, main gradients included.",
-    "largest_master_bytes": "Of it, master weights.",
-    "largest_optimizer_bytes": "Of it, state of the optimizer.",
-    "largest_activation_bytes": "Of it, activations without logits.",
-    "largest_logits_bytes": "Of it, logits and their gradient.",
-    "base_bytes": "Memory in use beside that, as context and NCCL: given, as recorded, or not counted.",
-    "device": "The device it is held against.",
-    "device_bytes": "Its memory.",
-    "device_gib": "The same in GiB (2^30 bytes).",
-    "headroom_bytes": "Memory of the device less the largest stage and the base.",
-    "verdict": "fits; tight: less than 10 % of the memory would be left; too large.",
-    "imbalance": "Fullest stage over the emptiest.",
-}
+FACTS: Final = (
+    Fact("model", "Model", "", "The model: a preset, with changed sizes where there are any."),
+    Fact("model_parameters", "Model", "count", "Parameters of the whole model."),
+    Fact("world", "Devices", "count", "Devices of the layout: tp × pp × dp × cp."),
+    Fact("bytes_per_parameter", "Bytes per parameter", "", "Bytes of weights, gradients and optimizer per parameter of a rank; d: data "
+         "parallel ranks."),
+    Fact("largest_stage", "Stage", "", "The fullest pipeline stage."),
+    Fact("largest_bytes", "Fullest stage", "B", "What one rank of it is expected to hold."),
+    Fact("largest_gib", "Fullest stage, GiB", "", "The same in GiB (2^30 bytes)."),
+    Fact("largest_parameter_bytes", "Parameters", "B", "Of it, parameters."),
+    Fact("largest_gradient_bytes", "Gradients", "B", "Of it, gradients, main gradients included."),
+    Fact("largest_master_bytes", "Master weights", "B", "Of it, master weights."),
+    Fact("largest_optimizer_bytes", "Optimizer state", "B", "Of it, state of the optimizer."),
+    Fact("largest_activation_bytes", "Activations", "B", "Of it, activations without logits."),
+    Fact("largest_logits_bytes", "Logits", "B", "Of it, logits and their gradient."),
+    Fact("base_bytes", "Base", "B", "Memory in use beside that, as context and NCCL: given, as recorded, or not counted."),
+    Fact("device", "Device", "", "The device it is held against."),
+    Fact("device_bytes", "Device", "B", "Its memory."),
+    Fact("device_gib", "Device, GiB", "", "The same in GiB (2^30 bytes)."),
+    Fact("headroom_bytes", "Left", "B", "Memory of the device less the largest stage and the base."),
+    Fact("verdict", "Verdict", "", "fits; tight: less than 10 % of the memory would be left; too large."),
+    Fact("imbalance", "Fullest ÷ emptiest stage", "", "Fullest stage over the emptiest."),
+)  # fmt: skip
 
 
 GIB: Final = 1 << 30

@@ -25,6 +25,7 @@ from tb_sol_plugin.model.registry import over_workers
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
+    Fact,
     FactsSection,
     Link,
     Mark,
@@ -32,6 +33,7 @@ from tb_sol_plugin.model.report import (
     Report,
     Scalar,
     Sort,
+    make_facts,
     make_table,
     number_of,
     plain_list,
@@ -88,21 +90,21 @@ STAGES: Final = (
     Column("left_rank", "Rank", doc="that rank", missing="all alike, or not known"),
     Column("growing", "Growing", "count", "ranks whose memory in use grows from step to step", missing="too few steps were recorded"),
 )  # fmt: skip
-FACTS: Final = {
-    "workers": "workers of the run",
-    "workers_read": "those whose recording could be read",
-    "ranks_present": "different ranks among them",
-    "world_size": "ranks of the job, as the recordings say",
-    "ranks_missing": "ranks of the job without a recording here",
-    "stages": "stages of the pipeline among them",
-    "peak_bytes": "memory in use at most, of the rank with most",
-    "reserved_bytes": "held by an allocator at most, of the rank with most",
-    "imbalance": "the compared value, largest over median, in the stage with the largest difference",
-    "excess_bytes": "the difference: largest less median",
-    "left_bytes": "left of the device, of the rank nearest to running out",
-    "growing": "ranks whose memory in use grows from step to step",
-    "failures": "allocations that failed, of all ranks of which the history of an allocator is recorded",
-}
+FACTS: Final = (
+    Fact("workers", "", "count", "workers of the run"),
+    Fact("workers_read", "Workers", "count", "those whose recording could be read"),
+    Fact("ranks_present", "", "count", "different ranks among them"),
+    Fact("world_size", "", "count", "ranks of the job, as the recordings say"),
+    Fact("ranks_missing", "", "count", "ranks of the job without a recording here"),
+    Fact("stages", "", "count", "stages of the pipeline among them"),
+    Fact("peak_bytes", "Highest peak", "B", "memory in use at most, of the rank with most"),
+    Fact("reserved_bytes", "", "B", "held by an allocator at most, of the rank with most"),
+    Fact("imbalance", "Imbalance", "", "the compared value, largest over median, in the stage with the largest difference"),
+    Fact("excess_bytes", "", "B", "the difference: largest less median"),
+    Fact("left_bytes", "Least left", "B", "left of the device, of the rank nearest to running out"),
+    Fact("growing", "Growing", "count", "ranks whose memory in use grows from step to step"),
+    Fact("failures", "", "count", "allocations that failed, of all ranks of which the history of an allocator is recorded"),
+)  # fmt: skip
 EVEN: Final = 1.02
 """Up to this imbalance ranks are even."""
 
@@ -186,13 +188,8 @@ def _values(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame) -> 
 
 
 def _tiles(facts: dict[str, Scalar], ranks: Ranks, what: str) -> FactsSection:
-    sizes = ("peak_bytes", "reserved_bytes", "excess_bytes", "left_bytes")
-    units = dict.fromkeys(sizes, "B") | dict.fromkeys(
-        ("workers", "workers_read", "ranks_present", "world_size", "ranks_missing", "stages", "growing", "failures"), "count"
-    )
-    labels = {"workers_read": "Workers", "peak_bytes": "Highest peak", "imbalance": "Imbalance", "left_bytes": "Least left"}
-    labels |= {"growing": "Growing"}
-    shown = [name for name in labels if facts[name] is not None]
+    tiles = ("workers_read", "peak_bytes", "imbalance", "left_bytes", "growing")
+    shown = [name for name in tiles if facts[name] is not None]
     read, total, world = facts["workers_read"], facts["workers"], facts["world_size"]
     job = f", job of {human(number_of(world), 'count')}" if world else ""
     notes = {"workers_read": f"all read{job}" if read == total else f"of {human(number_of(total), 'count')}{job}"}
@@ -204,9 +201,8 @@ def _tiles(facts: dict[str, Scalar], ranks: Ranks, what: str) -> FactsSection:
     if what != "peak":
         notes["imbalance"] = f"{MEASURES[what].words}: {notes['imbalance']}"
     ordered = {name: facts[name] for name in [*shown, *(n for n in facts if n not in shown)]}
-    return FactsSection(
-        id="facts", title="Over the ranks", style="tiles", values=ordered, units={n: units.get(n, "") for n in ordered},
-        labels=labels | {n: n for n in ordered if n not in labels}, docs={n: FACTS[n] for n in ordered},
+    return make_facts(
+        "facts", "Over the ranks", ordered, FACTS, style="tiles",
         notes={n: t for n, t in notes.items() if n in shown}, hidden=[n for n in ordered if n not in shown],
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.memory.summary import Headroom, Summary, summary
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_facts, make_table
 from tb_sol_plugin.units import human
 
 MOST_ALLOCATIONS: Final = 1000
@@ -339,30 +339,20 @@ def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
 # -- The numbers at the top of the page of memory, and its first sentence --------------------------------------------
 
 
-FACTS: Final = {
-    "peak_bytes": "most that was in use at once; the change since the beginning where no totals were recorded",
-    "reserved_bytes": "most that the allocator held at once",
-    "before_bytes": "in use before the recording began",
-    "headroom_bytes": "the device's memory less what lay beside the allocator, as far as it is known, and less the most that it held",
-    "fragmentation_bytes": "held by the allocator and not in use, when most was in use",
-    "leak_bytes_per_step": "growth of the least that is in use in a step, per step: least squares",
-    "peak_ns": "when most was in use, since the start of the recording",
-    "end_bytes": "in use at the end",
-    "capacity_bytes": "memory of the device",
-    "failed_allocations": "allocations that failed",
-}
-LABELS: Final = {
-    "peak_bytes": "In use at most",
-    "reserved_bytes": "Reserved at most",
-    "before_bytes": "Before the recording",
-    "headroom_bytes": "Headroom",
-    "fragmentation_bytes": "Not in use at the peak",
-    "leak_bytes_per_step": "Growth per step",
-    "peak_ns": "Peak at",
-    "end_bytes": "In use at the end",
-    "capacity_bytes": "Memory of the device",
-    "failed_allocations": "Failed allocations",
-}
+FACTS: Final = (
+    Fact("peak_bytes", "In use at most", "B", "most that was in use at once; the change since the beginning where no totals were "
+         "recorded"),
+    Fact("reserved_bytes", "Reserved at most", "B", "most that the allocator held at once"),
+    Fact("before_bytes", "Before the recording", "B", "in use before the recording began"),
+    Fact("headroom_bytes", "Headroom", "B", "the device's memory less what lay beside the allocator, as far as it is known, and less "
+         "the most that it held"),
+    Fact("fragmentation_bytes", "Not in use at the peak", "B", "held by the allocator and not in use, when most was in use"),
+    Fact("leak_bytes_per_step", "Growth per step", "B", "growth of the least that is in use in a step, per step: least squares"),
+    Fact("peak_ns", "Peak at", "ns", "when most was in use, since the start of the recording"),
+    Fact("end_bytes", "In use at the end", "B", "in use at the end"),
+    Fact("capacity_bytes", "Memory of the device", "B", "memory of the device"),
+    Fact("failed_allocations", "Failed allocations", "count", "allocations that failed"),
+)  # fmt: skip
 TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes", "fragmentation_bytes", "leak_bytes_per_step")
 
 
@@ -396,13 +386,12 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
         marks["headroom_bytes"] = Mark("estimated", room.left.why)
     if slope is None:
         marks["leak_bytes_per_step"] = Mark("unknown", verdict)
-    labels = LABELS | ({"peak_bytes": "Rises at most", "end_bytes": "Change at the end"} if found.relative else {})
+    labels = {"peak_bytes": "Rises at most", "end_bytes": "Change at the end"} if found.relative else {}
     links = {"failed_allocations": Link("memory_findings")} if found.failures else {}
     if growth is not None and growth.found:
         links["leak_bytes_per_step"] = Link("memory_findings")
-    return FactsSection(
-        id="answer", text=said, title="Memory at a glance", style="tiles", values=values, labels=labels, docs=dict(FACTS),
-        units={n: "ns" if n.endswith("_ns") else "count" if n.startswith("failed") else "B" for n in values}, notes=notes, marks=marks,
+    return make_facts(
+        "answer", "Memory at a glance", values, FACTS, labels=labels, text=said, style="tiles", notes=notes, marks=marks,
         hidden=[n for n in values if n not in TILES and not (n == "failed_allocations" and found.failures)],
         value_links=links,
     )  # fmt: skip

@@ -6,6 +6,8 @@ Their savings add up, so that the sum is a bound on what all of them could save 
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -21,7 +23,19 @@ from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
-from tb_sol_plugin.model.report import Column, FactsSection, FindingsSection, Notice, Report, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FindingsSection,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -45,12 +59,13 @@ PLACE_COLUMNS = (
     Column("share", "Of the finding", "ratio", "Their part of what the finding takes from operators.", "share", rank=2),
 )
 FEW_RULES = "Only rules that look at sizes, types and times of operators apply to a SOL capture; a profiler trace allows all of them."
-FACTS = {
-    "findings": "Findings that save at least 0.5 % of the step.",
-    "combined_ns": "What all of them could save together per step, at most: no nanosecond stands in two of them.",
-    "step_ns": "Mean length of a step; of the whole recording where no step was recorded.",
-    "after_ns": "The step less that: what remains if every finding were fixed to its limit.",
-}
+FACTS: Final = (
+    Fact("findings", "Findings", "count", "Findings that save at least 0.5 % of the step."),
+    Fact("combined_ns", "Together, at most", "ns", "What all of them could save together per step, at most: no nanosecond stands in two "
+         "of them."),
+    Fact("step_ns", "Step", "ns", "Mean length of a step; of the whole recording where no step was recorded."),
+    Fact("after_ns", "What remains, at least", "ns", "The step less that: what remains if every finding were fixed to its limit."),
+)  # fmt: skip
 
 
 class FindingsQuery(Query, kw_only=True, frozen=True):
@@ -124,16 +139,10 @@ def _headline(fall: Waterfall, shown: list[tuple[Lever, int]], found: list[Lever
 def _facts(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FactsSection:
     together = sum(ns for _, ns in shown)
     step = round(_step(fall))
-    return FactsSection(
-        id="answer",
-        title="Findings",
-        weight="headline",
-        style="tiles",
-        values={"findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0)},
-        units={"findings": "count", "combined_ns": "ns", "step_ns": "ns", "after_ns": "ns"},
-        labels={"findings": "Findings", "combined_ns": "Together, at most", "step_ns": "Step", "after_ns": "What remains, at least"},
-        docs=dict(FACTS),
-    )
+    values: dict[str, Scalar] = {
+        "findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0),
+    }  # fmt: skip
+    return make_facts("answer", "Findings", values, FACTS, weight="headline", style="tiles")
 
 
 def _cards(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FindingsSection:

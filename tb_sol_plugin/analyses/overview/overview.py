@@ -6,6 +6,8 @@ the device is busy, times its efficiency while busy. It is shown where a cost mo
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 import numpy as np
 import pandas as pd
@@ -21,7 +23,7 @@ from tb_sol_plugin.metrics.rules.engine import Lever, finding
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, levers
 from tb_sol_plugin.metrics.rules.time.transfers import COPY_RULES
-from tb_sol_plugin.metrics.time.breakdown import CATEGORIES, device_word
+from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work.unmodelled import unmodelled
@@ -31,6 +33,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import (
     Column,
+    Fact,
     FactsSection,
     FindingsSection,
     Link,
@@ -39,6 +42,7 @@ from tb_sol_plugin.model.report import (
     Report,
     Sort,
     TableSection,
+    make_facts,
     make_table,
 )
 from tb_sol_plugin.units import human
@@ -63,27 +67,41 @@ OPERATOR_COLUMNS = (
     Column("bound", "Bound", "", "What sets the larger part of the limit.", "badge", rank=2),
     Column("recompute", "Recomputed", "ratio", "Part of the calls that run forward work again in the backward pass.", "share", rank=3),
 )
-FACTS = {
-    **overview_tables.FACTS,
-    **{name: f"Mean per step, exclusive: {name.removesuffix('_ns').replace('_', ' ')}." for name in CATEGORIES},
-    "gpu": "Name of the device as recorded, of a CPU as its limits name it.",
-    "limits_from": "Row of the device table that the limits are from.",
-    "events": "Events in the file.",
-    "device_events": "Device events in the file.",
-    "recorded": "What the profiler was asked to record.",
-    "framework": "Versions of the framework.",
-    "runtime": "Versions of the device's runtime and driver.",
-    "window_ns": "First start to last end in the file.",
-    "rank": "Rank of this worker in the job.",
-    "model": "Class of the model that a SOL capture was given.",
-    "parameters": "Parameters of that model.",
-    "oddities": "Kinds of oddities met while reading.",
-    "matrix_peak": "Dense matrix rate in the type that most matrix work uses.",
-    "achievable_peak": "Matrix rate that products reach in practice.",
-    "vector_peak": "Rate of the vector units in FP32.",
-    "memory_bandwidth": "Rate of the device memory.",
-    "link_bandwidth": "Rate between host and device, one direction.",
+SPLIT: Final = {
+    "kernel_ns": ("Kernels", "compute"),
+    "memcpy_ns": ("Copies", "memcpy"),
+    "memset_ns": ("Memset", "memset"),
+    "communication_ns": ("Communication", "communication"),
+    "runtime_ns": ("Runtime calls", "line-strong"),
+    "dataloader_ns": ("DataLoader", "host"),
+    "cpu_exec_ns": ("CPU execution", "ink-3"),
+    "other_ns": ("Other", "idle"),
 }
+"""The exclusive parts of a step, in order: label and color."""
+FACTS: Final = (
+    *overview_tables.FACTS,
+    *(
+        Fact(name, label, "ns", f"Mean per step, exclusive: {name.removesuffix('_ns').replace('_', ' ')}.", color)
+        for name, (label, color) in SPLIT.items()
+    ),
+    Fact("gpu", "Device", "", "Name of the device as recorded, of a CPU as its limits name it."),
+    Fact("limits_from", "Limits from", "", "Row of the device table that the limits are from."),
+    Fact("events", "Events", "count", "Events in the file."),
+    Fact("device_events", "Device events", "count", "Device events in the file."),
+    Fact("recorded", "Recorded", "", "What the profiler was asked to record."),
+    Fact("framework", "PyTorch", "", "Versions of the framework."),
+    Fact("runtime", "Runtime", "", "Versions of the device's runtime and driver."),
+    Fact("window_ns", "Time recorded", "ns", "First start to last end in the file."),
+    Fact("rank", "Rank", "", "Rank of this worker in the job."),
+    Fact("model", "Model", "", "Class of the model that a SOL capture was given."),
+    Fact("parameters", "Parameters", "count", "Parameters of that model."),
+    Fact("oddities", "Health", "count", "Kinds of oddities met while reading."),
+    Fact("matrix_peak", "Matrix peak", "FLOP/s", "Dense matrix rate in the type that most matrix work uses."),
+    Fact("achievable_peak", "Achievable matrix rate", "FLOP/s", "Matrix rate that products reach in practice."),
+    Fact("vector_peak", "fp32 vector", "FLOP/s", "Rate of the vector units in FP32."),
+    Fact("memory_bandwidth", "Memory bandwidth", "B/s", "Rate of the device memory."),
+    Fact("link_bandwidth", "PCIe, one way", "B/s", "Rate between host and device, one direction."),
+)  # fmt: skip
 
 
 @analysis(
@@ -230,40 +248,17 @@ def _nothing_found(fall: Waterfall) -> str:
 
 def _split(capture: Capture, part: Scope) -> FactsSection:
     values = overview_tables.mean_split(capture, part)
-    labels = {
-        "kernel_ns": "Kernels",
-        "memcpy_ns": "Copies",
-        "memset_ns": "Memset",
-        "communication_ns": "Communication",
-        "runtime_ns": "Runtime calls",
-        "dataloader_ns": "DataLoader",
-        "cpu_exec_ns": "CPU execution",
-        "other_ns": "Other",
-    }
-    colors = {
-        "kernel_ns": "compute",
-        "memcpy_ns": "memcpy",
-        "memset_ns": "memset",
-        "communication_ns": "communication",
-        "runtime_ns": "line-strong",
-        "dataloader_ns": "host",
-        "cpu_exec_ns": "ink-3",
-        "other_ns": "idle",
-    }
     whole = values["duration_ns"]
     device_only = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
-    shown = {k: values[k] for k in CATEGORIES if len(capture.device) or k not in device_only}
+    shown = {k: values[k] for k in SPLIT if len(capture.device) or k not in device_only}
     where = "first the device, then the host" if len(capture.device) else "host only"
-    return FactsSection(
-        id="split",
-        title="Where the step goes",
+    return make_facts(
+        "split",
+        "Where the step goes",
+        shown,
+        FACTS,
         subtitle=f"exclusive parts of {human(whole, 'ns')}; {where}",
         style="split",
-        values=dict(shown),
-        units=dict.fromkeys(shown, "ns"),
-        labels=labels,
-        colors=colors,
-        docs={k: FACTS[k] for k in shown},
         notes={k: human(v / whole if whole else None, "ratio") for k, v in shown.items()},
         hidden=[k for k, v in shown.items() if not v],
         links=[Link("steps", label="Steps")],
@@ -275,15 +270,15 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
 
 def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
     found = device_and_run(capture, fall.work.spec, fall.work.ops, bool(query.device_limits))
-    return FactsSection(
-        id="device",
-        title="Device and run",
+    return make_facts(
+        "device",
+        "Device and run",
+        found.values,
+        FACTS,
+        labels=found.labels,
+        more_docs=found.more,
         style="list",
         span=12 if fall.work.by_host_time or fall.work.from_ledger else 4,
-        values=found.values,
-        units=found.units,
-        labels=found.labels,
-        docs={k: FACTS[k] + found.docs.get(k, "") for k in found.values},
         notes=found.notes,
         marks=found.marks,
         value_links={"oddities": Link("health", label="Trace health")},

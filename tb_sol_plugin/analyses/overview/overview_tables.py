@@ -22,37 +22,44 @@ from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scop
 from tb_sol_plugin.metrics.work.sums import ratios, utilisation
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.units import human
 
-FACTS = {
-    "speed_of_light": "Time at the limits of the device over the measured time.",
-    "gpu_busy": "Part of the step in which at least one device event runs; of a host recording, in which an operator runs.",
-    "efficiency_while_busy": "Time at the limits over the busy time.",
-    "mfu": "Model FLOP utilisation: matrix operations without recomputed ones, over the step at the dense peak of their type.",
-    "hfu": "Hardware FLOP utilisation: the same with recomputed work.",
-    "bandwidth_utilisation": "Least memory traffic of the modelled work over the step at the memory bandwidth.",
-    "modelled_share": "Part of the device's own work, communication and copies over a link set aside, that a cost model covers.",
-    "step_ns": "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded.",
-    "sol_ns": "Sum of the limits of all modelled work, per step.",
-    "compute_limit_ns": "Part of that sum that arithmetic bounds, recomputed work set aside.",
-    "memory_limit_ns": "Part of that sum that memory bandwidth bounds, recomputed work set aside.",
-    "traffic_bytes": "Least memory traffic of the modelled work, per step.",
-    "recompute_ns": "Device time of forward work that runs again in the backward pass, per step.",
-    "speed_of_light_achievable": "The same ratio with matrix work at the rate that products reach in practice.",
-    "launch_gap_ns": "Idle time in which the host prepares the next launch, and hand-overs between kernels, per step.",
-    "blocked_ns": "Idle time after the host waited for the device, or while it is in runtime calls, per step.",
-    "host_busy": "Part of the step in which some operator, range or frame runs on the host.",
-    "loading_share": "Part of the step in which a batch is fetched and nothing else of higher rank runs.",
-    "operator_calls": "Operator calls in the selection.",
-    "matrix_flop": "Matrix operations that a SOL capture counted, per step; of a profile those that launch hooks stated, in all.",
-    "vector_flop": "Vector operations that a SOL capture counted, per step.",
-    "matrix_flop_per_s": "Matrix operations over the step.",
-    "kernel_sum_ns": "Plain sum of the device time of all kernels of a profile.",
-    "copies_sum_ns": "Plain sum of the device time of all copies and sets of a profile.",
-    "operator_share": "Part of the sampled steps in operators that the recorder timed.",
-}
-"""Facts of the headline, one sentence each."""
+FACTS: Final = (
+    Fact("speed_of_light", "of the speed of light", "ratio", "Time at the limits of the device over the measured time."),
+    Fact("gpu_busy", "Device busy", "ratio", "Part of the step in which at least one device event runs; of a host recording, in which an "
+         "operator runs."),
+    Fact("efficiency_while_busy", "Efficiency while busy", "ratio", "Time at the limits over the busy time."),
+    Fact("mfu", "MFU", "ratio", "Model FLOP utilisation: matrix operations without recomputed ones, over the step at the "
+         "dense peak of their type."),
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilisation: the same with recomputed work."),
+    Fact("bandwidth_utilisation", "Memory bandwidth", "ratio", "Least memory traffic of the modelled work over the step at the memory "
+         "bandwidth."),
+    Fact("modelled_share", "Kernel time modelled", "ratio", "Part of the device's own work, communication and copies over a link set "
+         "aside, that a cost model covers."),
+    Fact("step_ns", "Step", "ns", "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded."),
+    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modelled work, per step."),
+    Fact("compute_limit_ns", "Limit, arithmetic", "ns", "Part of that sum that arithmetic bounds, recomputed work set aside."),
+    Fact("memory_limit_ns", "Limit, memory bandwidth", "ns", "Part of that sum that memory bandwidth bounds, recomputed work set aside."),
+    Fact("traffic_bytes", "Memory traffic", "B", "Least memory traffic of the modelled work, per step."),
+    Fact("recompute_ns", "Recomputed", "ns", "Device time of forward work that runs again in the backward pass, per step."),
+    Fact("speed_of_light_achievable", "Of the achievable rates", "ratio", "The same ratio with matrix work at the rate that products "
+         "reach in practice."),
+    Fact("launch_gap_ns", "Launch gaps", "ns", "Idle time in which the host prepares the next launch, and hand-overs between kernels, "
+         "per step."),
+    Fact("blocked_ns", "Host blocked", "ns", "Idle time after the host waited for the device, or while it is in runtime calls, per step."),
+    Fact("host_busy", "Host busy", "ratio", "Part of the step in which some operator, range or frame runs on the host."),
+    Fact("loading_share", "Loading", "ratio", "Part of the step in which a batch is fetched and nothing else of higher rank runs."),
+    Fact("operator_calls", "Operator calls", "count", "Operator calls in the selection."),
+    Fact("matrix_flop", "Matrix work", "FLOP", "Matrix operations that a SOL capture counted, per step; of a profile those that launch "
+         "hooks stated, in all."),
+    Fact("vector_flop", "Vector work", "FLOP", "Vector operations that a SOL capture counted, per step."),
+    Fact("matrix_flop_per_s", "Achieved", "FLOP/s", "Matrix operations over the step."),
+    Fact("kernel_sum_ns", "Kernel time", "ns", "Plain sum of the device time of all kernels of a profile."),
+    Fact("copies_sum_ns", "Copies", "ns", "Plain sum of the device time of all copies and sets of a profile."),
+    Fact("operator_share", "In operators", "ratio", "Part of the sampled steps in operators that the recorder timed."),
+)  # fmt: skip
+"""Facts of the headline."""
 
 
 @dataclass
@@ -62,18 +69,21 @@ class Tiles:
     values: dict[str, Scalar] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    docs: dict[str, str] = field(default_factory=dict)
+    more: dict[str, str] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
 
-    def add(self, name: str, value: Scalar, label: str = "", *, note: str = "", more: str = "", mark: Mark | None = None) -> None:
-        """A value with its label; without a label it is data only. more: the formula in numbers, after the definition."""
+    def add(
+        self, name: str, value: Scalar, *, label: str = "", note: str = "", more: str = "", mark: Mark | None = None, hidden: bool = False
+    ) -> None:
+        """A value. label: where it is not the usual one. more: the formula in numbers, after the definition. hidden: data only."""
         self.values[name] = value
-        self.docs[name] = f"{FACTS[name]}\n{more}" if more else FACTS[name]
+        if hidden:
+            self.hidden.append(name)
         if label:
             self.labels[name] = label
-        else:
-            self.hidden.append(name)
+        if more:
+            self.more[name] = more
         if note:
             self.notes[name] = note
         if mark is not None:
@@ -81,15 +91,15 @@ class Tiles:
 
     def section(self, title: str, style: Literal["tiles", "equation"], links: dict[str, Link] | None = None) -> FactsSection:
         """The headline that holds them. links: of values that lead on."""
-        return FactsSection(
-            id="answer",
-            title=title,
+        return make_facts(
+            "answer",
+            title,
+            self.values,
+            FACTS,
+            labels=self.labels,
+            more_docs=self.more,
             weight="headline",
             style=style,
-            values=self.values,
-            units={name: UNITS.get(name, "ratio") for name in self.values},
-            labels=self.labels,
-            docs=self.docs,
             notes=self.notes,
             hidden=self.hidden,
             marks=self.marks,
@@ -101,8 +111,6 @@ NOT_TIMED = "a SOL capture holds no time of single operators on this device: rec
 BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
 COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
 BY_CALLS = "Of the counted calls: single calls were not timed."
-UNITS = {n: "ns" for n in FACTS if n.endswith("_ns")} | {"traffic_bytes": "B", "operator_calls": "count"}
-UNITS |= {"matrix_flop": "FLOP", "vector_flop": "FLOP", "matrix_flop_per_s": "FLOP/s"}
 
 
 def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
@@ -117,18 +125,18 @@ def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     tiles.add(
         "modelled_share",
         share,
-        "Operator time modelled" if on_host else "Kernel time modelled" if fall.work.timed else "Calls modelled",
+        label="Operator time modelled" if on_host else "Kernel time modelled" if fall.work.timed else "Calls modelled",
         note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share and fall.work.timed else "",
         more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without." if fall.work.timed else BY_CALLS,
     )
-    tiles.add("step_ns", round(fall.total_ns / each))
-    tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None)
-    tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None)
-    tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None)
-    tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each))
+    tiles.add("step_ns", round(fall.total_ns / each), hidden=True)
+    tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None, hidden=True)
+    tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None, hidden=True)
+    tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None, hidden=True)
+    tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each), hidden=True)
     if not on_host and not fall.work.from_ledger:
-        tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each))
-        tiles.add("blocked_ns", round(fall.blocked_ns / each))
+        tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each), hidden=True)
+        tiles.add("blocked_ns", round(fall.blocked_ns / each), hidden=True)
     return tiles.section("Speed of light", "equation", {"modelled_share": Link("roofline")})
 
 
@@ -154,12 +162,12 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
     mark = _mark(capture, fall, ratio)
     if ratio is not None and ratio > TOLERATED:
         mark = Mark("flagged", WRONG)
-    tiles.add("speed_of_light", ratio, "of the speed of light", more=more, mark=mark)
+    tiles.add("speed_of_light", ratio, more=more, mark=mark)
     timed = fall.work.timed
     tiles.add(
         "gpu_busy",
         fall.busy_ns / fall.total_ns if fall.total_ns and timed else None,
-        f"{unit} busy",
+        label=f"{unit} busy",
         more=f"{busy} / {step}." if timed else "",
         mark=Mark("unknown", NOT_TIMED) if not timed else Mark("flagged", BEYOND) if fall.busy_ns > TOLERATED * fall.total_ns else None,
     )
@@ -167,11 +175,11 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
     tiles.add(
         "efficiency_while_busy",
         efficiency,
-        "Efficiency while busy",
         more=f"{least} / {busy}." if efficiency is not None else "",
         mark=_mark(capture, fall, ratio) if timed else Mark("unknown", NOT_TIMED),
     )
-    tiles.add("speed_of_light_achievable", best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None)
+    achievable = best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None
+    tiles.add("speed_of_light_achievable", achievable, hidden=True)
 
 
 def _rates(fall: Waterfall) -> str:
@@ -216,7 +224,7 @@ def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
     tiles.add(
         "mfu",
         use.mfu,
-        f"MFU{dtype}",
+        label=f"MFU{dtype}",
         note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
         more=_joined(_over_peaks(first, fall, step, many), which),
         mark=why if use.mfu is None else partial,
@@ -224,10 +232,10 @@ def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
     tiles.add(
         "hfu",
         use.hfu,
-        "HFU" if again else "",
         note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
         more=_joined(_over_peaks(inside, fall, step, many), which),
         mark=why if use.hfu is None else partial,
+        hidden=not again,
     )
     traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
     known = use.bandwidth_utilisation is not None
@@ -235,12 +243,11 @@ def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
     tiles.add(
         "bandwidth_utilisation",
         use.bandwidth_utilisation if known else None,
-        "Memory bandwidth",
         note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
         more=_joined(f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many}).", which) if known else "",
         mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
     )
-    tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None)
+    tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None, hidden=True)
 
 
 def _joined(formula: str, which: str) -> str:
@@ -279,10 +286,10 @@ def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     split = mean_split(capture, part)
     whole = split["duration_ns"]
     tiles = Tiles()
-    tiles.add("step_ns", round(fall.total_ns / fall.steps), "Step" if fall.stepped else "Recording")
-    tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None, "Host busy")
-    tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None, "Loading")
-    tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
+    tiles.add("step_ns", round(fall.total_ns / fall.steps), label="" if fall.stepped else "Recording")
+    tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None)
+    tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None)
+    tiles.add("operator_calls", len(fall.work.ops))
     return tiles.section("Host time", "tiles")
 
 
@@ -331,17 +338,18 @@ def tiles(capture: Capture, fall: Waterfall) -> FactsSection:
         mark = Mark("partial", f"covers {human(share, 'ratio')} of the time of kernels")
     if efficiency is None:
         mark = Mark("unknown", NOT_STATED if fall.work.spec is not None else why_no_limits(capture))
-    out.add("efficiency_while_busy", efficiency, "Efficiency", note=_over(fall.sol_ns, known) if efficiency is not None else "", mark=mark)
-    out.add("kernel_sum_ns", fall.total_ns, "Kernel time", note=f"{human(int(ops['launches'].sum()), 'count')} launches")
+    note = _over(fall.sol_ns, known) if efficiency is not None else ""
+    out.add("efficiency_while_busy", efficiency, label="Efficiency", note=note, mark=mark)
+    out.add("kernel_sum_ns", fall.total_ns, note=f"{human(int(ops['launches'].sum()), 'count')} launches")
     flop, data = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) for c in ("flop", "bytes"))
-    out.add("matrix_flop", round(flop) if flop else None, "Stated work", note=f"{human(data, 'B')} moved" if data else "")
+    out.add("matrix_flop", round(flop) if flop else None, label="Stated work", note=f"{human(data, 'B')} moved" if data else "")
     rate = flop / known * 1e9 if flop and known else None
-    out.add("matrix_flop_per_s", rate, "Achieved" if rate is not None else "")
+    out.add("matrix_flop_per_s", rate, hidden=rate is None)
     copies = capture.tables[S.COPIES.name]
     if len(copies):
         time = float(np.nansum(copies["time_ns"].to_numpy(dtype=np.float64)))
         size = int(copies["bytes"].to_numpy().sum())
-        out.add("copies_sum_ns", round(time), "Copies", note=human(size, "B") if size else "")
+        out.add("copies_sum_ns", round(time), note=human(size, "B") if size else "")
     return out.section("Kernels of the profile", "tiles", {"matrix_flop": Link("roofline")})
 
 
@@ -416,13 +424,13 @@ def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSectio
     flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / fall.steps for c in ("flop", "flop_vector"))
     step = fall.total_ns / fall.steps
     tiles = Tiles()
-    tiles.add("step_ns", round(step), "Step" if fall.stepped else "Recording", more=step_words(capture, part, fall))
-    tiles.add("matrix_flop", round(flop), "Matrix work", note="per step" if fall.stepped else "")
-    tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None, "Achieved")
+    tiles.add("step_ns", round(step), label="" if fall.stepped else "Recording", more=step_words(capture, part, fall))
+    tiles.add("matrix_flop", round(flop), note="per step" if fall.stepped else "")
+    tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None)
     if fall.work.timed:
-        tiles.add("operator_share", fall.busy_ns / fall.total_ns if fall.total_ns else None, "In operators")
-    tiles.add("operator_calls", len(fall.work.ops), "Operator calls")
-    tiles.add("vector_flop", round(vector))
+        tiles.add("operator_share", fall.busy_ns / fall.total_ns if fall.total_ns else None)
+    tiles.add("operator_calls", len(fall.work.ops))
+    tiles.add("vector_flop", round(vector), hidden=True)
     return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})
 
 

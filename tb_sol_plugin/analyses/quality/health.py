@@ -5,6 +5,8 @@ Of a SOL capture, alone or beside a trace, also how it was recorded: what was sa
 
 from __future__ import annotations
 
+from typing import Final
+
 import pandas as pd
 
 from tb_sol_plugin.metrics.report.notes import LOST
@@ -18,7 +20,7 @@ from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files
 from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.units import human
 
 CATEGORY_COLUMNS = (
@@ -44,32 +46,35 @@ LOG_COLUMNS = (
     ),
     Column("message", "Message", "", "The line, without secrets.", "text"),
 )
-FACTS = {
-    "total_events": "Length of traceEvents, all phases; of a SOL capture its records.",
-    "host_events": "Complete events of the host.",
-    "device_events": "Complete kernels, copies and sets of memory.",
-    "linked_device_events": "Device events whose launch was found.",
-    "unlinked_device_events": "Device events without a launch: before the window, or without a record.",
-    "unlinked_device_ns": "Sum of the durations of the unlinked device events.",
-    "clipped_host_events": "Host events that end after the event around them; kept, the surplus does not count against the parent.",
-    "threads": "Host threads.",
-    "issues": "Kinds of oddities met while reading.",
-    "truncated": "Whether the file ended early; the complete events before that are kept.",
-    "size": "Size of the file as stored.",
-    "extent_ns": "First start to last end over all complete events.",
-    "sol_capture": "The SOL capture of this worker that stands beside the trace.",
-    "capture_format": "Version of the format of the SOL capture.",
-    "mode": "How work was counted: at every operator (dispatch), or estimated from modules and functions (hooks).",
-    "iterations": "Iterations that the SOL capture timed.",
-    "sampled": "Those whose work was counted.",
-    "counted_calls": "Operator calls counted in the sampled iterations.",
-    "unknown_calls": "Those without a cost: their work is in no sum.",
-    "estimated_calls": "Those whose work is estimated, by the fallback mode or for want of sizes.",
-    "compiled_calls": "Calls of compiled code, counted by running it eagerly.",
-    "lost_calls": "Calls and times that the recorder met and could not record, by its own account.",
-    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
-    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
-}
+FACTS: Final = (
+    Fact("total_events", "Events", "count", "Length of traceEvents, all phases; of a SOL capture its records."),
+    Fact("host_events", "Host events", "count", "Complete events of the host."),
+    Fact("device_events", "Device events", "count", "Complete kernels, copies and sets of memory."),
+    Fact("linked_device_events", "With a launch", "count", "Device events whose launch was found."),
+    Fact("unlinked_device_events", "Without a launch", "count", "Device events without a launch: before the window, or without a record."),
+    Fact("unlinked_device_ns", "Their device time", "ns", "Sum of the durations of the unlinked device events."),
+    Fact("clipped_host_events", "Overlapping host events", "count", "Host events that end after the event around them; kept, the "
+         "surplus does not count against the parent."),
+    Fact("threads", "Threads", "count", "Host threads."),
+    Fact("issues", "Kinds of oddities", "count", "Kinds of oddities met while reading."),
+    Fact("truncated", "Cut short", "", "Whether the file ended early; the complete events before that are kept."),
+    Fact("size", "File size", "B", "Size of the file as stored."),
+    Fact("extent_ns", "Time recorded", "ns", "First start to last end over all complete events."),
+    Fact("sol_capture", "SOL capture", "", "The SOL capture of this worker that stands beside the trace."),
+    Fact("capture_format", "Format", "", "Version of the format of the SOL capture."),
+    Fact("mode", "Counted by", "", "How work was counted: at every operator (dispatch), or estimated from modules and functions (hooks)."),
+    Fact("iterations", "Iterations", "count", "Iterations that the SOL capture timed."),
+    Fact("sampled", "Sampled", "count", "Those whose work was counted."),
+    Fact("counted_calls", "Calls counted", "count", "Operator calls counted in the sampled iterations."),
+    Fact("unknown_calls", "Without a cost", "count", "Those without a cost: their work is in no sum."),
+    Fact("estimated_calls", "Estimated", "count", "Those whose work is estimated, by the fallback mode or for want of sizes."),
+    Fact("compiled_calls", "Of compiled code", "count", "Calls of compiled code, counted by running it eagerly."),
+    Fact("lost_calls", "Not recorded", "count", "Calls and times that the recorder met and could not record, by its own account."),
+    Fact("overhead_share", "Recorder", "ratio", "Measured work of the recorder over all time of the job, that work included; the first "
+         "iteration is left out."),
+    Fact("overhead_sampled_share", "Recorder, sampled", "ratio", "The same of sampled iterations, with what follows them: analysis, "
+         "writing."),
+)  # fmt: skip
 WORDS = {
     "device_events": "Device activity",
     "host_events": "Host activity",
@@ -192,21 +197,7 @@ def _file_name(path: str) -> str:
 
 
 def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSection:
-    labels = {
-        "total_events": "Events",
-        "host_events": "Host events",
-        "device_events": "Device events",
-        "linked_device_events": "With a launch",
-        "unlinked_device_events": "Without a launch",
-        "unlinked_device_ns": "Their device time",
-        "clipped_host_events": "Overlapping host events",
-        "threads": "Threads",
-        "issues": "Kinds of oddities",
-        "truncated": "Cut short",
-        "size": "File size",
-        "extent_ns": "Time recorded",
-    }
-    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts} | {"truncated": "", "size": "B"}
+    labels: dict[str, str] = {}
     recorded = [word for flag, word in FLAG_WORDS.items() if capture.facts.flags.get(flag)]
     notes = {"total_events": f"recorded with {', '.join(recorded)}"} if recorded else {}
     links = {"unlinked_device_events": Link("links", label="How events were linked")}
@@ -220,14 +211,13 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
     if is_profile(capture):
         labels |= {"total_events": "Frames"}
         hidden = [n for n in facts if "device_" in n or n in ("host_events", "threads", "clipped_host_events", "extent_ns")]
-    return FactsSection(
-        id="facts",
-        title="What the file held",
-        subtitle=capture.facts.file,
-        values=dict(facts),
-        units=units,
+    return make_facts(
+        "facts",
+        "What the file held",
+        facts,
+        FACTS,
         labels=labels,
-        docs=dict(FACTS),
+        subtitle=capture.facts.file,
         notes=notes,
         value_links=links,
         hidden=hidden,
@@ -261,27 +251,19 @@ def _recorder(capture: Capture) -> list[FactsSection]:
         "overhead_share": own.share,
         "overhead_sampled_share": own.sampled,
     }
-    labels = (
-        "SOL capture", "Format", "Counted by", "Iterations", "Sampled", "Calls counted", "Without a cost", "Estimated", "Of compiled code",
-        "Not recorded", "Recorder", "Recorder, sampled",
-    )  # fmt: skip
     every, clock = metadata.get(f"{beside}every_n_steps", ""), metadata.get(f"{beside}time_source", "")
     notes = {
         "sampled": f"the first two, then one in {every}" if every.isdigit() and int(every) > 1 else "",
         "mode": {"cpu": "times of the host", "event": "times by device events"}.get(clock, ""),
     }
     return [
-        FactsSection(
-            id="recorder",
-            title="The SOL capture beside it" if beside else "How it was recorded",
+        make_facts(
+            "recorder",
+            "The SOL capture beside it" if beside else "How it was recorded",
+            values,
+            FACTS,
             subtitle="without the recorder's own work in any time",
             span=6,
-            values=values,
-            units={
-                n: "ratio" if n.endswith("share") else "" if n in ("sol_capture", "capture_format", "mode") else "count" for n in values
-            },
-            labels=dict(zip(values, labels, strict=True)),
-            docs={n: FACTS[n] for n in values},
             notes={n: text for n, text in notes.items() if text},
             hidden=[n for n, v in values.items() if v is None or (v == 0 and n in ("estimated_calls", "compiled_calls", "lost_calls"))],
             value_links={"iterations": Link("iterations", label="Over iterations")},

@@ -6,6 +6,8 @@ every device total, in a row of its own.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pandas as pd
 
@@ -16,7 +18,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, Link, Notice, Report, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, TableSection, make_facts, make_table
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -48,20 +50,24 @@ FLOW_COLUMNS = (
     Column("pairs", "Pairs", "count", "Ids that have both halves."),
 )
 
-FACTS = {
-    "device_events": "Device events in the selection.",
-    "linked_device_events": "Device events whose launch was found.",
-    "before_window_events": "Device events launched before the recording began.",
-    "before_window_ns": "Sum of their durations.",
-    "no_record_events": "Device events without a launch record for another reason.",
-    "busy_ns": "Union of the intervals of all device events.",
-    "busy_without_before_window_ns": "The same without the events launched before the recording began.",
-    "sequence_numbers_with_backward": "Distinct sequence numbers of autograd's evaluate_function operators.",
-    "backward_linked": "Those of them that lead to a forward operator.",
-    "fwdbwd_flow_pairs": "Autograd flows with both halves in the file.",
-    "backward_links": "Links from forward operators to backward roots; several may share an end.",
-    "gradient_accumulation": "evaluate_function operators without a sequence number: gradient accumulation, owned by the step.",
-}
+FACTS: Final = (
+    Fact("device_events", "Device events", "count", "Device events in the selection."),
+    Fact("linked_device_events", "With a launch", "count", "Device events whose launch was found."),
+    Fact("before_window_events", "Launched before the window", "count", "Device events launched before the recording began."),
+    Fact("before_window_ns", "Their device time", "ns", "Sum of their durations."),
+    Fact("no_record_events", "No launch record", "count", "Device events without a launch record for another reason."),
+    Fact("busy_ns", "Device busy", "ns", "Union of the intervals of all device events."),
+    Fact("busy_without_before_window_ns", "Busy without work launched before", "ns", "The same without the events launched before the "
+         "recording began."),
+    Fact("sequence_numbers_with_backward", "Backward sequence numbers", "count", "Distinct sequence numbers of autograd's "
+         "evaluate_function operators."),
+    Fact("backward_linked", "With a forward operator", "count", "Those of them that lead to a forward operator."),
+    Fact("fwdbwd_flow_pairs", "Autograd flow pairs", "count", "Autograd flows with both halves in the file."),
+    Fact("backward_links", "Forward to backward links", "count", "Links from forward operators to backward roots; several may share an "
+         "end."),
+    Fact("gradient_accumulation", "Gradient accumulation", "count", "evaluate_function operators without a sequence number: gradient "
+         "accumulation, owned by the step."),
+)  # fmt: skip
 _FORWARD_BACKWARD = ("fwdbwd", "forward_backward")
 
 
@@ -170,22 +176,7 @@ def _headline(facts: dict[str, int | None]) -> str:
 
 
 def _facts_section(facts: dict[str, int | None]) -> FactsSection:
-    labels = {
-        "device_events": "Device events",
-        "linked_device_events": "With a launch",
-        "before_window_events": "Launched before the window",
-        "before_window_ns": "Their device time",
-        "no_record_events": "No launch record",
-        "busy_ns": "Device busy",
-        "busy_without_before_window_ns": "Busy without work launched before",
-        "sequence_numbers_with_backward": "Backward sequence numbers",
-        "backward_linked": "With a forward operator",
-        "fwdbwd_flow_pairs": "Autograd flow pairs",
-        "backward_links": "Forward to backward links",
-        "gradient_accumulation": "Gradient accumulation",
-    }
-    units = {k: "ns" if k.endswith("_ns") else "count" for k in facts}
-    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=labels, docs=dict(FACTS))
+    return make_facts("facts", "Counts", facts, FACTS)
 
 
 def _methods(capture: Capture, part: Scope) -> TableSection:

@@ -23,12 +23,14 @@ from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
+    Fact,
     FactsSection,
     FigureSection,
     Link,
     Notice,
     Report,
     Scalar,
+    make_facts,
     make_table,
     plain_list,
 )
@@ -48,93 +50,63 @@ class BreakdownQuery(Query, kw_only=True, frozen=True):
     gap_us: float = 10.0
 
 
-PARTS: Final = (
-    ("computation_ns", "Computation", "compute"),
-    ("exposed_communication_ns", "Exposed communication", "communication"),
-    ("exposed_memcpy_ns", "Exposed copies", "memcpy"),
-    ("idle_ns", "Idle", "idle"),
-)
-"""The exclusive parts of the total, their labels and colours."""
-
-FACTS: Final = {
-    "total_ns": "last end less first start of the device events in the selection",
-    "busy_ns": "union of all device events over all streams and devices",
-    "idle_ns": "total less busy",
-    "computation_ns": "union of kernels that are neither communication nor copies, and of memsets",
-    "communication_ns": "union of communication kernels",
-    "exposed_communication_ns": "communication that runs behind no computation",
-    "overlap_ns": "communication that runs behind computation",
-    "overlap_ratio": "overlap over communication; unknown without communication",
-    "memcpy_ns": "union of copies, copies that run as a kernel among them",
-    "exposed_memcpy_ns": "copies that run behind neither computation nor communication",
-    "utilization": "busy time inside the steps (or the whole recording without steps) over their length",
-    "kernel_utilization": "the same for kernels alone, copies and sets left out",
-    "sm_efficiency": "estimated share of multiprocessors with work: the integral of min(blocks per SM of running kernels, 1)",
-    "occupancy_pct": "estimated achieved occupancy, weighted by kernel time",
-    "device_events": "device events in the selection",
-    "linked_busy_ns": "busy time of the events whose launch was recorded",
-    "unlinked_device_events": "device events in the selection whose launch was not recorded",
-    "host_wait_ns": "idle: the next work was launched only after the device had run dry",
-    "kernel_wait_ns": "idle: under 30 ns between two pieces of work launched in time",
-    "other_wait_ns": "idle: the next work was launched in time, the device still waited (dependency, sync, launch latency)",
-    "unknown_wait_ns": "idle: the launch of the next work was not recorded",
-    "short_gaps_ns": "idle in gaps shorter than the threshold",
-    "long_gaps_ns": "idle in gaps of the threshold and longer",
-}
-UNITS: Final = {
-    "overlap_ratio": "ratio",
-    "utilization": "ratio",
-    "kernel_utilization": "ratio",
-    "sm_efficiency": "ratio",
-    "occupancy_pct": "%",
-}
-LABELS: Final = {
-    "total_ns": "Total",
-    "busy_ns": "Busy",
-    "communication_ns": "Communication",
-    "overlap_ns": "Behind computation",
-    "overlap_ratio": "Communication overlapped",
-    "memcpy_ns": "Copies",
-    "utilization": "Utilization, all work",
-    "kernel_utilization": "Utilization, kernels only",
-    "sm_efficiency": "SM efficiency, estimated",
-    "occupancy_pct": "Occupancy, estimated",
-    "device_events": "Device events",
-    "linked_busy_ns": "Busy, recorded launches only",
-    "unlinked_device_events": "Launch not recorded",
-    "host_wait_ns": "Waits for the host",
-    "kernel_wait_ns": "Hand-over between kernels",
-    "other_wait_ns": "Launched in time, still waiting",
-    "unknown_wait_ns": "Cause unknown",
-    "short_gaps_ns": "In short gaps",
-    "long_gaps_ns": "In long gaps",
-}
+FACTS: Final = (
+    Fact("total_ns", "Total", "ns", "last end less first start of the device events in the selection"),
+    Fact("busy_ns", "Busy", "ns", "union of all device events over all streams and devices"),
+    Fact("idle_ns", "Idle", "ns", "total less busy", "idle"),
+    Fact("computation_ns", "Computation", "ns", "union of kernels that are neither communication nor copies, and of memsets", "compute"),
+    Fact("communication_ns", "Communication", "ns", "union of communication kernels"),
+    Fact("exposed_communication_ns", "Exposed communication", "ns", "communication that runs behind no computation", "communication"),
+    Fact("overlap_ns", "Behind computation", "ns", "communication that runs behind computation"),
+    Fact("overlap_ratio", "Communication overlapped", "ratio", "overlap over communication; unknown without communication"),
+    Fact("memcpy_ns", "Copies", "ns", "union of copies, copies that run as a kernel among them"),
+    Fact("exposed_memcpy_ns", "Exposed copies", "ns", "copies that run behind neither computation nor communication", "memcpy"),
+    Fact("utilization", "Utilization, all work", "ratio", "busy time inside the steps (or the whole recording without steps) over their "
+         "length"),
+    Fact("kernel_utilization", "Utilization, kernels only", "ratio", "the same for kernels alone, copies and sets left out"),
+    Fact("sm_efficiency", "SM efficiency, estimated", "ratio", "estimated share of multiprocessors with work: the integral of "
+         "min(blocks per SM of running kernels, 1)"),
+    Fact("occupancy_pct", "Occupancy, estimated", "%", "estimated achieved occupancy, weighted by kernel time"),
+    Fact("device_events", "Device events", "count", "device events in the selection"),
+    Fact("linked_busy_ns", "Busy, recorded launches only", "ns", "busy time of the events whose launch was recorded"),
+    Fact("unlinked_device_events", "Launch not recorded", "count", "device events in the selection whose launch was not recorded"),
+    Fact("host_wait_ns", "Waits for the host", "ns", "idle: the next work was launched only after the device had run dry"),
+    Fact("kernel_wait_ns", "Hand-over between kernels", "ns", "idle: under 30 ns between two pieces of work launched in time"),
+    Fact("other_wait_ns", "Launched in time, still waiting", "ns", "idle: the next work was launched in time, the device still waited "
+         "(dependency, sync, launch latency)"),
+    Fact("unknown_wait_ns", "Cause unknown", "ns", "idle: the launch of the next work was not recorded"),
+    Fact("short_gaps_ns", "In short gaps", "ns", "idle in gaps shorter than the threshold"),
+    Fact("long_gaps_ns", "In long gaps", "ns", "idle in gaps of the threshold and longer"),
+)  # fmt: skip
+FACT: Final = {f.name: f for f in FACTS}
+PARTS: Final = tuple(FACT[n] for n in ("computation_ns", "exposed_communication_ns", "exposed_memcpy_ns", "idle_ns"))
+"""The exclusive parts of the total."""
 
 NO_LAUNCH_FIGURES: Final = "the recorder gave no blocks per SM or occupancy"
 COLUMNS: Final = (
     Column("device", "Device", doc="device id as recorded; all is the union over all devices on one clock", show="code"),
-    Column("total_ns", "Total", "ns", FACTS["total_ns"]),
+    Column("total_ns", "Total", "ns", FACT["total_ns"].doc),
     Column(
         "busy_ns",
         "Busy",
         "ns",
         "union of all device events; the bar shows its exclusive parts",
         show="stack",
-        parts=tuple(p[0] for p in PARTS[:3]),
-        part_colors=tuple(p[2] for p in PARTS[:3]),
+        parts=tuple(p.name for p in PARTS[:3]),
+        part_colors=tuple(p.color for p in PARTS[:3]),
     ),
-    Column("idle_ns", "Idle", "ns", FACTS["idle_ns"]),
-    Column("computation_ns", "Computation", "ns", FACTS["computation_ns"], color="compute"),
-    Column("communication_ns", "Communication", "ns", FACTS["communication_ns"], rank=2, color="communication"),
-    Column("exposed_communication_ns", "Exposed comm.", "ns", FACTS["exposed_communication_ns"], color="communication"),
-    Column("memcpy_ns", "Copies", "ns", FACTS["memcpy_ns"], rank=2, color="memcpy"),
-    Column("exposed_memcpy_ns", "Exposed copies", "ns", FACTS["exposed_memcpy_ns"], color="memcpy"),
-    Column("overlap_ns", "Comm. overlapped", "ns", FACTS["overlap_ns"], rank=2),
+    Column("idle_ns", "Idle", "ns", FACT["idle_ns"].doc),
+    Column("computation_ns", "Computation", "ns", FACT["computation_ns"].doc, color="compute"),
+    Column("communication_ns", "Communication", "ns", FACT["communication_ns"].doc, rank=2, color="communication"),
+    Column("exposed_communication_ns", "Exposed comm.", "ns", FACT["exposed_communication_ns"].doc, color="communication"),
+    Column("memcpy_ns", "Copies", "ns", FACT["memcpy_ns"].doc, rank=2, color="memcpy"),
+    Column("exposed_memcpy_ns", "Exposed copies", "ns", FACT["exposed_memcpy_ns"].doc, color="memcpy"),
+    Column("overlap_ns", "Comm. overlapped", "ns", FACT["overlap_ns"].doc, rank=2),
     Column("events", "Events", "count", "device events", rank=2),
-    Column("utilization", "Utilization", "ratio", FACTS["utilization"], show="efficiency"),
-    Column("kernel_utilization", "Kernels only", "ratio", FACTS["kernel_utilization"], rank=2, show="share"),
-    Column("sm_efficiency", "SM efficiency", "ratio", FACTS["sm_efficiency"], rank=2, show="share", missing=NO_LAUNCH_FIGURES),
-    Column("occupancy_pct", "Occupancy", "%", FACTS["occupancy_pct"], rank=2, missing=NO_LAUNCH_FIGURES),
+    Column("utilization", "Utilization", "ratio", FACT["utilization"].doc, show="efficiency"),
+    Column("kernel_utilization", "Kernels only", "ratio", FACT["kernel_utilization"].doc, rank=2, show="share"),
+    Column("sm_efficiency", "SM efficiency", "ratio", FACT["sm_efficiency"].doc, rank=2, show="share", missing=NO_LAUNCH_FIGURES),
+    Column("occupancy_pct", "Occupancy", "%", FACT["occupancy_pct"].doc, rank=2, missing=NO_LAUNCH_FIGURES),
 )
 IDLE_COLUMNS: Final = (
     Column("cause", "Cause", doc="why the device waited, judged from the launch of the work that ends the gap"),
@@ -247,7 +219,7 @@ def _values(
     capture: Capture, where: Scope, rows: Mask, frame: pd.DataFrame, gaps: pd.DataFrame, query: BreakdownQuery
 ) -> dict[str, Scalar]:
     everything = frame.iloc[0]
-    values: dict[str, Scalar] = {name: plain_list([everything[name]])[0] for name in FACTS if name in frame}
+    values: dict[str, Scalar] = {name: plain_list([everything[name]])[0] for name in FACT if name in frame}
     communication = int(everything["communication_ns"])
     values["overlap_ratio"] = int(everything["overlap_ns"]) / communication if communication else None
     values["device_events"] = int(rows.sum())
@@ -302,33 +274,20 @@ def _silent(values: dict[str, Scalar]) -> tuple[str, ...]:
 def _facts(
     values: dict[str, Scalar], section: str, title: str, names: tuple[str, ...], subtitle: str = "", hidden: tuple[str, ...] = ()
 ) -> FactsSection:
-    return FactsSection(
-        hidden=[n for n in names if n in hidden],
-        id=section,
-        title=title,
-        subtitle=subtitle,
-        span=4,
-        values={n: values[n] for n in names},
-        labels={n: LABELS[n] for n in names},
-        units={n: UNITS.get(n, "count" if n.endswith("events") else "ns") for n in names},
-        docs={n: FACTS[n] for n in names},
-    )
+    shown = {n: values[n] for n in names}
+    return make_facts(section, title, shown, FACTS, subtitle=subtitle, span=4, hidden=[n for n in names if n in hidden])
 
 
 def _split(values: dict[str, Scalar], where: Scope) -> FactsSection:
     total = int(values["total_ns"] or 0)
-    names = [name for name, _, _ in PARTS]
-    return FactsSection(
-        id="split",
-        title="Where the time goes",
+    return make_facts(
+        "split",
+        "Where the time goes",
+        {p.name: values[p.name] for p in PARTS},
+        FACTS,
         style="split",
         subtitle=f"exclusive parts of {human(total, 'ns')}, first to last device event; {where.label}",
-        values={n: values[n] for n in names},
-        units=dict.fromkeys(names, "ns"),
-        labels={n: label for n, label, _ in PARTS},
-        colors={n: color for n, _, color in PARTS},
-        docs={n: FACTS[n] for n in names},
-        notes={n: human(int(values[n] or 0) / total, "ratio") for n in names} if total else {},
+        notes={p.name: human(int(values[p.name] or 0) / total, "ratio") for p in PARTS} if total else {},
     )
 
 
@@ -345,12 +304,12 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
     middle = ((used["start_ns"] - low) + length / 2).to_numpy() / divisor
     data: list[F.Plain] = [
         {
-            "type": "bar", "name": label, "x": middle.tolist(), "y": (100.0 * used[name].to_numpy() / length).tolist(),
-            "width": (0.94 * length / divisor).tolist(), "marker": {"color": F.light(color)},
-            "hovertemplate": f"<b>{label}</b> %{{y:.1f}} %<br>at %{{x:.4~g}} {unit}<extra></extra>",
+            "type": "bar", "name": p.label, "x": middle.tolist(), "y": (100.0 * used[p.name].to_numpy() / length).tolist(),
+            "width": (0.94 * length / divisor).tolist(), "marker": {"color": F.light(p.color)},
+            "hovertemplate": f"<b>{p.label}</b> %{{y:.1f}} %<br>at %{{x:.4~g}} {unit}<extra></extra>",
         }
-        for name, label, color in PARTS[:3]
-        if used[name].any()
+        for p in PARTS[:3]
+        if used[p.name].any()
     ]  # fmt: skip
     start = capture.steps["start_ns"].to_numpy()[list(where.rows)]
     marks = ((start - low) / divisor).tolist() if len(start) <= 40 else []
@@ -398,14 +357,14 @@ def _bars(frame: pd.DataFrame) -> FigureSection:
         {
             "type": "bar",
             "orientation": "h",
-            "name": label,
+            "name": p.label,
             "y": names,
-            "x": (each[name].to_numpy() / divisor).tolist(),
-            "marker": F.fill(color),
+            "x": (each[p.name].to_numpy() / divisor).tolist(),
+            "marker": F.fill(p.color),
             "customdata": each["device"].tolist(),
-            "hovertemplate": f"<b>%{{y}}</b><br>{label} %{{x:.4~g}} {unit}<extra></extra>",
+            "hovertemplate": f"<b>%{{y}}</b><br>{p.label} %{{x:.4~g}} {unit}<extra></extra>",
         }
-        for name, label, color in PARTS
+        for p in PARTS
     ]
     most = each.iloc[int(each["idle_ns"].to_numpy().argmax())]
     return FigureSection(
@@ -425,5 +384,5 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
     for code, name in enumerate(breakdown.CAUSES):
         here = duration[cause == code]
         share = int(here.sum()) / total if total else np.nan
-        found.append((LABELS[CAUSE_FACTS[name]], len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
+        found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
     return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS]).astype({"longest_ns": "Int64"})

@@ -13,36 +13,45 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.time.iterations import Course, counted, own_work, thinned
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
-from tb_sol_plugin.model.report import Column, FactsSection, Mark, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.units import human
 
-FACTS: Final = {
-    "median_ns": "Median step time of the iterations that were not sampled; of all where every one was. The first is left out.",
-    "p95_ns": "Step time that 95 % of those iterations do not exceed.",
-    "sol_ratio": "Limits over usual step times, of iterations whose work is known; usual is the median of those with inputs of one size.",
-    "mfu": "Matrix work over usual step times times dense peak, without recomputed work.",
-    "trend_ns": "Change of step time in 100 iterations: median of the slopes between all pairs of stretches (Theil-Sen).",
-    "sampled": "Iterations whose work was counted.",
-    "overhead_share": "Measured work of the recorder over all time of the job, that work included; the first iteration is left out.",
-    "iterations": "Iterations recorded, in the selection.",
-    "trend_low_ns": "Lower end of the 95 % interval of the trend.",
-    "trend_high_ns": "Upper end of the 95 % interval of the trend.",
-    "rising_share": "Share of pairs of stretches in which the later one is slower; 50 % where nothing changes.",
-    "regression_iteration": "First iteration from which steps are lastingly slower (Pettitt's test, at least 3 %, chance below 1 %).",
-    "regression_share": "Growth of the median step time there.",
-    "sol_ns": "Average limit of an iteration, of those iterations whose work is known.",
-    "hfu": "MFU with recomputed work.",
-    "bandwidth_utilisation": "Least memory traffic over usual step times times bandwidth.",
-    "tokens_per_s": "Tokens of those iterations over their time.",
-    "samples_per_s": "Samples of those iterations over their time.",
-    "sampled_median_ns": "Median step time of the sampled iterations, the first left out: counting costs time that cannot be taken off.",
-    "overhead_sampled_share": "The same of sampled iterations, with what follows them: analysis, writing.",
-    "overhead_between_share": "The same of iterations that were not sampled.",
-    "overhead_once_ns": "Measured work of the recorder that arises once: setting up, and what the first iteration needs.",
-    "signatures": "Different sizes of inputs.",
-    "missing": "Numbers left out between the first and the last iteration.",
-    "restarts": "Places where numbers begin anew.",
-}
+FACTS: Final = (
+    Fact("median_ns", "Step time", "ns", "Median step time of the iterations that were not sampled; of all where every one was. The "
+         "first is left out."),
+    Fact("p95_ns", "95 % within", "ns", "Step time that 95 % of those iterations do not exceed."),
+    Fact("sol_ratio", "Speed of light", "ratio", "Limits over usual step times, of iterations whose work is known; usual is the median "
+         "of those with inputs of one size."),
+    Fact("mfu", "MFU", "ratio", "Matrix work over usual step times times dense peak, without recomputed work."),
+    Fact("trend_ns", "Trend, in 100 iterations", "ns", "Change of step time in 100 iterations: median of the slopes between all pairs "
+         "of stretches (Theil-Sen)."),
+    Fact("sampled", "Sampled", "count", "Iterations whose work was counted."),
+    Fact("overhead_share", "Recorder", "ratio", "Measured work of the recorder over all time of the job, that work included; the first "
+         "iteration is left out."),
+    Fact("iterations", "Iterations", "count", "Iterations recorded, in the selection."),
+    Fact("trend_low_ns", "Trend, at least", "ns", "Lower end of the 95 % interval of the trend."),
+    Fact("trend_high_ns", "Trend, at most", "ns", "Upper end of the 95 % interval of the trend."),
+    Fact("rising_share", "Later is slower", "ratio", "Share of pairs of stretches in which the later one is slower; 50 % where nothing "
+         "changes."),
+    Fact("regression_iteration", "Slower since", "", "First iteration from which steps are lastingly slower (Pettitt's test, at least 3 "
+         "%, chance below 1 %)."),
+    Fact("regression_share", "Slower by", "ratio", "Growth of the median step time there."),
+    Fact("sol_ns", "Limit", "ns", "Average limit of an iteration, of those iterations whose work is known."),
+    Fact("hfu", "HFU", "ratio", "MFU with recomputed work."),
+    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "Least memory traffic over usual step times times bandwidth."),
+    Fact("tokens_per_s", "Tokens/s", "", "Tokens of those iterations over their time."),
+    Fact("samples_per_s", "Samples/s", "", "Samples of those iterations over their time."),
+    Fact("sampled_median_ns", "Step time, sampled", "ns", "Median step time of the sampled iterations, the first left out: counting "
+         "costs time that cannot be taken off."),
+    Fact("overhead_sampled_share", "Recorder, sampled", "ratio", "The same of sampled iterations, with what follows them: analysis, "
+         "writing."),
+    Fact("overhead_between_share", "Recorder, between", "ratio", "The same of iterations that were not sampled."),
+    Fact("overhead_once_ns", "Recorder, once", "ns", "Measured work of the recorder that arises once: setting up, and what the first "
+         "iteration needs."),
+    Fact("signatures", "Sizes of inputs", "count", "Different sizes of inputs."),
+    Fact("missing", "Missing", "count", "Numbers left out between the first and the last iteration."),
+    Fact("restarts", "Restarts", "count", "Places where numbers begin anew."),
+)  # fmt: skip
 
 
 USED: Final = (
@@ -120,33 +129,6 @@ def _rate(over: pd.DataFrame, column: str) -> float | None:
     return found * 1e9 if found is not None else None
 
 
-LABELS: Final = {
-    "median_ns": "Step time",
-    "p95_ns": "95 % within",
-    "sol_ratio": "Speed of light",
-    "mfu": "MFU",
-    "trend_ns": "Trend, in 100 iterations",
-    "sampled": "Sampled",
-    "overhead_share": "Recorder",
-    "iterations": "Iterations",
-    "trend_low_ns": "Trend, at least",
-    "trend_high_ns": "Trend, at most",
-    "rising_share": "Later is slower",
-    "regression_iteration": "Slower since",
-    "regression_share": "Slower by",
-    "sol_ns": "Limit",
-    "hfu": "HFU",
-    "bandwidth_utilisation": "Bandwidth utilisation",
-    "tokens_per_s": "Tokens/s",
-    "samples_per_s": "Samples/s",
-    "sampled_median_ns": "Step time, sampled",
-    "overhead_sampled_share": "Recorder, sampled",
-    "overhead_between_share": "Recorder, between",
-    "overhead_once_ns": "Recorder, once",
-    "signatures": "Sizes of inputs",
-    "missing": "Missing",
-    "restarts": "Restarts",
-}
 TILES: Final = ("median_ns", "p95_ns", "sol_ratio", "mfu", "trend_ns", "sampled", "overhead_share")
 
 
@@ -162,28 +144,14 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
         n for n in rest if values[n] is None or (n in ("missing", "restarts") and not values[n]) or (n == "signatures" and values[n] == 1)
     ]
     hidden += ["hfu"] if values["hfu"] == values["mfu"] else []
-    units = {
-        n: "ns" if n.endswith("_ns") else "ratio" if n.endswith(("_share", "_ratio", "_utilisation")) or n in ("mfu", "hfu") else ""
-        for n in values
-    }
-    units |= dict.fromkeys(("sampled", "iterations", "signatures", "missing", "restarts"), "count")
-
-    def section(section_id: str, title: str, names: list[str], **more: object) -> FactsSection:
-        return FactsSection(
-            id=section_id,
-            title=title,
-            values={n: values[n] for n in names},
-            units={n: units[n] for n in names},
-            labels={n: LABELS[n] for n in names},
-            docs={n: FACTS[n] for n in names},
-            marks={n: m for n, m in marks.items() if n in names},
-            **more,  # type: ignore[arg-type]
-        )
 
     absent = [n for n in TILES if values[n] is None]
+    top, below = ({n: m for n, m in marks.items() if (n in TILES) == tile} for tile in (True, False))
     return (
-        section("answer", "The whole job", list(TILES), style="tiles", hidden=absent, notes=_notes(told)),
-        section("facts", "More numbers", rest, span=4, hidden=hidden),
+        make_facts(
+            "answer", "The whole job", {n: values[n] for n in TILES}, FACTS, style="tiles", hidden=absent, notes=_notes(told), marks=top
+        ),
+        make_facts("facts", "More numbers", {n: values[n] for n in rest}, FACTS, span=4, hidden=hidden, marks=below),
     )
 
 

@@ -27,7 +27,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_facts, make_table
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
@@ -96,35 +96,26 @@ VALUES: Final = (
 )  # fmt: skip
 GROUPED: Final = {"name": (*NAME, *VALUES), "name_op": (*NAME, *OPERATOR, *VALUES), "properties": (*NAME, *OPERATOR, *PROPERTIES, *VALUES)}
 
-FACTS: Final = {
-    "total_ns": "plain sum of the durations of all kernels in the selection",
-    "union_ns": "time in which at least one kernel runs",
-    "count": "kernels in the selection",
-    "distinct_names": "different kernel names",
-    "tensor_core_ns": "kernel time on matrix units",
-    "tensor_core_share": "kernel time on matrix units over all kernel time",
-    "tensor_core_unknown_ns": "kernel time of names that no rule knows",
-    "tensor_core_unknown_share": "the same over all kernel time",
-    "short_count": "kernels shorter than the threshold",
-    "short_ns": "their plain sum of durations",
-    "graph_share": "part of kernel time that graph launches started",
-    "linked_share": "part of kernel time whose launch was recorded",
-    "sol_ns": "sum of the limits of the kernels' parts of their operators' work",
-    "measured_ns": "time of the kernels that have a limit, plain sum",
-    "wasted_ns": "that time less the limits",
-    "efficiency": "limits over that time",
-    "modelled_share": "part of kernel time whose operator has a cost model",
-}
-LABELS: Final = {
-    "total_ns": "Kernel time, sum", "union_ns": "Kernel time, union", "count": "Kernels", "distinct_names": "Distinct names",
-    "tensor_core_share": "On matrix units", "tensor_core_ns": "Time on matrix units", "tensor_core_unknown_share": "Matrix use unknown",
-    "tensor_core_unknown_ns": "Time with use unknown", "short_count": "Short kernels", "short_ns": "Time in short kernels",
-    "graph_share": "From graph launches", "linked_share": "Launch recorded",
-    "sol_ns": "Limit", "measured_ns": "Time with a limit", "wasted_ns": "Above the limit", "efficiency": "Efficiency",
-    "modelled_share": "Modelled",
-}  # fmt: skip
+FACTS: Final = (
+    Fact("total_ns", "Kernel time, sum", "ns", "plain sum of the durations of all kernels in the selection"),
+    Fact("union_ns", "Kernel time, union", "ns", "time in which at least one kernel runs"),
+    Fact("count", "Kernels", "count", "kernels in the selection"),
+    Fact("distinct_names", "Distinct names", "count", "different kernel names"),
+    Fact("tensor_core_ns", "Time on matrix units", "ns", "kernel time on matrix units"),
+    Fact("tensor_core_share", "On matrix units", "ratio", "kernel time on matrix units over all kernel time"),
+    Fact("tensor_core_unknown_ns", "Time with use unknown", "ns", "kernel time of names that no rule knows"),
+    Fact("tensor_core_unknown_share", "Matrix use unknown", "ratio", "the same over all kernel time"),
+    Fact("short_count", "Short kernels", "count", "kernels shorter than the threshold"),
+    Fact("short_ns", "Time in short kernels", "ns", "their plain sum of durations"),
+    Fact("graph_share", "From graph launches", "ratio", "part of kernel time that graph launches started"),
+    Fact("linked_share", "Launch recorded", "ratio", "part of kernel time whose launch was recorded"),
+    Fact("sol_ns", "Limit", "ns", "sum of the limits of the kernels' parts of their operators' work"),
+    Fact("measured_ns", "Time with a limit", "ns", "time of the kernels that have a limit, plain sum"),
+    Fact("wasted_ns", "Above the limit", "ns", "that time less the limits"),
+    Fact("efficiency", "Efficiency", "ratio", "limits over that time"),
+    Fact("modelled_share", "Modelled", "ratio", "part of kernel time whose operator has a cost model"),
+)  # fmt: skip
 AGAINST: Final = ("sol_ns", "measured_ns", "wasted_ns", "efficiency", "modelled_share")
-UNITS: Final = {"count": "count", "distinct_names": "count", "short_count": "count"}
 TOP: Final = 10
 
 
@@ -273,19 +264,11 @@ def _notices(values: dict[str, Scalar], query: KernelsQuery) -> list[Notice]:
 
 def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> FactsSection:
     unit = unit_name(capture.facts.vendor)
-    labels = LABELS | {
+    labels = {
         "tensor_core_share": f"On {unit}s", "tensor_core_ns": f"Time on {unit}s", "tensor_core_unknown_share": f"{unit} use unknown",
         "short_count": f"Below {short_us:g} µs", "short_ns": f"Time below {short_us:g} µs",
     }  # fmt: skip
-    return FactsSection(
-        id="facts",
-        title="Numbers",
-        span=4,
-        values=values,
-        units={n: UNITS.get(n, "ns" if n.endswith("_ns") else "ratio") for n in values},
-        labels={n: labels[n] for n in values},
-        docs={n: FACTS[n] for n in values},
-    )
+    return make_facts("facts", "Numbers", values, FACTS, labels=labels, span=4)
 
 
 def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection:

@@ -6,7 +6,7 @@ is that of backward operators linked to forward operators inside its calls. A mo
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
@@ -38,16 +38,7 @@ from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import (
-    Column,
-    FactsSection,
-    Link,
-    Report,
-    Sort,
-    TableSection,
-    TreeSpec,
-    make_table,
-)
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Report, Sort, TableSection, TreeSpec, make_facts, make_table
 from tb_sol_plugin.units import human
 
 MOST_NAMED = 500
@@ -132,18 +123,20 @@ CLASS_COLUMNS = (
     *_NUMBERS,
 )
 
-FACTS = {
-    "instances": "Distinct module instances called in the selection.",
-    "calls": "Module calls in the selection.",
-    "classes": "Distinct classes of modules.",
-    "instances_with_device_time": "Instances inside whose calls device work was launched.",
-    "device_ns": "Sum of the durations of all device events in the selection.",
-    "in_modules_ns": "Device time launched inside some module call.",
-    "backward_ns": "Device time of backward work credited to some module.",
-    "flop": "Matrix operations of all modelled operators of the selection, those outside every module included.",
-    "recompute_ns": "Device time of forward work that runs again inside the backward pass.",
-    "outside_ns": "Device time of neither kind: outside every module, before the window, or without a launch record.",
-}
+FACTS: Final = (
+    Fact("instances", "Instances", "count", "Distinct module instances called in the selection."),
+    Fact("calls", "Calls", "count", "Module calls in the selection."),
+    Fact("classes", "Classes", "count", "Distinct classes of modules."),
+    Fact("instances_with_device_time", "Instances with device time", "count", "Instances inside whose calls device work was launched."),
+    Fact("device_ns", "Device work, sum", "ns", "Sum of the durations of all device events in the selection."),
+    Fact("in_modules_ns", "Launched inside a module", "ns", "Device time launched inside some module call."),
+    Fact("backward_ns", "Backward of a module", "ns", "Device time of backward work credited to some module."),
+    Fact("flop", "Matrix work", "FLOP", "Matrix operations of all modelled operators of the selection, those outside every module "
+         "included."),
+    Fact("recompute_ns", "Forward run again", "ns", "Device time of forward work that runs again inside the backward pass."),
+    Fact("outside_ns", "Of no module", "ns", "Device time of neither kind: outside every module, before the window, or without a launch "
+         "record."),
+)  # fmt: skip
 
 
 class ModulesQuery(Query, kw_only=True, frozen=True):
@@ -386,19 +379,4 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
 
 
 def _facts_section(facts: dict[str, int | None]) -> FactsSection:
-    labels = {
-        "flop": "Matrix work",
-        "instances": "Instances",
-        "calls": "Calls",
-        "classes": "Classes",
-        "instances_with_device_time": "Instances with device time",
-        "device_ns": "Device work, sum",
-        "in_modules_ns": "Launched inside a module",
-        "backward_ns": "Backward of a module",
-        "recompute_ns": "Forward run again",
-        "outside_ns": "Of no module",
-    }
-    units = {k: "ns" if k.endswith("_ns") else "FLOP" if k == "flop" else "count" for k in facts}
-    said = {k: labels[k] for k in facts}
-    docs, hidden = {k: FACTS[k] for k in facts}, [k for k, v in facts.items() if v is None]
-    return FactsSection(id="facts", title="Counts", values=dict(facts), units=units, labels=said, docs=docs, hidden=hidden)
+    return make_facts("facts", "Counts", facts, FACTS, hidden=[k for k, v in facts.items() if v is None])

@@ -25,7 +25,19 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    FactsSection,
+    FigureSection,
+    Link,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human
 
 MEASURES = {
@@ -362,32 +374,6 @@ def _shown(frame: pd.DataFrame) -> list[Column]:
 
 
 def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:
-    labels = {
-        "operators": "Operators",
-        "calls": "Calls",
-        "device_events": "Device events",
-        "device_ns": "Device work, sum",
-        "sum_device_self_ns": "Sum of device self",
-        "no_operator_ns": "Launched by no operator",
-        "before_window_ns": "Launched before the window",
-        "no_record_ns": "No launch record",
-        "host_ns": "Host time under operators",
-        "sol_ns": "Limit",
-        "measured_ns": "Time with a limit",
-        "wasted_ns": "Above the limit",
-        "efficiency": "Efficiency",
-        "modelled_share": "Modelled",
-        "recompute_ns": "Recomputed",
-    }
-    units = {k: "ns" if k.endswith("_ns") else "ratio" if k in ("efficiency", "modelled_share") else "count" for k in (*facts, *against)}
     whole = facts["sum_device_self_ns"] == facts["device_ns"]
-    return FactsSection(
-        id="facts",
-        title="Check",
-        subtitle="every device event is in exactly one row of device self" if whole else "",
-        values=facts | against,
-        units=units,
-        labels=labels,
-        docs=dict(FACTS),
-        span=12,
-    )
+    subtitle = "every device event is in exactly one row of device self" if whole else ""
+    return make_facts("facts", "Check", facts | against, FACTS, subtitle=subtitle, span=12)

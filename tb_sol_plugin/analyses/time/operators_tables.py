@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
-from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.model.report import Column, Fact
 
 ID = Column("id", "Row", "", "Key of the row: the name and, where rows are split, the property.", "code", rank=3)
 COLUMNS = (
@@ -99,20 +101,20 @@ COLUMNS = (
     FLAGS,
 )
 
-FACTS = {
-    "operators": "Distinct rows of the table that are operators.",
-    "calls": "Operator calls in the selection.",
-    "device_events": "Device events in the selection.",
-    "device_ns": "Sum of the durations of all device events in the selection.",
-    "sum_device_self_ns": "Sum of the column device_self_ns over every row; equal to device_ns.",
-    "no_operator_ns": "Device time launched outside every operator.",
-    "before_window_ns": "Device time of events launched before the recording began.",
-    "no_record_ns": "Device time of events whose launch is not in the recording.",
-    "host_ns": "Host time under operators: the sum of host self with calls.",
-    "sol_ns": "Sum of the limits of all modelled calls; the same as on the roofline.",
-    "measured_ns": "Time of the calls that have a limit.",
-    "wasted_ns": "Time of the calls that have a limit, less the limit.",
-    "efficiency": "Limit over that time.",
-    "modelled_share": "Part of the device time that a cost model covers.",
-    "recompute_ns": "Device time of forward work run again inside the backward pass.",
-}
+FACTS: Final = (
+    Fact("operators", "Operators", "count", "Distinct rows of the table that are operators."),
+    Fact("calls", "Calls", "count", "Operator calls in the selection."),
+    Fact("device_events", "Device events", "count", "Device events in the selection."),
+    Fact("device_ns", "Device work, sum", "ns", "Sum of the durations of all device events in the selection."),
+    Fact("sum_device_self_ns", "Sum of device self", "ns", "Sum of the column device_self_ns over every row; equal to device_ns."),
+    Fact("no_operator_ns", "Launched by no operator", "ns", "Device time launched outside every operator."),
+    Fact("before_window_ns", "Launched before the window", "ns", "Device time of events launched before the recording began."),
+    Fact("no_record_ns", "No launch record", "ns", "Device time of events whose launch is not in the recording."),
+    Fact("host_ns", "Host time under operators", "ns", "Host time under operators: the sum of host self with calls."),
+    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modelled calls; the same as on the roofline."),
+    Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
+    Fact("wasted_ns", "Above the limit", "ns", "Time of the calls that have a limit, less the limit."),
+    Fact("efficiency", "Efficiency", "ratio", "Limit over that time."),
+    Fact("modelled_share", "Modelled", "ratio", "Part of the device time that a cost model covers."),
+    Fact("recompute_ns", "Recomputed", "ns", "Device time of forward work run again inside the backward pass."),
+)  # fmt: skip

@@ -6,7 +6,7 @@ the phase that was open at that moment on the thread that issued the backward pa
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
     Column,
+    Fact,
     FactsSection,
     Link,
     Mark,
@@ -36,6 +37,7 @@ from tb_sol_plugin.model.report import (
     Sort,
     TableSection,
     TreeSpec,
+    make_facts,
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
@@ -115,15 +117,16 @@ COUNTED_FOOTER = (
     "Operators are those that the recorder counted. Backward work stands in the phase that ran it. A phase of the device is as long as "
     "the time between its events."
 )
-FACTS = {
-    "phases": "Distinct phases.",
-    "ranges": "User ranges in the selection.",
-    "steps": "Steps that per-step numbers are divided by; 1 where no step was recorded.",
-    "device_events": "Device events in the selection.",
-    "events_in_phases": "Device events launched inside some phase.",
-    "device_ns": "Union of the intervals of all device events in the selection.",
-    "by_time_ns": "Plain sum of device time that belongs to a phase by the moment of its launch on an autograd thread.",
-}
+FACTS: Final = (
+    Fact("phases", "Phases", "count", "Distinct phases."),
+    Fact("ranges", "Ranges", "count", "User ranges in the selection."),
+    Fact("steps", "Steps", "count", "Steps that per-step numbers are divided by; 1 where no step was recorded."),
+    Fact("device_events", "Device events", "count", "Device events in the selection."),
+    Fact("events_in_phases", "Launched in a phase", "count", "Device events launched inside some phase."),
+    Fact("device_ns", "Device busy", "ns", "Union of the intervals of all device events in the selection."),
+    Fact("by_time_ns", "Owned by time", "ns", "Plain sum of device time that belongs to a phase by the moment of its launch on an "
+         "autograd thread."),
+)  # fmt: skip
 
 
 class PhasesQuery(Query, kw_only=True, frozen=True):
@@ -345,15 +348,5 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
         "device_ns": iv.length(busy) if has else None,
         "by_time_ns": int(tops["by_time_ns"].sum()) if has else None,
     }
-    labels = {
-        "phases": "Phases",
-        "ranges": "Ranges",
-        "steps": "Steps",
-        "device_events": "Device events",
-        "events_in_phases": "Launched in a phase",
-        "device_ns": "Device busy",
-        "by_time_ns": "Owned by time",
-    }
-    units = {k: "ns" if k.endswith("_ns") else "count" for k in values}
     hidden = [name for name, value in values.items() if value is None]
-    return FactsSection(id="facts", title="Counts", values=dict(values), units=units, labels=labels, docs=dict(FACTS), hidden=hidden)
+    return make_facts("facts", "Counts", values, FACTS, hidden=hidden)

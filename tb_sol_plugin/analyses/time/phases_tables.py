@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, FactsSection, Report, Sort, TableSection, TreeSpec, make_table
+from tb_sol_plugin.model.report import Column, Fact, Report, Sort, TableSection, TreeSpec, make_facts, make_table
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -160,7 +160,7 @@ WORDED: Final = {
 _WHOLE: Final = ("host_ns", "device_sum_ns", "flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
-def report(capture: Capture, query: Query, columns: Sequence[Column], docs: dict[str, str]) -> Report:
+def report(capture: Capture, query: Query, columns: Sequence[Column], facts: Sequence[Fact]) -> Report:
     """The page of phases of a profile."""
     done = scope_work(capture, scope(capture, query), query.device_limits)
     rows = scope_rows(capture, done)
@@ -171,14 +171,7 @@ def report(capture: Capture, query: Query, columns: Sequence[Column], docs: dict
         notices=profile_notices(capture),
         sections=[
             _table(rows, columns),
-            FactsSection(
-                id="facts",
-                title="Counts",
-                values={"phases": int((rows["id"] != OUTSIDE).sum())},
-                units={"phases": "count"},
-                labels={"phases": "Scopes"},
-                docs={"phases": docs["phases"]},
-            ),
+            make_facts("facts", "Counts", {"phases": int((rows["id"] != OUTSIDE).sum())}, facts, labels={"phases": "Scopes"}),
         ],
     )
 

@@ -25,7 +25,20 @@ from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, Sort, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
@@ -83,21 +96,23 @@ COLUMNS: Final = (
     Column("device_events", "Device events", "count", "device events launched inside the step", rank=2),
     Column("host_ns", "Host", "ns", "the step's own length on the host", rank=2),
 )  # fmt: skip
-FACTS: Final = {
-    "duration_ns": "average step, over the complete steps",
-    **{name: f"{doc}; average of the complete steps" for name, (_, _, doc) in PARTS.items()},
-    "steps": "steps in the selection; 0 where none was recorded",
-    "complete_steps": "those that the average is over",
-    "fastest_ns": "shortest complete step",
-    "slowest_ns": "longest complete step",
-    "spread": "slowest less fastest, over the average",
-    "device_share": "average share of a step in which the device works",
-    "sol_ns": "least time of the modelled work of a step, average of the complete steps",
-    "sol_ratio": "limits over durations of the complete steps",
-    "mfu": "model FLOP utilisation over the complete steps: matrix work over time times dense peak, recomputed work left out",
-    "hfu": "the same with recomputed work",
-    "bandwidth_utilisation": "least memory traffic over time times bandwidth, over the complete steps",
-}
+FACTS: Final = (
+    Fact("duration_ns", "Average step", "ns", "average step, over the complete steps"),
+    *(Fact(name, label, "ns", f"{doc}; average of the complete steps", color) for name, (label, color, doc) in PARTS.items()),
+    Fact("steps", "Steps", "count", "steps in the selection; 0 where none was recorded"),
+    Fact("complete_steps", "Complete", "count", "those that the average is over"),
+    Fact("fastest_ns", "Fastest", "ns", "shortest complete step"),
+    Fact("slowest_ns", "Slowest", "ns", "longest complete step"),
+    Fact("spread", "Spread", "ratio", "slowest less fastest, over the average"),
+    Fact("device_share", "Device busy", "ratio", "average share of a step in which the device works"),
+    Fact("sol_ns", "Limit", "ns", "least time of the modelled work of a step, average of the complete steps"),
+    Fact("sol_ratio", "Speed of light", "ratio", "limits over durations of the complete steps"),
+    Fact("mfu", "MFU", "ratio", "model FLOP utilisation over the complete steps: matrix work over time times dense peak, recomputed "
+         "work left out"),
+    Fact("hfu", "HFU", "ratio", "the same with recomputed work"),
+    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "least memory traffic over time times bandwidth, over the complete "
+         "steps"),
+)  # fmt: skip
 
 
 @analysis(
@@ -338,16 +353,13 @@ def _notices(capture: Capture, frame: pd.DataFrame) -> list[Notice]:
 
 def _split(means: dict[str, int], of: str) -> FactsSection:
     duration = means["duration_ns"]
-    return FactsSection(
-        id="average",
-        title="Where a step goes",
+    return make_facts(
+        "average",
+        "Where a step goes",
+        {n: means[n] for n in PARTS},
+        FACTS,
         style="split",
         subtitle=f"exclusive parts of {human(duration, 'ns')}; average of {of}",
-        values={n: means[n] for n in PARTS},
-        units=dict.fromkeys(PARTS, "ns"),
-        labels={n: label for n, (label, _, _) in PARTS.items()},
-        colors={n: color for n, (_, color, _) in PARTS.items()},
-        docs={n: FACTS[n] for n in PARTS},
         notes={n: human(means[n] / duration, "ratio") for n in PARTS} if duration else {},
     )
 
@@ -365,20 +377,14 @@ def _facts(where: Scope, over: pd.DataFrame, device_share: float | None, limits:
         "spread": (int(duration.max()) - int(duration.min())) / mean if mean else None,
         **{name: limits[name] for name in ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation")},
     }
-    labels = (
-        "Average step", "Device busy", "Steps", "Complete", "Fastest", "Slowest", "Spread", "Limit", "Speed of light", "MFU", "HFU",
-        "Bandwidth utilisation",
-    )  # fmt: skip
     hidden = [] if limits["hfu"] != limits["mfu"] else ["hfu"]
-    return FactsSection(
-        id="facts",
-        title="Numbers",
+    return make_facts(
+        "facts",
+        "Numbers",
+        values,
+        FACTS,
         subtitle=where.label,
         span=4,
-        values=values,
-        units={n: "ns" if n.endswith("_ns") else "count" if n.endswith("steps") else "ratio" for n in values},
-        labels=dict(zip(values, labels, strict=True)),
-        docs={n: FACTS[n] for n in values},
         hidden=[*hidden, *(n for n in values if values[n] is None)],
     )
 

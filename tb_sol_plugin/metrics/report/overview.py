@@ -233,26 +233,27 @@ FLAG_WORDS = {
 
 @dataclass
 class Found:
-    """Values in order, with their units, labels, notes, marks and what a hint adds to the definition."""
+    """Values in order, with labels of their own, notes, marks and what a hint adds to the definition."""
 
     values: dict[str, Scalar] = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
-    docs: dict[str, str] = field(default_factory=dict)
+    more: dict[str, str] = field(default_factory=dict)
 
-    def add(self, name: str, label: str, value: Scalar, unit: str = "", note: str = "", mark: Mark | None = None, more: str = "") -> None:
-        """A fact; an unknown one (None or empty text) is left out."""
+    def add(self, name: str, value: Scalar, *, label: str = "", note: str = "", mark: Mark | None = None, more: str = "") -> None:
+        """A fact; an unknown one (None or empty text) is left out. label: where it is not the usual one."""
         if value is None or value == "":
             return
-        self.values[name], self.labels[name], self.units[name] = value, label, unit
+        self.values[name] = value
+        if label:
+            self.labels[name] = label
         if note:
             self.notes[name] = note
         if mark is not None:
             self.marks[name] = mark
         if more:
-            self.docs[name] = f"\n{more}"
+            self.more[name] = more
 
 
 def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame, chosen: bool) -> Found:
@@ -262,9 +263,10 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     used = devices_in_use(capture)
     names = list(dict.fromkeys(d.name or f"device {d.id}" for d in used))
     many = f"{len(used)} × " if len(used) > 1 else ""
-    out.add("gpu", "GPU" if facts.vendor in ("nvidia", "amd", "xpu") else "Device", many + ", ".join(names) if names else None)
+    kind = "GPU" if facts.vendor in ("nvidia", "amd", "xpu") else "Device"
+    out.add("gpu", many + ", ".join(names) if names else None, label=kind)
     if spec is not None and spec.vendor == "cpu":
-        out.add("gpu", "CPU", spec.name)
+        out.add("gpu", spec.name, label="CPU")
     if spec is not None:
         _limits(out, spec, ops, chosen)
     versions = facts.versions
@@ -273,50 +275,50 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
         for key, label in (("cuda_runtime_version", "CUDA"), ("hip_runtime_version", "HIP"), ("cuda_driver_version", "driver"))
         if versions.get(key)
     ]
-    out.add("runtime", "Runtime", ", ".join(runtime))
+    out.add("runtime", ", ".join(runtime))
     torch = versions.get("torch_version") or versions.get("pytorch_version") or _torch(facts.metadata)
-    out.add("framework", "PyTorch", torch)
+    out.add("framework", torch)
     if facts.rank is not None or facts.world_size:
-        out.add("rank", "Rank", _rank(facts.rank, facts.world_size), note=facts.backend)
+        out.add("rank", _rank(facts.rank, facts.world_size), note=facts.backend)
     _model(out, facts.metadata)
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
-    out.add("recorded", "Recorded", ", ".join(recorded))
+    out.add("recorded", ", ".join(recorded))
     low, high = facts.extent_ns
     profile = scope.is_profile(capture)
-    out.add("window_ns", "Time recorded", None if profile else high - low, "ns")
-    out.add("events", "Records" if scope.is_capture(capture) else "Frames" if profile else "Events", facts.total_events, "count")
+    out.add("window_ns", None if profile else high - low)
+    out.add("events", facts.total_events, label="Records" if scope.is_capture(capture) else "Frames" if profile else "")
     if len(capture.device):
-        out.add("device_events", "Device events", len(capture.device), "count")
+        out.add("device_events", len(capture.device))
     odd = len(capture.tables["issues"])
-    out.add("oddities", "Health", odd, "count", "nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
+    out.add("oddities", odd, note="nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
     return out
 
 
 def _model(out: Found, metadata: dict[str, str]) -> None:
     """What a SOL capture says of the model."""
-    out.add("model", "Model", metadata.get("model.class"), note="compiled" if metadata.get("model.compiled") == "true" else "")
+    out.add("model", metadata.get("model.class"), note="compiled" if metadata.get("model.compiled") == "true" else "")
     count = metadata.get("model.parameters", "")
-    out.add("parameters", "Parameters", int(count) if count.isdigit() else None, "count")
+    out.add("parameters", int(count) if count.isdigit() else None)
 
 
 def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> None:
     origin = "chosen" if chosen else HOW_FOUND.get(spec.method, "device table")
-    out.add("limits_from", "Limits from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
+    out.add("limits_from", f"{origin}, {spec.name if spec.key == 'unknown' else spec.key}", more=spec.notes)
     dtype = _main_type(spec, ops)
     rates = (
-        ("matrix_peak", f"{dtype} {spec.density}", spec.matrix_peak(dtype), "FLOP/s", MATRIX_COLUMNS.get(dtype, "")),
-        ("achievable_peak", f"{dtype} achievable", spec.achievable(dtype), "FLOP/s", _achievable_column(spec, dtype)),
-        ("vector_peak", "fp32 vector", spec.vector_peak("fp32"), "FLOP/s", VECTOR_COLUMNS["fp32"]),
-        ("memory_bandwidth", "Memory bandwidth", spec.memory_bandwidth, "B/s", "mem_bw_gb_per_s"),
-        ("link_bandwidth", "PCIe, one way", spec.pcie_bytes_per_s, "B/s", "pcie_gen"),
+        ("matrix_peak", f"{dtype} {spec.density}", spec.matrix_peak(dtype), MATRIX_COLUMNS.get(dtype, "")),
+        ("achievable_peak", f"{dtype} achievable", spec.achievable(dtype), _achievable_column(spec, dtype)),
+        ("vector_peak", "", spec.vector_peak("fp32"), VECTOR_COLUMNS["fp32"]),
+        ("memory_bandwidth", "", spec.memory_bandwidth, "mem_bw_gb_per_s"),
+        ("link_bandwidth", "", spec.pcie_bytes_per_s, "pcie_gen"),
     )
-    for name, label, value, unit, column in rates:
+    for name, label, value, column in rates:
         known = spec.provenance.get(column, "derived" if spec.method == "derived" else "")
         unsure = column in spec.unverified or known == "unverified"
         mark = Mark("unverified", ORIGINS["unverified"]) if unsure else None
         if mark is None and known == "derived" and spec.method == "derived":
             mark = Mark("estimated", ORIGINS["derived"])
-        out.add(name, label, value, unit, mark=mark, more=ORIGINS.get(known, "").capitalize())
+        out.add(name, value, label=label, mark=mark, more=ORIGINS.get(known, "").capitalize())
 
 
 def _achievable_column(spec: DeviceSpec, dtype: str) -> str:
