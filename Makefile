@@ -24,8 +24,8 @@ lint:  ## ruff, mypy, the layer rule, sizes of files and functions
 frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
-docs:  ## write the generated pages: cost models, OpenAPI
-	$(PYTHON) -m tb_sol_plugin.cost.docs > docs/cost-models.md && $(PYTHON) -m tb_sol_plugin.web.openapi
+docs:  ## write the generated pages: cost models, tables of the analyses, OpenAPI
+	$(PYTHON) -m tb_sol_plugin.cost.docs > docs/cost-models.md && $(PYTHON) -m tb_sol_plugin.model.docs && $(PYTHON) -m tb_sol_plugin.web.openapi
 
 samples:  ## record and simulate the samples again
 	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py

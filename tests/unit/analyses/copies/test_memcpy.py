@@ -185,7 +185,7 @@ def test_cards_and_figure_are_declared_and_drawable():
     report = recording().analyze("memcpy")
     cards = [s for s in report.sections if isinstance(s, FactsSection) and s.style == "card"]
     assert [c.title for c in cards] == ["Host to device", "Device to host", "Device to device", "Memset", "Copy kernels"]
-    assert set(report.facts) <= set(get("memcpy").facts)
+    assert set(report.facts) <= {f.name for f in get("memcpy").facts}
     figure = go.Figure(report.section("bandwidth").figure)
     names = {t.name for t in figure.data}
     assert {"Host to device", "Device to device", "Memset"} <= names and any(n.startswith("PCIe ") for n in names)

@@ -88,7 +88,7 @@ def test_everything_is_declared_and_drawable(capture):
     two = Capture(capture.facts, {**capture.tables, "device": capture.device.assign(device=[0, 0, 1, 1, 1])})
     report = two.analyze("gpu_breakdown")
     encode(report)
-    assert set(report.facts) <= set(get("gpu_breakdown").facts)
+    assert set(report.facts) <= {f.name for f in get("gpu_breakdown").facts}
     figures = [s for s in report.sections if isinstance(s, FigureSection)]
     assert [s.id for s in figures] == ["use", "bars"]
     for section in figures:

@@ -64,7 +64,7 @@ def test_a_page_is_plain_data_with_a_headline_and_declared_columns(name: str, wh
                 assert len(set(keys)) == len(keys) and set(section.last) <= set(keys)
         if isinstance(section, FactsSection):
             assert (
-                set(section.values) <= set(item.facts)
+                set(section.values) <= {f.name for f in item.facts}
                 and set(section.units) == set(section.values)
                 and set(section.units.values()) <= set(UNITS)
             )
