@@ -19,11 +19,11 @@ import torch
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from tb_sol_plugin.capture.layer_hooks import total
 from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
 from tb_sol_plugin.capture.work import dispatch
 from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
+from tb_sol_plugin.capture.work.sums import merged
 
 PATCHED: Final[dict[str, OpType]] = {
     "torch.matmul": OpType.MATMUL,
@@ -206,35 +206,24 @@ def _overridden(original: Function, *args: object, **kwargs: object) -> object:
 
 
 def captured_functional_ops(records: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:
-    """Records that ran in replaced functions, summed up by function, module, phase, direction and recomputation; first seen first.
-
-    Sizes and type are those of the operation with most FLOP. A sum with an unknown part is None.
-    """
-    groups: dict[tuple[str, str, str, str, bool], list[OpRecord]] = {}
-    for one in records:
-        if one.func_name:
-            groups.setdefault((one.func_name, one.module_context, one.phase, one.direction, one.is_recompute), []).append(one)
-    out = []
-    for (name, module, phase, direction, recompute), parts in groups.items():
-        main = max(parts, key=lambda one: (one.flops or 0, one.bytes or 0))
-        times = [one.measured_time_us for one in parts]
-        out.append(
-            CapturedFunctionalOp(
-                func_name=name,
-                op_type=PATCHED.get(name, main.op_type),
-                input_shapes=main.input_shapes,
-                output_shapes=main.output_shapes,
-                dtype=main.dtype,
-                measured_time_us=total(times),
-                phase=phase,
-                module_context=module,
-                flops=total([one.flops for one in parts]),
-                bytes=total([one.bytes for one in parts]),
-                direction=direction,
-                is_recompute=recompute,
-                count=sum(one.count for one in parts),
-                source=main.source,
-                estimated=any(one.estimated for one in parts),
-            )
+    """Merges records that ran in replaced functions by function, module, phase, direction and recomputation, see `sums.merged`."""
+    return [
+        CapturedFunctionalOp(
+            func_name=one.name[0],
+            op_type=PATCHED.get(one.name[0], one.main.op_type),
+            input_shapes=one.main.input_shapes,
+            output_shapes=one.main.output_shapes,
+            dtype=one.main.dtype,
+            measured_time_us=one.measured_time_us,
+            phase=one.main.phase,
+            module_context=one.name[1],
+            flops=one.flops,
+            bytes=one.bytes,
+            direction=one.main.direction,
+            is_recompute=one.main.is_recompute,
+            count=one.count,
+            source=one.main.source,
+            estimated=one.estimated,
         )
-    return out
+        for one in merged(records, lambda record: (record.func_name, record.module_context))
+    ]

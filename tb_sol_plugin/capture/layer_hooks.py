@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import torch
 from torch.compiler import is_compiling
@@ -24,14 +24,13 @@ from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
 from tb_sol_plugin.capture.work import dispatch
 from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
+from tb_sol_plugin.capture.work.sums import merged
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
 __all__ = ["SUPPORTED", "LayerSOLHooks", "Several", "Site", "layer_of"]
-
-Number = TypeVar("Number", int, float)
 
 
 class Recorder(Protocol):
@@ -314,40 +313,24 @@ class _Leftover:
 
 
 def captured_ops(records: Iterable[OpRecord]) -> list[CapturedOp]:
-    """Records inside supported layers, summed up by layer, phase, direction and recomputation; first seen first.
-
-    flops: matrix class. Sizes and type are those of the operation with most FLOP, of equals the one with most bytes. A sum with an
-    unknown part is None. measured_time_us: None unless every part was timed.
-    """
-    groups: dict[tuple[str, str, str, str, bool], list[OpRecord]] = {}
-    for one in records:
-        if one.layer_type:
-            groups.setdefault((one.layer_name, one.layer_type, one.phase, one.direction, one.is_recompute), []).append(one)
-    return [_summed(*key, parts=parts) for key, parts in groups.items()]
-
-
-def _summed(name: str, layer: str, phase: str, direction: str, recompute: bool, *, parts: list[OpRecord]) -> CapturedOp:
-    main = max(parts, key=lambda one: (one.flops or 0, one.bytes or 0))
-    return CapturedOp(
-        layer_name=name,
-        layer_type=layer,
-        op_type=SUPPORTED.get(layer, main.op_type),
-        input_shapes=main.input_shapes,
-        output_shapes=main.output_shapes,
-        dtype=main.dtype,
-        measured_time_us=total([one.measured_time_us for one in parts]),
-        phase=phase,
-        flops=total([one.flops for one in parts]),
-        bytes=total([one.bytes for one in parts]),
-        direction=direction,
-        is_recompute=recompute,
-        count=sum(one.count for one in parts),
-        source=main.source,
-        estimated=any(one.estimated for one in parts),
-    )
-
-
-def total(values: Sequence[Number | None]) -> Number | None:
-    """The sum, None if a part is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(values) else None
+    """Merges records inside supported layers by layer, phase, direction and recomputation, see `sums.merged`."""
+    return [
+        CapturedOp(
+            layer_name=one.name[1],
+            layer_type=one.name[0],
+            op_type=SUPPORTED.get(one.name[0], one.main.op_type),
+            input_shapes=one.main.input_shapes,
+            output_shapes=one.main.output_shapes,
+            dtype=one.main.dtype,
+            measured_time_us=one.measured_time_us,
+            phase=one.main.phase,
+            flops=one.flops,
+            bytes=one.bytes,
+            direction=one.main.direction,
+            is_recompute=one.main.is_recompute,
+            count=one.count,
+            source=one.main.source,
+            estimated=one.estimated,
+        )
+        for one in merged(records, lambda record: (record.layer_type, record.layer_name))
+    ]

@@ -145,19 +145,13 @@ def roofline(
         estimate, bound = least_time(flops, vector, data, dtype=dtype, spec=spec)
     reached = efficiency(estimate, measured)
     rate = quotient(arithmetic, measured)
-    launch_bound = events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1)
-    holds = {
-        "above_limit": exceeds_limit(reached),
-        "communication": link,
-        "no_model": not flops and data is None and not link,
-        "no_peak": spec is not None and bool(flops) and not peak and not link,
-        "estimated": record.estimated or (estimate is not None and (data is None or not bandwidth)),
-        "recompute": record.is_recompute,
-        "launch_bound_timing": launch_bound,
-        "eager_capture": isinstance(record, OpRecord) and record.compiled,
-        "sparse": spec is not None and spec.assume_sparsity and bool(flops) and dtype in spec.peak_flops_sparse,
-        "unverified_peak": spec is not None and bound is BoundType.COMPUTE_BOUND and _unverified(spec, dtype, matrix=bool(flops)),
-    }
+    found = _work_flags(record, known=bool(flops) or data is not None, whole=estimate is None or bool(data is not None and bandwidth))
+    if spec is not None and not link:
+        found |= _peak_flags(spec, dtype, matrix=bool(flops), peak=peak, bound=bound)
+    if exceeds_limit(reached):
+        found.add("above_limit")
+    if events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1):
+        found.add("launch_bound_timing")
     return RooflineResult(
         estimated_time_us=estimate,
         bound_type=bound,
@@ -165,11 +159,30 @@ def roofline(
         achieved_flops=None if rate is None else rate * 1e6,
         efficiency=reached,
         ridge_point=ridge(peak, bandwidth),
-        flags=[flag for flag, is_so in holds.items() if is_so],
+        flags=[flag for flag in FLAGS if flag in found],
         peak_used=peak,
         bandwidth_used=bandwidth,
     )
 
 
-def _unverified(spec: DeviceSpec, dtype: DataType, *, matrix: bool) -> bool:
-    return dtype in spec.unverified if matrix else vector_type(dtype) in spec.unverified_vector
+def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: bool, whole: bool) -> set[str]:
+    """Flags of the work of a record. known: there is some. whole: an estimate has both of its sides."""
+    holds = {
+        "communication": record.op_type is OpType.COMMUNICATION,
+        "no_model": not known and record.op_type is not OpType.COMMUNICATION,
+        "estimated": record.estimated or not whole,
+        "recompute": record.is_recompute,
+        "eager_capture": isinstance(record, OpRecord) and record.compiled,
+    }
+    return {flag for flag, is_so in holds.items() if is_so}
+
+
+def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, peak: float | None, bound: BoundType) -> set[str]:
+    """Flags of the peak that the work was set against."""
+    unverified = dtype in spec.unverified if matrix else vector_type(dtype) in spec.unverified_vector
+    holds = {
+        "no_peak": matrix and not peak,
+        "sparse": matrix and spec.assume_sparsity and dtype in spec.peak_flops_sparse,
+        "unverified_peak": bound is BoundType.COMPUTE_BOUND and unverified,
+    }
+    return {flag for flag, is_so in holds.items() if is_so}

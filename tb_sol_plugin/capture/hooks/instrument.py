@@ -22,13 +22,13 @@ from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.loop.phases import PhaseStack
 from tb_sol_plugin.capture.loop.schedule import CopyRow
 from tb_sol_plugin.capture.operation_registry import OpRecord
-from tb_sol_plugin.capture.report.analysis import Later
 from tb_sol_plugin.capture.report.output import Rows
 from tb_sol_plugin.capture.work import attribution
 from tb_sol_plugin.capture.work.attribution import Row, RowKey
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.dispatch import CompiledEagerly
 from tb_sol_plugin.capture.work.ledger import Ledger, LedgerMode
+from tb_sol_plugin.capture.work.sums import LazySequence
 from tb_sol_plugin.format import COMPILED
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Instrumentation:
         self.ledger.settle()
         rows = dict(self.ledger.rows)  # the next step has lists of its own
         untimed = {key: [row[0], -1] for key, row in rows.items()} if compiled else rows
-        records = Later(lambda: self.records(untimed))
+        records = LazySequence(lambda: self.records(untimed))
         if compiled:
             rows = _as_compiled(rows)
         counted: dict[tuple[int, ...], Sequence[int]] = dict(rows.items())

@@ -21,10 +21,11 @@ from tb_sol_plugin.capture.operation_registry import OpRecord
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
     from tb_sol_plugin.capture.layer_hooks import Call
-    from tb_sol_plugin.capture.report.analysis import Analysis, Repeats
+    from tb_sol_plugin.capture.report.analysis import Analysis
     from tb_sol_plugin.capture.report.loggers import Writer
     from tb_sol_plugin.capture.report.writer import CaptureWriter
     from tb_sol_plugin.capture.work.signatures import Signature
+    from tb_sol_plugin.capture.work.sums import FoldCache
 
 PhaseTimes: TypeAlias = "dict[str, float | None]"
 """Device time in µs by phase."""
@@ -140,7 +141,7 @@ class Output:
         self._sample: tuple[str, Analysis] | None = None
         self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
         self._totals: Analysis | None = None
-        self._repeats: Repeats | None = None
+        self._fold_cache: FoldCache | None = None
         self._first: bool | None = None
         self._reported: int | None = None
         self.iterations = 0
@@ -179,7 +180,7 @@ class Output:
             attempt("file", lambda: self._write_plain(done), None)
         else:
             attempt("times", done.settle, None)
-            known = attempt("analysis", lambda: self._analyse(done), False)
+            known = attempt("analysis", lambda: self._analyze(done), False)
             attempt("file", lambda: self._write(done), None)
         if done.report:
             attempt("profile", self._profile, None)
@@ -227,16 +228,16 @@ class Output:
         self.guard.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
         self._reported = found.iteration
 
-    def _analyse(self, done: Finished) -> bool:
+    def _analyze(self, done: Finished) -> bool:
         """Whether the work of the iteration is known: counted in it, or in a sampled one like it."""
         step = done.step
         if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
             return False
         from tb_sol_plugin.capture.report import analysis as work
-        from tb_sol_plugin.capture.report.analysis import Repeats
+        from tb_sol_plugin.capture.work.sums import FoldCache
 
-        if self._repeats is None:
-            self._repeats = Repeats()
+        if self._fold_cache is None:
+            self._fold_cache = FoldCache()
         phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
         if not step.sampled:
             self._alike = step, phases
@@ -244,10 +245,10 @@ class Output:
         spec, reason = self._spec()
         layers = None
         if not step.compiled and done.pool is not None:
-            layers = work.times_of_layers(step.module_times, self.labels, self._repeats.layers(done.ledger.rows, done.records))
-        found = work.analyse(
+            layers = work.times_of_layers(step.module_times, self.labels, self._fold_cache.layers(done.ledger.rows, done.records))
+        found = work.analyze(
             done.records, step, spec, layer_times=layers, phase_times=None if step.compiled else phases, reason=reason,
-            counted=done.ledger.rows, repeats=self._repeats,
+            counted=done.ledger.rows, cache=self._fold_cache,
         )  # fmt: skip
         if step.device_ns and not step.compiled and done.own_ns > WAITED * step.device_ns:
             share = f"{100 * done.own_ns / step.device_ns:.0f} %"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from tb_sol_plugin.capture.report.analysis import Analysis, Group, TopOperation
+from tb_sol_plugin.capture.report.analysis import Analysis, TopOperation
+from tb_sol_plugin.capture.work.sums import Group
 
 Cell: TypeAlias = "str | int | float | None"
 

@@ -61,7 +61,7 @@ def test_a_part_that_fails_is_noted_and_then_left_alone(tmp_path: Path, monkeypa
         calls.append(1)
         raise ZeroDivisionError("in the analysis")
 
-    monkeypatch.setattr(analysis, "analyse", broken)
+    monkeypatch.setattr(analysis, "analyze", broken)
     model = layer()
     with SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
         tracker.initialize(model)

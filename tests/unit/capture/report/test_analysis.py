@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tb_sol_plugin.capture.device_specs import DeviceSpec
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.operation_registry import BoundType, DataType, OpRecord, OpType
-from tb_sol_plugin.capture.report.analysis import Analysis, Group, analyse, carry, times_of_layers, times_of_phases
+from tb_sol_plugin.capture.report.analysis import Analysis, analyze, carry, times_of_layers, times_of_phases
 from tb_sol_plugin.capture.roofline import Precision
+from tb_sol_plugin.capture.work.sums import Group
 from tests.support.sol_step import device, gpu, op, records, step
 
 
@@ -30,7 +31,7 @@ def figures(group: Group) -> tuple[int, float | None, float | None, float | None
 
 
 def test_the_totals_of_the_step() -> None:
-    total = analyse(records(), step(), device()).total
+    total = analyze(records(), step(), device()).total
 
     # 20 + 40 + 8 + 10 + 12 = 90 µs; 40 + 50 + 16 + 20 + 10 + 5 = 141 µs, 5 of them of work that nobody knows
     assert figures(total) == (10, 90.0, 141.0, round(100 * 90 / 136, 2))
@@ -41,7 +42,7 @@ def test_the_totals_of_the_step() -> None:
 
 
 def test_layers_hold_everything_once() -> None:
-    layers = analyse(records(), step(), device()).layers
+    layers = analyze(records(), step(), device()).layers
 
     assert [g.name for g in layers] == ["Linear", "(unattributed)", "LayerNorm"]
     assert [figures(g) for g in layers] == [(7, 70.0, 110.0, 63.64), (2, 12.0, 15.0, 120.0), (1, 8.0, 16.0, 50.0)]
@@ -51,7 +52,7 @@ def test_layers_hold_everything_once() -> None:
 
 
 def test_phases_hold_everything_once_and_no_phase_stands_last() -> None:
-    phases = analyse(records(), step(), device()).phases
+    phases = analyze(records(), step(), device()).phases
 
     assert [g.name for g in phases] == ["train/backward", "train/forward", "(no phase)"]
     assert [figures(g) for g in phases] == [(5, 50.0, 70.0, 71.43), (3, 28.0, 56.0, 50.0), (2, 12.0, 15.0, 120.0)]
@@ -59,11 +60,11 @@ def test_phases_hold_everything_once_and_no_phase_stands_last() -> None:
 
 def test_no_phase_stands_last_also_where_it_is_largest() -> None:
     rows = [op(flops=9_000_000_000, bytes=0), op(flops=1, bytes=0, phase="a"), op(flops=2, bytes=0, phase="b")]
-    assert [g.name for g in analyse(rows, step(), device()).phases] == ["b", "a", "(no phase)"]
+    assert [g.name for g in analyze(rows, step(), device()).phases] == ["b", "a", "(no phase)"]
 
 
 def test_functions_are_a_second_view() -> None:
-    functions = analyse(records(), step(), device()).functions
+    functions = analyze(records(), step(), device()).functions
 
     assert [g.name for g in functions] == ["F.linear", "F.layer_norm"]
     assert [figures(g) for g in functions] == [(3, 30.0, 60.0, 50.0), (1, 8.0, 16.0, 50.0)]
@@ -71,7 +72,7 @@ def test_functions_are_a_second_view() -> None:
 
 
 def test_utilisation_of_the_matrix_units() -> None:
-    found = analyse(records(), step(wall_us=200.0), device())
+    found = analyze(records(), step(wall_us=200.0), device())
 
     # 2 + 4 GFLOP at 100 TFLOP/s are 60 µs of 200; with the recomputed GFLOP 70 µs
     assert found.mfu == pytest.approx(0.30)
@@ -81,12 +82,12 @@ def test_utilisation_of_the_matrix_units() -> None:
 def test_utilisation_sums_types_at_their_own_peaks() -> None:
     rows = [op(flops=1_000_000_000, bytes=0), op(flops=1_000_000_000, bytes=0, dtype=DataType.FP32), op(flops=5, bytes=0, dtype=DataType.FP16)]
     taken = step(wall_us=1000.0, device_us=900.0)
-    assert analyse(rows, taken, gpu(), precision=Precision()).mfu == pytest.approx((10 + 100) / 1000)
-    assert analyse(rows, taken, gpu(), precision=Precision("high")).mfu == pytest.approx((10 + 20) / 1000)
+    assert analyze(rows, taken, gpu(), precision=Precision()).mfu == pytest.approx((10 + 100) / 1000)
+    assert analyze(rows, taken, gpu(), precision=Precision("high")).mfu == pytest.approx((10 + 20) / 1000)
 
 
 def test_single_operations_by_their_estimates() -> None:
-    top = analyse(records(), step(), device()).top
+    top = analyze(records(), step(), device()).top
 
     assert [(o.rank, o.name, o.direction, o.layer_name) for o in top] == [
         (1, "aten::mm", "bwd", "net.a"),
@@ -106,12 +107,12 @@ def test_single_operations_by_their_estimates() -> None:
 
 def test_operations_that_differ_in_function_only_are_one() -> None:
     rows = [op(flops=10, bytes=10, func_name=name, forward_phase=name) for name in ("F.linear", "torch.mm")] + [op(flops=10, bytes=10, phase="a")]
-    assert [(o.phase, o.count) for o in analyse(rows, step(), device()).top] == [("(no phase)", 2), ("a", 1)]
+    assert [(o.phase, o.count) for o in analyze(rows, step(), device()).top] == [("(no phase)", 2), ("a", 1)]
 
 
 def test_fifty_operations_at_most() -> None:
     rows = [op(flops=1_000_000 * n, bytes=0, layer_name=str(n)) for n in range(1, 61)]
-    top = analyse(rows, step(), device()).top
+    top = analyze(rows, step(), device()).top
     assert len(top) == 50 and top[0].layer_name == "60" and top[-1].layer_name == "11"
 
 
@@ -119,7 +120,7 @@ def test_fifty_operations_at_most() -> None:
 
 
 def test_without_limits_work_and_times_stay() -> None:
-    found = analyse(records(), step(), None, reason="a CPU has no fixed peak")
+    found = analyze(records(), step(), None, reason="a CPU has no fixed peak")
 
     assert figures(found.total) == (10, None, 141.0, None)
     assert (found.total.flops, found.total.bytes, found.total.share) == (7_000_000_000, 55_000_000, None)
@@ -132,7 +133,7 @@ def test_without_limits_work_and_times_stay() -> None:
 
 def test_times_of_the_cpu_are_not_set_against_limits_of_a_gpu() -> None:
     # GIVEN the limits of a GPU asked for in a run on the CPU
-    found = analyse(records(), step(), gpu())
+    found = analyze(records(), step(), gpu())
 
     # THEN both figures stand, and no ratio of them
     assert figures(found.total) == (10, 90.0, 141.0, None)
@@ -142,12 +143,12 @@ def test_times_of_the_cpu_are_not_set_against_limits_of_a_gpu() -> None:
 
 
 def test_times_of_a_gpu_are_not_set_against_limits_of_a_cpu() -> None:
-    found = analyse(records(timed=False), step(device_us=180.0), device())
+    found = analyze(records(timed=False), step(device_us=180.0), device())
     assert (found.total.measured_us, found.total.efficiency, found.mfu) == (None, None, None)
 
 
 def test_no_records_are_no_work_known() -> None:
-    found = analyse([], step(), device())
+    found = analyze([], step(), device())
     assert figures(found.total) == (0, None, None, None)
     assert (found.layers, found.phases, found.functions, found.top, found.total.flops) == ([], [], [], [], None)
 
@@ -157,7 +158,7 @@ def test_no_records_are_no_work_known() -> None:
 
 def by_events(**times: dict[str, float | None]) -> Analysis:
     """The step on a GPU: 180 µs between its own events."""
-    return analyse(records(timed=False), step(device_us=180.0), gpu(), **times)  # type: ignore[arg-type]
+    return analyze(records(timed=False), step(device_us=180.0), gpu(), **times)  # type: ignore[arg-type]
 
 
 def test_the_step_by_its_own_events() -> None:
@@ -215,7 +216,7 @@ def test_times_of_a_compiled_model_run_eagerly_are_not_published() -> None:
         ([op(flops=2_000_000_000, bytes=0)], step(device_us=180.0)),
     ]:
         taken.compiled = not rows[0].compiled
-        found = analyse(rows, taken, gpu(), layer_times={"": 5.0}, phase_times={"(no phase)": 3.0})
+        found = analyze(rows, taken, gpu(), layer_times={"": 5.0}, phase_times={"(no phase)": 3.0})
         assert figures(found.total) == (1, 20.0, None, None)
         assert (found.mfu, found.step_us, found.phases[0].measured_us) == (None, None, None)
         assert len(found.notes) == 1 and "eagerly" in found.notes[0]
@@ -223,14 +224,14 @@ def test_times_of_a_compiled_model_run_eagerly_are_not_published() -> None:
 
 def test_nor_is_any_other_time_of_that_step() -> None:
     rows = [op(flops=2_000_000_000, bytes=0, compiled=True, measured_time_us=99.0), op("aten::add", flops_vector=1, bytes=8_000_000, measured_time_us=16.0)]
-    total = analyse(rows, step(), device()).total
+    total = analyze(rows, step(), device()).total
     assert figures(total) == (2, 28.0, None, None)
 
 
 def test_communication_has_time_and_no_limit_of_this_device() -> None:
     # GIVEN 20 µs of work in 40 µs, and 60 µs of a collective
     rows = [op(flops=2_000_000_000, bytes=0, measured_time_us=40.0), op("c10d::allreduce_", OpType.COMMUNICATION, measured_time_us=60.0)]
-    total = analyse(rows, step(), device()).total
+    total = analyze(rows, step(), device()).total
 
     # THEN its time stands in the sum and in no efficiency; its work is not unknown
     assert figures(total) == (2, 20.0, 100.0, 50.0)
@@ -290,7 +291,7 @@ def test_a_step_that_was_not_counted_has_the_work_of_one_that_was() -> None:
 
 
 def test_on_the_cpu_such_a_step_has_no_times() -> None:
-    found = carry(analyse(records(), step(), device()), step(8, wall_us=100.0))
+    found = carry(analyze(records(), step(), device()), step(8, wall_us=100.0))
     assert figures(found.total) == (10, 90.0, None, None)
     assert (found.mfu, found.time_source) == (pytest.approx(0.6), "")
     assert all(g.measured_us is None and "above_limit" not in g.flags for g in found.phases)
@@ -299,7 +300,7 @@ def test_on_the_cpu_such_a_step_has_no_times() -> None:
 def test_a_compiled_model_has_times_in_such_steps() -> None:
     taken = step(device_us=500.0)
     taken.compiled = True
-    found = carry(analyse([op(flops=2_000_000_000, bytes=0)], taken, gpu()), step(8, device_us=40.0, wall_us=50.0))
+    found = carry(analyze([op(flops=2_000_000_000, bytes=0)], taken, gpu()), step(8, device_us=40.0, wall_us=50.0))
     assert figures(found.total) == (1, 20.0, 40.0, 50.0)
     assert found.mfu == pytest.approx(0.4)
 
@@ -336,7 +337,7 @@ def total_of(groups: list[Group], field: str) -> float:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(any_record, max_size=30), st.sampled_from([None, device(), gpu()]), st.none() | st.floats(1, 1e6))
 def test_groups_sum_to_the_total(rows: list[OpRecord], spec: DeviceSpec | None, device_us: float | None) -> None:
-    found = analyse(rows, step(device_us=device_us), spec, layer_times={"a": 3.0}, phase_times={"p": 4.0}, precision=Precision("high", True))
+    found = analyze(rows, step(device_us=device_us), spec, layer_times={"a": 3.0}, phase_times={"p": 4.0}, precision=Precision("high", True))
 
     for groups in (found.layers, found.phases):
         for field in ("count", "flops", "flops_vector", "bytes", "unknown"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tb_sol_plugin.capture.report.analysis import Analysis, Group, analyse, carry
+from tb_sol_plugin.capture.report.analysis import Analysis, analyze, carry
 from tb_sol_plugin.capture.report.console import amount, console_report, shortened
+from tb_sol_plugin.capture.work.sums import Group
 from tests.support.sol_step import device, gpu, op, records, step
 
 FORM = """\
@@ -56,7 +57,7 @@ def test_a_whole_step() -> None:
         row.flops, row.flops_vector, row.bytes = (None if v is None else 1000 * v for v in (row.flops, row.flops_vector, row.bytes))
         row.measured_time_us = 1000 * (row.measured_time_us or 0)
 
-    lines = console_report(analyse(rows, step(), device())).splitlines()
+    lines = console_report(analyze(rows, step(), device())).splitlines()
 
     assert lines[3] == "Device: ROUND | Ops: 9 | Total: 90.00 ms estimated"
     assert lines[5:9] == [
@@ -84,13 +85,13 @@ def test_a_whole_step() -> None:
 
 
 def test_groups_without_time_end_after_the_share() -> None:
-    text = console_report(analyse(records(timed=False), step(), gpu()))
+    text = console_report(analyze(records(timed=False), step(), gpu()))
     assert "  Linear                                          7 ops,     0.07 ms ( 77.8%)\n" in text
     assert "meas" not in text
 
 
 def test_without_limits_there_are_dashes_and_one_reason() -> None:
-    text = console_report(analyse(records(), step(), None, reason="a CPU has no fixed peak"))
+    text = console_report(analyze(records(), step(), None, reason="a CPU has no fixed peak"))
 
     assert "Device: no limits | Ops: 10 | Total: — ms estimated\n" in text
     assert "  Linear                                          7 ops,        — ms (    —%) [meas: 0.1ms]\n" in text
@@ -106,7 +107,7 @@ def test_measured_times_have_one_decimal_from_a_tenth_of_a_ms(ms: float, shown: 
 
 
 def test_a_step_that_was_not_counted_reports_the_last_one_that_was() -> None:
-    last = analyse(records(), step(100), device())
+    last = analyze(records(), step(100), device())
     for iterations, words in ((1, "1 iteration ago"), (30, "30 iterations ago")):
         text = console_report(carry(last, step(100 + iterations)))
         note = f"* Counted and timed in iteration 100, {words}."
@@ -123,13 +124,13 @@ def test_names_are_shortened_in_the_middle() -> None:
 
 def test_a_line_break_in_a_name_makes_no_line() -> None:
     rows = [op(flops=10, bytes=1, phase="a\n" + "=" * 90)]
-    lines = console_report(analyse(rows, step(), device())).splitlines()
+    lines = console_report(analyze(rows, step(), device())).splitlines()
     assert lines.count("=" * 90) == 3
 
 
 def test_many_groups_are_cut_off_with_their_number() -> None:
     rows = [op(flops=10, bytes=1, phase=f"phase {n}") for n in range(75)]
-    text = console_report(analyse(rows, step(), device()))
+    text = console_report(analyze(rows, step(), device()))
     assert "  ... and 15 more\n" in text and text.count("phase ") == 60
 
 

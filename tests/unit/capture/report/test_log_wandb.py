@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin.capture.report import values
-from tb_sol_plugin.capture.report.analysis import analyse
+from tb_sol_plugin.capture.report.analysis import analyze
 from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.conftest import ROOT
 from tests.support.sol_step import device, records, step
 
-EXPECTED = values.scalars(analyse(records(), step(), device()))
+EXPECTED = values.scalars(analyze(records(), step(), device()))
 """By hand in `test_log_tensorboard.py`."""
 START = """
 import wandb
-from tb_sol_plugin.capture.report.analysis import analyse, carry
+from tb_sol_plugin.capture.report.analysis import analyze, carry
 from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.support.sol_step import device, records, step
-found = analyse(records(), step(), device())
+found = analyze(records(), step(), device())
 run = wandb.init(mode="offline", dir=".", project="p", settings=wandb.Settings(console="off", silent=True))
 """
 
@@ -149,7 +149,7 @@ def test_the_four_tables(tmp_path: Path) -> None:
 
 
 def test_unknown_cells_in_every_row_are_empty(tmp_path: Path) -> None:
-    run(tmp_path, "log_wandb(analyse(records(timed=False), step(), None), 7, tables=True)")
+    run(tmp_path, "log_wandb(analyze(records(timed=False), step(), None), 7, tables=True)")
     assert [row[2:6] for row in tables(tmp_path)["by_layer_type"]["data"]] == [[None] * 4] * 3
 
 
@@ -171,7 +171,7 @@ log_wandb(found, 2)
 def test_without_the_package_nothing_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (None, SimpleNamespace(run=None), SimpleNamespace()):
         monkeypatch.setitem(sys.modules, "wandb", module)
-        assert log_wandb(analyse(records(), step(), device()), 7, tables=True) is False
+        assert log_wandb(analyze(records(), step(), device()), 7, tables=True) is False
     monkeypatch.delitem(sys.modules, "wandb")
-    assert log_wandb(analyse(records(), step(), device()), 7) is False
+    assert log_wandb(analyze(records(), step(), device()), 7) is False
     assert "wandb" not in sys.modules

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.capture.report.analysis import Analysis, analyse, carry
+from tb_sol_plugin.capture.report.analysis import Analysis, analyze, carry
 from tb_sol_plugin.capture.report.loggers import log_tensorboard, markdown
 from tests.support.sol_step import device, gpu, op, records, step
 
@@ -67,30 +67,30 @@ def logged(analysis: Analysis) -> dict[str, float]:
 
 
 def test_every_scalar_by_name_and_value() -> None:
-    assert logged(analyse(records(), step(), device())) == pytest.approx(EXPECTED)
+    assert logged(analyze(records(), step(), device())) == pytest.approx(EXPECTED)
 
 
 def test_a_group_without_time_has_neither_time_nor_efficiency() -> None:
-    values = logged(analyse(records(timed=False), step(), gpu()))
+    values = logged(analyze(records(timed=False), step(), gpu()))
     missing = {name for name in EXPECTED if name.endswith(("measured_ms", "measured_time_ms", "efficiency_pct"))}
     assert values == pytest.approx({name: value for name, value in EXPECTED.items() if name not in missing})
 
 
 def test_without_limits_neither_estimate_nor_efficiency() -> None:
-    values = logged(analyse(records(), step(), None))
+    values = logged(analyze(records(), step(), None))
     missing = {name for name in EXPECTED if name.endswith(("estimated_ms", "estimated_time_ms", "efficiency_pct"))}
     assert values == pytest.approx({name: value for name, value in EXPECTED.items() if name not in missing})
 
 
 def test_nothing_known_is_not_zero() -> None:
-    values = logged(analyse([op(flops=None, flops_vector=None, bytes=None, layer_type="Linear")], step(), device()))
+    values = logged(analyze([op(flops=None, flops_vector=None, bytes=None, layer_type="Linear")], step(), device()))
     assert values == {
         "sol/total_ops": 1, "sol/capture_age_iters": 0, "sol_layer/Linear/count": 1, "sol_phase/(no phase)/count": 1,
     }  # fmt: skip
 
 
 def test_a_step_that_was_not_counted_repeats_work_and_tells_its_age() -> None:
-    last = analyse(records(timed=False), step(device_us=180.0), gpu())
+    last = analyze(records(timed=False), step(device_us=180.0), gpu())
     values = logged(carry(last, step(12, device_us=120.0), phase_times={"train/forward": 40.0}))
 
     assert {name: values[name] for name in TOTALS} == pytest.approx(
@@ -111,7 +111,7 @@ def test_the_event_file_of_torch_read_back(tmp_path: Path) -> None:
     writer = tensorboard.SummaryWriter(str(tmp_path))
     writer.add_scalar("loss", 0.5, 6)
     for iteration, tables in ((7, False), (8, True)):
-        log_tensorboard(analyse(records(), step(iteration), device()), iteration, writer, tables)
+        log_tensorboard(analyze(records(), step(iteration), device()), iteration, writer, tables)
     writer.close()
 
     # WHEN TensorBoard reads them
@@ -139,12 +139,12 @@ def test_a_writer_that_was_changed_gets_each_scalar_by_itself(tmp_path: Path) ->
             seen.append(tag)
 
     with Own(str(tmp_path / "a")) as writer:
-        log_tensorboard(analyse(records(), step(), device()), 7, writer)
+        log_tensorboard(analyze(records(), step(), device()), 7, writer)
     assert set(seen) == set(EXPECTED)
     seen.clear()
     with tensorboard.SummaryWriter(str(tmp_path / "b")) as writer:
         writer.add_scalar = lambda tag, value, global_step=None: seen.append(tag)
-        log_tensorboard(analyse(records(), step(), device()), 7, writer)
+        log_tensorboard(analyze(records(), step(), device()), 7, writer)
     assert set(seen) == set(EXPECTED)
 
 
@@ -153,7 +153,7 @@ def test_all_scalars_are_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with tensorboard.SummaryWriter(str(tmp_path)) as writer:
         summaries: list[object] = []
         monkeypatch.setattr(writer._get_file_writer(), "add_summary", lambda summary, *_: summaries.append(summary))
-        log_tensorboard(analyse(records(), step(), device()), 7, writer)
+        log_tensorboard(analyze(records(), step(), device()), 7, writer)
     assert len(summaries) == 1 and len(summaries[0].value) == len(EXPECTED)  # type: ignore[attr-defined]
 
 
@@ -161,7 +161,7 @@ def test_all_scalars_are_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_tables_only_when_asked_for_and_where_the_writer_has_texts() -> None:
-    analysis, writer = analyse(records(), step(), device()), Texts()
+    analysis, writer = analyze(records(), step(), device()), Texts()
     log_tensorboard(analysis, 7, writer)
     assert writer.texts == {}
     log_tensorboard(carry(analysis, step(8)), 8, writer, tables=True)
@@ -170,7 +170,7 @@ def test_tables_only_when_asked_for_and_where_the_writer_has_texts() -> None:
 
 def test_columns_of_the_tables() -> None:
     writer = Texts()
-    log_tensorboard(analyse(records(), step(), device()), 7, writer, tables=True)
+    log_tensorboard(analyze(records(), step(), device()), 7, writer, tables=True)
 
     head, rule, first, *rest = writer.texts["sol/top_operations"].splitlines()
     assert head.replace("\\", "") == (
@@ -188,7 +188,7 @@ def test_columns_of_the_tables() -> None:
 
 
 def test_notes_stand_below_the_tables() -> None:
-    last, writer = analyse(records(), step(), device()), Texts()
+    last, writer = analyze(records(), step(), device()), Texts()
     log_tensorboard(last, 7, writer, tables=True)
     by_layer, by_phase = (writer.texts[f"sol/by_{name}"].replace("\\", "") for name in ("layer_type", "phase"))
     assert "\n\n1 of 10 ops have no estimate: their work is not known.\n\n(unattributed), (no phase): above the limit" in by_layer

@@ -10,22 +10,22 @@ import sys
 
 import pytest
 
-from tb_sol_plugin.capture.report.analysis import analyse, carry
+from tb_sol_plugin.capture.report.analysis import analyze, carry
 from tb_sol_plugin.capture.report.console import bar, console_report, print_rich
 from tests.conftest import ROOT
 from tests.support.sol_step import device, op, records, step
 
 SHOW = """
-from tb_sol_plugin.capture.report.analysis import analyse
+from tb_sol_plugin.capture.report.analysis import analyze
 from tb_sol_plugin.capture.report.console import print_rich
 from tests.support.sol_step import device, records, step
-print_rich(analyse(records(), step(), device()))
+print_rich(analyze(records(), step(), device()))
 """
 
 
 def drawn(width: int, **given: object) -> list[str]:
     out = io.StringIO()
-    print_rich(analyse(records(), step(), device()), file=out, width=width)
+    print_rich(analyze(records(), step(), device()), file=out, width=width)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -65,7 +65,7 @@ def test_ratios_above_the_limit_are_marked() -> None:
 
 def test_without_limits() -> None:
     out = io.StringIO()
-    print_rich(analyse(records(), step(), None, reason="a CPU has no fixed peak"), file=out, width=80)
+    print_rich(analyze(records(), step(), None, reason="a CPU has no fixed peak"), file=out, width=80)
     text = out.getvalue()
     assert words(next(line for line in text.splitlines() if line.startswith("Linear"))) == ["Linear", "7", "—", "—", "110 µs", "—"]
     assert text.count("a CPU has no fixed peak") == 1
@@ -74,14 +74,14 @@ def test_without_limits() -> None:
 
 def test_a_step_that_was_not_counted() -> None:
     out = io.StringIO()
-    print_rich(carry(analyse(records(), step(), device()), step(9)), file=out, width=100)
+    print_rich(carry(analyze(records(), step(), device()), step(9)), file=out, width=100)
     assert "Counted and timed in iteration 7, 2 iterations ago." in out.getvalue() and "Linear" in out.getvalue()
 
 
 def test_markup_in_names_is_text() -> None:
     rows = [op(flops=10**9, bytes=1, phase="[bold]loss[/bold]", layer_type="[red]", layer_name="[/]", func_name="[link=x]")]
     out = io.StringIO()
-    print_rich(analyse(rows, step(), device()), file=out, width=160)
+    print_rich(analyze(rows, step(), device()), file=out, width=160)
     for name in ("[bold]loss[/bold]", "[red]", "[/]", "[link=x]"):
         assert name in out.getvalue()
 
@@ -104,7 +104,7 @@ def test_times(us: float | None, text: str) -> None:
 
 
 def test_what_is_no_terminal_gets_the_plain_report() -> None:
-    analysis = analyse(records(), step(), device())
+    analysis = analyze(records(), step(), device())
     out = io.StringIO()
     print_rich(analysis, file=out)
     assert out.getvalue() == console_report(analysis) + "\n"
@@ -114,7 +114,7 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "rich" or name.startswith("rich.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "rich", None)
-    analysis = analyse(records(), step(), device())
+    analysis = analyze(records(), step(), device())
     out = io.StringIO()
     print_rich(analysis, file=out, width=120)
     assert out.getvalue() == console_report(analysis) + "\n"
@@ -123,7 +123,7 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stream_that_cannot_draw_lines_gets_the_plain_report() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii", errors="replace")
-    print_rich(analyse(records(), step(), device()), file=out, width=120)
+    print_rich(analyze(records(), step(), device()), file=out, width=120)
     out.flush()
     assert raw.getvalue().startswith(b"=" * 90)
 

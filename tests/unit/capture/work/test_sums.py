@@ -6,12 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tb_sol_plugin.capture.report.analysis import (  # noqa: E402
-    Later,
-    Repeats,
-    analyse,
-)
+from tb_sol_plugin.capture.report.analysis import analyze  # noqa: E402
 from tb_sol_plugin.capture.roofline import Precision  # noqa: E402
+from tb_sol_plugin.capture.work.sums import FoldCache, LazySequence  # noqa: E402
 from tests.support import toy  # noqa: E402
 from tests.support.ledger import Counting  # noqa: E402
 from tests.support.sol_step import device, gpu, step  # noqa: E402
@@ -41,24 +38,24 @@ def with_times(counting, factor, *, untimed=False):
 @pytest.mark.parametrize("untimed", [False, True])
 def test_the_same_work_again_has_the_analysis_of_a_step_that_was_never_seen(counting, spec, untimed):
     # GIVEN a step that was analysed
-    repeats = Repeats()
+    cache = FoldCache()
     rows, records = with_times(counting, 1, untimed=untimed)
-    first = analyse(records, step(), spec, precision=Precision(), counted=rows, repeats=repeats)
-    assert first == analyse(records, step(), spec, precision=Precision())
+    first = analyze(records, step(), spec, precision=Precision(), counted=rows, cache=cache)
+    assert first == analyze(records, step(), spec, precision=Precision())
     # WHEN one follows that did the same in other times THEN no record is looked at
     rows, records = with_times(counting, 3, untimed=untimed)
-    again = analyse(Later(forbidden), step(1), spec, precision=Precision(), counted=rows, repeats=repeats)
+    again = analyze(LazySequence(forbidden), step(1), spec, precision=Precision(), counted=rows, cache=cache)
     # AND the answer is the same to the last bit, single operations too
-    assert again == analyse(records, step(1), spec, precision=Precision())
-    assert len(again.top) == 50 and again.top == analyse(records, step(1), spec, precision=Precision()).top
+    assert again == analyze(records, step(1), spec, precision=Precision())
+    assert len(again.top) == 50 and again.top == analyze(records, step(1), spec, precision=Precision()).top
 
 
 def test_the_order_in_which_it_was_counted_does_not_matter(counting):
-    repeats = Repeats()
+    cache = FoldCache()
     rows, records = with_times(counting, 1)
-    first = analyse(records, step(), device(), counted=rows, repeats=repeats)
+    first = analyze(records, step(), device(), counted=rows, cache=cache)
     turned = dict(reversed(rows.items()))
-    assert analyse(Later(forbidden), step(), device(), counted=turned, repeats=repeats) == first
+    assert analyze(LazySequence(forbidden), step(), device(), counted=turned, cache=cache) == first
 
 
 CHANGES = {
@@ -70,17 +67,17 @@ CHANGES = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_other_work_is_summed_anew(counting, what):
-    repeats = Repeats()
+    cache = FoldCache()
     rows, records = with_times(counting, 1)
-    analyse(records, step(), device(), counted=rows, repeats=repeats)
+    analyze(records, step(), device(), counted=rows, cache=cache)
     with pytest.raises(AssertionError, match="looked at"):
-        analyse(Later(forbidden), step(1), device(), counted=CHANGES[what](rows), repeats=repeats)
+        analyze(LazySequence(forbidden), step(1), device(), counted=CHANGES[what](rows), cache=cache)
 
 
 def test_other_limits_or_settings_are_summed_anew(counting):
-    repeats = Repeats()
+    cache = FoldCache()
     rows, records = with_times(counting, 1)
-    analyse(records, step(), device(), precision=Precision(), counted=rows, repeats=repeats)
+    analyze(records, step(), device(), precision=Precision(), counted=rows, cache=cache)
     for spec, precision in ((gpu(), Precision()), (device(), Precision("high")), (None, Precision())):
         with pytest.raises(AssertionError, match="looked at"):
-            analyse(Later(forbidden), step(1), spec, precision=precision, counted=rows, repeats=repeats)
+            analyze(LazySequence(forbidden), step(1), spec, precision=precision, counted=rows, cache=cache)
