@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Sizes
 from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL
 from tb_sol_plugin.capture.tracker import SOLTracker
-
-if TYPE_CHECKING:
-    from tb_sol_plugin.capture.loop.session import Sizes
-    from tb_sol_plugin.capture.tracker import Mode
 
 
 def capture(
@@ -41,7 +38,7 @@ def capture(
     optimizer: object = None,
     plan: Mapping[str, object] | None = None,
 ) -> SOLTracker:
-    """A tracker that runs from here on; leaving its `with` ends it.
+    """Return a tracker that runs from here on; leaving its `with` ends it.
 
     logdir: folder of the capture file, a run of TensorBoard; None writes none. model: one or several (list, dict), None for work
     outside of modules. every_n_steps: iterations 0, 1 and every n-th are sampled. profile: trace the iteration after a sampled one,
@@ -55,9 +52,9 @@ def capture(
     ...         loss.backward()
     ...         tracker.step()
     """
-    tracker = SOLTracker(
-        device,
-        mode,
+    options = CaptureOptions(
+        device=device,
+        mode=mode,
         logdir=logdir,
         every_n_steps=every_n_steps,
         report_interval=report_interval or max(REPORT_INTERVAL, every_n_steps),
@@ -79,7 +76,8 @@ def capture(
         memory_peaks=memory_peaks,
         optimizer=optimizer,
         plan=plan,
+        phases=phases,
     )
-    tracker.phases.on = phases
+    tracker = SOLTracker.of(options)
     tracker.initialize(model)
     return tracker

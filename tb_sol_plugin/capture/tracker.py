@@ -7,41 +7,50 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from time import perf_counter_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
-from tb_sol_plugin.capture.hooks.module_names import models_in
-from tb_sol_plugin.capture.loop import guard
-from tb_sol_plugin.capture.loop.fast_path import FastPath
-from tb_sol_plugin.capture.loop.guard import Clock, Guard, guarded
-from tb_sol_plugin.capture.loop.header import compiled
+from tb_sol_plugin.capture.loop.environment import Environment, TrackedModels
+from tb_sol_plugin.capture.loop.fast_path import FastPath, IterationTimes
+from tb_sol_plugin.capture.loop.guard import Clock, Guard, follow, guarded
+from tb_sol_plugin.capture.loop.header import HeaderMaker
 from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Profile, Sizes
 from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack
-from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Alike, Options, Schedule, StepRecord, read_arguments
-from tb_sol_plugin.capture.loop.session import Facts, Parts, RecordsMemory, Sizes
-from tb_sol_plugin.capture.loop.timing import EventPool, Pair
+from tb_sol_plugin.capture.loop.sampling import Sampling
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Schedule, ScriptOptions, StepRecord, read_arguments
+from tb_sol_plugin.capture.loop.sizes import IterationSizes, SizePair
+from tb_sol_plugin.capture.loop.timing import Pair
+from tb_sol_plugin.capture.loop.traces import ProfilerTraces
 from tb_sol_plugin.capture.memory.plan import PlanFacts
-from tb_sol_plugin.capture.memory.records import MemoryTracking, PeakPhases, PeakRange, Peaks, kept_by, take_waiting
-from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.memory.records import (
+    MemoryRecord,
+    MemoryTracking,
+    OptimizerRef,
+    PeakPhases,
+    PeakRange,
+    Peaks,
+    kept_by,
+    take_waiting,
+)  # fmt: skip
+from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.report.output import NO_ROWS, Finished, Output, Places
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
     from tb_sol_plugin.capture.hooks.instrument import Instrumentation
-    from tb_sol_plugin.capture.loop.profiling import DrivenProfiler
-
-Mode: TypeAlias = Literal["auto", "dispatch", "hooks"]
-Profile: TypeAlias = Literal["off", "after_sampled"]
+    from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
+    from tb_sol_plugin.capture.report.analysis import Analysis
+    from tb_sol_plugin.capture.work.ledger import Ledger
 
 WAITING: Final = 2
 """Finished iterations that may wait for the device to pass their events; if there are more, the oldest is written without."""
 
-_sampling: weakref.WeakSet[SOLTracker] = weakref.WeakSet()
-"""Trackers that are in a sampled step; one at most."""
 
-
-class SOLTracker(Parts, RecordsMemory, Facts):
+class SOLTracker:
     """Counts the work of sampled iterations, and times the phases of all.
 
     An iteration begins at `initialize`, at `clear` or `start_step`, and where the one before ended; it ends at `log_analysis` or `step`. In
@@ -54,12 +63,12 @@ class SOLTracker(Parts, RecordsMemory, Facts):
     on a GPU, a pair of events per lowest module. profile: `after_sampled` traces the iteration after a sampled one, `traces` times at
     most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
     writer. console: reports as plain text (True), as tables where there is a terminal (rich), or none. rank: default that of the process.
-    batch, tokens: see `Sizes`. copies: in sampled iterations, count copies between memories too.
+    batch, tokens: see `options.Sizes`. copies: in sampled iterations, count copies between memories too.
     memory: record the memory in use at reports, with a walk over model and optimizer; memory_every: that of the device every so many
     iterations as well. memory_peaks: in these iterations, on a GPU, peaks by phase, for which torch's own peak statistics are reset.
     plan: sizes of the model and its layout, as the memory plan names them, where they do not stand in its configuration.
 
-    hooks, patcher, ledger, phases: the parts. analysis: of the last iteration that has one.
+    hooks, patcher, ledger, phases, output, memory: parts, see `_build`. analysis: of the last iteration that has one.
     """
 
     def __init__(
@@ -89,60 +98,94 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         optimizer: object = None,
         plan: Mapping[str, object] | None = None,
     ) -> None:
-        if mode not in ("auto", "dispatch", "hooks"):
-            raise ValueError(f"mode is auto, dispatch or hooks, not {mode!r}")
-        if profile not in ("off", "after_sampled"):
-            raise ValueError(f"profile is off or after_sampled, not {profile!r}")
+        self._build(
+            CaptureOptions(
+                device=device,
+                mode=mode,
+                logdir=logdir,
+                every_n_steps=every_n_steps,
+                report_interval=report_interval,
+                assume_sparsity=assume_sparsity,
+                time_layers=time_layers,
+                profile=profile,
+                traces=traces,
+                trace_stacks=trace_stacks,
+                tensorboard=tensorboard,
+                wandb=wandb,
+                console=console,
+                rank=rank,
+                batch=batch,
+                tokens=tokens,
+                first_iteration=first_iteration,
+                copies=copies,
+                memory=memory,
+                memory_every=memory_every,
+                memory_peaks=memory_peaks,
+                optimizer=optimizer,
+                plan=plan,
+            )
+        )
+
+    @classmethod
+    def of(cls, options: CaptureOptions) -> SOLTracker:
+        """Return a tracker with these options."""
+        tracker = cls.__new__(cls)
+        tracker._build(options)
+        return tracker
+
+    def _build(self, options: CaptureOptions) -> None:
+        """Make the parts, each with those that it needs."""
         from tb_sol_plugin.capture.hooks.instrument import Instrumentation
 
-        self.device, self.mode, self.assume_sparsity, self.time_layers = device, mode, assume_sparsity, time_layers
-        self._rank, self._batch, self._tokens, self._wanted_profile = rank, batch, tokens, profile
-        self._given_every, self._given_report = every_n_steps, report_interval
-        me = weakref.proxy(self)  # the parts do not keep the tracker alive
-        note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
         self.off = False
-        self._model: object = None
-        self.models: list[object] = []
-        self.labels, self.clock = Labels(), Clock()
+        self._options = replace(options, optimizer=None)  # which is not kept alive
+        me = weakref.proxy(self)  # nor do the parts keep the tracker alive
+        note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
+        self.mode, self.assume_sparsity, self.time_layers = options.mode, options.assume_sparsity, options.time_layers
+        self.labels, self.clock, self._schedule, self._tracked = Labels(), Clock(), Schedule(0, report=REPORT_INTERVAL), TrackedModels()
         self.guard = Guard(note, lambda reason: me._give_up(reason))
-        peaks = Peaks() if memory_peaks else None
-        self.phases = (PeakPhases if memory_peaks else PhaseStack)(self.labels, self.clock, note=note)
-        if isinstance(self.phases, PeakPhases):
-            self.phases.peaks = peaks
-        self._range = PeakRange if memory_peaks else PhaseRange
+        peaks = Peaks() if options.memory_peaks else None
+        plain = PhaseStack if peaks is None else partial(PeakPhases, peaks=peaks)
+        self.phases: PhaseStack = plain(self.labels, self.clock, note=note)
+        self.phases.on = options.phases
+        self._range = PhaseRange if peaks is None else PeakRange
+        places = Places(options.logdir, options.tensorboard, options.wandb, options.console)
+        self._environment = environment = Environment(options, places, self._tracked, self.phases, note)
         self.output = Output(
-            Places(None if logdir is None else os.fspath(logdir), tensorboard, wandb, console),
+            places,
             self.guard,
             self.labels,
-            first_rank=lambda: me._ranks()[0] == 0,
-            header=lambda: me._header(),
-            spec=lambda: me._limits(),
+            first_rank=environment.is_first_rank,
+            header=lambda: header.make(),  # of what is made below
+            spec=environment.limits,
         )
-        self.memory = MemoryTracking(self.labels, self.clock, self.output, on=memory, every=memory_every, peaks=peaks)
-        self.memory.remember(optimizer)
-        self._plan = PlanFacts()
-        self._plan.tell(plan)
-        self._inputs: list[tuple[int, int]] = []
-        self.instrumentation: Instrumentation = Instrumentation(self.labels, self.clock, self.phases, mode, note, copies=copies)
-        self._schedule = Schedule(0, report=REPORT_INTERVAL)
-        self._traces, self._trace_stacks = traces, trace_stacks
-        self._alike = Alike()
-        self._profiler: DrivenProfiler | None = None
-        self._events: EventPool | None = None
-        self._kind = ""
-        self._found: tuple[DeviceSpec | None, str] | None = None
-        self._pid = os.getpid()
+        self.instrumentation: Instrumentation = Instrumentation(
+            self.labels, self.clock, self.phases, options.mode, note, copies=options.copies
+        )
+        optimizer, plan = OptimizerRef(), PlanFacts()
+        optimizer.set(options.optimizer)
+        plan.tell(options.plan)
+        self._plan = plan
+        header = HeaderMaker(
+            self.clock, self._tracked, environment, self._schedule, self.instrumentation, plan=plan, optimizer=optimizer.get, note=note
+        )
+        self.memory = MemoryTracking(
+            self.labels, self.clock, self.output, optimizer, on=options.memory, every=options.memory_every, peaks=peaks
+        )
+        self._sampling = Sampling(
+            self.instrumentation, self._schedule, self._tracked, environment, guard=self.guard, note=note, time_layers=options.time_layers
+        )
+        self._traces = ProfilerTraces(self._schedule, environment, self.guard, note, stacks=options.trace_stacks, memory=self.memory.on)
+        self._sizes = IterationSizes(options.batch, options.tokens, self.guard)
         self._busy = threading.Lock()
+        self._fast_path = FastPath(self.clock, self.phases, self._busy, first=options.first_iteration)
+        self._times: IterationTimes = self._fast_path
+        self._pid = os.getpid()
         self._running = self._began = False
-        self._compiled = False
-        self._next, self._stride = first_iteration, 1
-        self._last: int | None = None
-        self._start_ns = self._own_at_end = self._own_at_start = self._before_ns = 0
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []
-        self._fast_path = FastPath(self.clock, self.phases, self._busy)
-        guard.follow(self)
+        follow(self)
 
     # --- Start ---
 
@@ -151,36 +194,32 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         """Track a model (or several, in a list or dict; None for work outside of modules) from now on.
 
         With the same models again this does nothing; with others, those are tracked in place of the ones before. args: parsed arguments
-        of the script, see `add_sol_arguments`; what the constructor was told has precedence. With a timing_log_level of 0 in them
+        of the script, see `add_sol_arguments`; arguments of the constructor have precedence. With a timing_log_level of 0 in them
         nothing is tracked.
         """
         began, own = perf_counter_ns(), self.clock.own_ns
-        models = list(models_in(model))
-        if self._running and len(models) == len(self.models) and all(a is b for a, b in zip(models, self.models, strict=True)):
-            return
-        if not self._enter_alone():
+        if (self._running and self._tracked.same(model)) or not self._enter_alone():
             return
         try:
-            self._long_way()
+            self._leave_fast_path()
             if not self._running:
-                said = read_arguments(args)
-                if said.timing_log_level is not None and said.timing_log_level < 1:
+                script = read_arguments(args)
+                if script.timing_log_level is not None and script.timing_log_level < 1:
                     return
-                self._configure(said)
+                self._configure(script)
                 self._plan.read_args(args)
             else:
-                self._abandon()
-                self._alike = Alike()
+                self._sampling.abandon()
+                self._sizes.forget()
                 self.output.forget()
                 self._note("model", "another model is tracked from here on; the file's header tells of the first one")
-            self._model, self.models = model, models
-            self._compiled = compiled(models)
-            self._find_events()
+            self._tracked.set(model)
+            self._environment.find_events()
             if not self._running:
                 kept_by(self)
                 for record in take_waiting() if self.logdir is not None else ():
                     self.memory.keep(record, running=False)
-                self._own_at_end = own
+                self._times.own_at_end = own
                 self.guard.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
             self._prepare()
@@ -188,30 +227,34 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         finally:
             self._busy.release()
 
-    def _configure(self, said: Options) -> None:
-        interval = self._interval("report_interval", self._given_report or said.report_interval or REPORT_INTERVAL)
-        every = interval if self._given_every is None else self._interval("every_n_steps", self._given_every)
-        traces = self._traces if self._wanted_profile == "after_sampled" else 0
-        self._schedule = Schedule(every, report=interval, traces=traces)
-        places = self.output.places
-        if places.logdir is None:
-            places.logdir = said.logdir
-        if self.device == "auto" and said.device:
-            self.device = said.device
-        if self._rank is None:
-            self._rank = said.rank
+    def _configure(self, script: ScriptOptions) -> None:
+        """Set the intervals, and what else the constructor left open, by the script's arguments."""
+        options = self._options
+        interval = self._interval("report_interval", options.report_interval or script.report_interval or REPORT_INTERVAL)
+        every = interval if options.every_n_steps is None else self._interval("every_n_steps", options.every_n_steps)
+        traces = options.traces if options.profile == "after_sampled" else 0
+        self._schedule.restart(every, report=interval, traces=traces)
+        self._environment.take(script)
         if traces and every == 1:
             self._note("profiler", "every iteration is sampled, so that none is left to trace")
+
+    def _interval(self, name: str, number: int) -> int:
+        """Return a number of iterations; one that cannot be is noted, and the default is taken."""
+        if number >= 0:
+            return number
+        self._note("interval", f"{name} is {number}, which is no number of iterations; {REPORT_INTERVAL} is taken instead")
+        return REPORT_INTERVAL
 
     # --- Iterations ---
 
     def start_step(self, iteration: int | None = None) -> None:
         """Begin the iteration now: what happened since the end of the last one belongs to none. iteration: its number, if known."""
         try:
-            if (iteration is None or iteration == self._fast_path.number) and self._fast_path.restart():
+            fast = self._fast_path
+            if (iteration is None or iteration == fast.number) and fast.restart():
                 return
         except Exception as error:
-            self._fail_shortly("start_step", error)
+            self._fail_fast("start_step", error)
         self._restart(iteration)
 
     def clear(self) -> None:
@@ -224,21 +267,20 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             return
         began, own = perf_counter_ns(), self.clock.own_ns
         try:
-            self._long_way()
+            self._leave_fast_path()
             if iteration is not None:
-                self._next = iteration
+                self._times.number = iteration
             self._kept = []
             if self._running:
                 self.instrumentation.clear()
-                if self._profiler is not None and self._profiler.running:
-                    self._profiler.restart()
+                self._traces.restart()
                 self.phases.end_step(self.clock.now())
                 self._begin_after(began, own)
         finally:
             self._busy.release()
 
     def step(self, loss: object = None, *, batch: int | None = None, tokens: int | None = None) -> None:
-        """The iteration ends: `log_analysis` with the next number.
+        """End the iteration: `log_analysis` with the next number.
 
         loss: may be passed as to other loggers; it is left alone, since reading it would wait for the device. batch, tokens: samples
         and tokens of this iteration on this rank.
@@ -247,11 +289,11 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             if self._fast_path.end(None, batch, tokens):
                 return
         except Exception as error:
-            return self._fail_shortly("step", error)
+            return self._fail_fast("step", error)
         self._end_of_iteration(None, True, batch, tokens)
 
     def log_analysis(self, iteration: int, clear: bool = True) -> None:
-        """The iteration ends: analyse, write and log it under that number. The next one begins.
+        """End the iteration: analyze, write and log it under that number. The next one begins.
 
         clear: forget its operations; otherwise `records` keeps them until the next iteration ends.
         """
@@ -259,7 +301,7 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             if self._fast_path.end(iteration, None, None):
                 return
         except Exception as error:
-            return self._fail_shortly("log_analysis", error)
+            return self._fail_fast("log_analysis", error)
         self._end_of_iteration(iteration, clear, None, None)
 
     @guarded
@@ -267,159 +309,231 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         if not self._running or not self._enter_alone():
             return
         try:
-            self._long_way()
+            self._leave_fast_path()
             clock = self.clock
             began, own = perf_counter_ns(), clock.own_ns
             end = began - clock.monotonic_ns - own
             if self._whole is not None:
                 self._whole.stop()
-            number = self._next if iteration is None else int(iteration)
+            number = self._times.number if iteration is None else int(iteration)
             finished = self._end(number, end, batch, tokens)
-            if self._last is not None and number > self._last:
-                self._stride = number - self._last
-            self._last, self._next = number, number + self._stride
+            self._times.advance(number)
             self._kept = [] if clear else finished.records
-            if self._waiting or not finished.done():
-                self._waiting.append(finished)
-                self._write_waiting()
-            else:
-                self.output.finish(finished)
+            self._write(finished)
             if self.memory.on:
-                self.guard.attempt("memory", lambda: self._record_due(number, end, finished.report), None)
+                self.guard.attempt("memory", lambda: self._record_memory_at_end(number, end, finished.report), None)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
             self._arm(finished.step, (batch, tokens))
         finally:
             self._busy.release()
 
-    # --- The short way ---
-
-    def _arm(self, like: StepRecord, given: tuple[int | None, int | None]) -> None:
-        """Let iterations like the one that has ended end the short way, as many as nothing is due in. The next one has begun."""
-        left = self._schedule.quiet()
-        if left < 1 or self.instrumentation.on or like.sampled or self._events is not None or self._waiting or self._kept:
-            return
-        if self.memory.on:
-            left = min(left, self.memory.quiet(self._schedule.index, self._schedule.report))
-        if callable(self._batch) or callable(self._tokens) or (self._profiler is not None and self._profiler.running):
-            return
-        plain, writer, wandb = self.output.short_way(like)
-        if not plain or not f"a{like.signature}".isalnum():
-            return
-        fast = self._fast_path
-        fast.number, fast.stride, fast.start_ns = self._next, self._stride, self._start_ns
-        fast.own_at_start, fast.own_at_end, fast.before_ns = self._own_at_start, self._own_at_end, self._before_ns
-        fast.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
-
-    def _tell(self) -> None:
-        """Tell the others what went the short way."""
-        fast = self._fast_path
-        if not fast.armed:
-            return
-        self._next, self._start_ns = fast.number, fast.start_ns
-        self._own_at_start, self._own_at_end, self._before_ns = fast.own_at_start, fast.own_at_end, fast.before_ns
-        if fast.ended:
-            self._last = fast.last[0]
-            self._schedule.index += fast.ended
-            self.output.passed(fast.ended, fast.last_step(), fast.size)
-            fast.ended = 0
-
-    def _long_way(self) -> None:
-        """What comes next is done by the tracker itself."""
-        self._tell()
-        self._fast_path.armed, self._fast_path.left = False, 0
-
-    def _fail_shortly(self, part: str, error: Exception) -> None:
-        self._fast_path.left = 0
-        self.guard.failed(part, error, vital=True)
-
     def _end(self, number: int, end: int, batch: int | None, tokens: int | None) -> Finished:
         """Take everything off, and collect what the iteration left."""
-        watch, schedule = self.instrumentation, self._schedule
-        sampled = watch.on
-        self._own_at_end = self.clock.own_ns
-        inside = self._own_at_end - self._own_at_start
+        times, sampling, schedule = self._times, self._sampling, self._schedule
+        sampled = sampling.on
+        times.own_at_end = self.clock.own_ns
+        inside = times.own_at_end - times.own_at_start
         if sampled:
-            _sampling.discard(self)
-            watch.leave()
+            sampling.leave()
         pending = self.phases.end_step(end)
-        if self._profiler is not None and self._profiler.running:
-            self.guard.attempt("profiler", lambda: self._stop_profiler(number), None)
-        given = self._sizes(batch, self._batch), self._sizes(tokens, self._tokens)
-        step = StepRecord(number, self._start_ns, max(0, end - self._start_ns), sampled=sampled, overhead_ns=inside)
-        step.before_ns = self._before_ns
+        self._traces.stop(number)
+        given = self._sizes.given(batch, tokens)
+        step = StepRecord(number, times.start_ns, max(0, end - times.start_ns), sampled=sampled, overhead_ns=inside)
+        step.before_ns = times.before_ns
         rows, calls = NO_ROWS, []
         records: Sequence[OpRecord] = []
         if sampled:
-            step.compiled = self._compiled = self._compiled or watch.hooks.saw_compiled
-            seen = watch.collect(compiled=step.compiled)
-            rows, calls, records = seen.rows, seen.calls, seen.records
-            step.lost, step.copies = dict(seen.lost), seen.copies
-            sizes = (given[0] or watch.sizes.samples, given[1] or watch.sizes.tokens)
-            step.signature, step.batch, step.tokens = seen.signature, *sizes
-            self._inputs = self._inputs or watch.sizes.ids
-            self._alike.saw(seen.signature, given=given, sizes=sizes)
+            found = sampling.collect()
+            rows, calls, records = found.rows, found.calls, found.records
+            step.compiled, step.lost, step.copies = self._tracked.compiled, dict(found.lost), found.copies
+            seen = self.instrumentation.sizes
+            sizes = (given[0] or seen.samples, given[1] or seen.tokens)
+            step.signature, step.batch, step.tokens = found.signature, *sizes
+            self._sizes.signatures.add(found.signature, given=given, sizes=sizes)
         else:
-            step.signature, step.batch, step.tokens = self._alike.guess(given)
+            step.signature, step.batch, step.tokens = self._sizes.signatures.guess(given)
         report = schedule.reported(number, sampled=sampled)
         schedule.ended(sampled=sampled)
-        return Finished(step, pending, calls, self._whole, self._events, rows, records, report, inside)
+        return Finished(step, pending, calls, self._whole, self._environment.events, rows, records, report, inside)
 
-    def _write_waiting(self) -> None:
+    def _write(self, finished: Finished) -> None:
+        """Write the iteration, in its turn, when the device has passed its events."""
         waiting = self._waiting
+        if not waiting and finished.done():
+            return self.output.finish(finished)
+        waiting.append(finished)
         while waiting and (len(waiting) > WAITING or waiting[0].done()):
             self.output.finish(waiting.popleft())
 
     def _prepare(self) -> None:
         """Put in place what the next iteration needs."""
-        schedule = self._schedule
-        due = schedule.samples()
-        schedule.owed = due
-        if due:
-            self._find_events()
-            if len(_sampling):
-                self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
-            elif self.guard.attempt("watch", self._watch, False):
-                _sampling.add(self)
-                schedule.owed = False
-        elif schedule.traced(compiled=self._compiled):
-            self.guard.attempt("profiler", self._start_profiler, None)
-
-    def _watch(self) -> bool:
-        return self.instrumentation.enter(self._model, self.models, self._events, layers=self.time_layers)
+        if not self._sampling.begin() and self._schedule.traced(compiled=self._tracked.compiled):
+            self._traces.start()
 
     def _begin_after(self, began: int, own: int) -> None:
-        """The next iteration begins. What went on since `began` (by `perf_counter_ns`, when the own work was `own`) was all own work."""
-        self.clock.own_ns = own + perf_counter_ns() - began
-        self._before_ns = self.clock.own_ns - self._own_at_end
-        self._start()
-
-    def _start(self) -> None:
-        self._whole = self._events.started() if self._events is not None else None
-        self._own_at_start = self.clock.own_ns
-        self._start_ns = self.clock.now()
-        self.phases.begin_step(self._start_ns)
+        """Begin the next iteration. All since `began` (by `perf_counter_ns`, when the own work was `own`) was own work."""
+        clock, times, events = self.clock, self._times, self._environment.events
+        clock.own_ns = own + perf_counter_ns() - began
+        times.before_ns = clock.own_ns - times.own_at_end
+        self._whole = events.started() if events is not None else None
+        times.own_at_start = clock.own_ns
+        times.start_ns = clock.now()
+        self.phases.begin_step(times.start_ns)
 
     def unwound(self, kind: type[BaseException]) -> None:
-        """An exception left the outermost phase: whoever catches it finds nothing of ours on the model. The next iteration is sampled."""
-        if self.instrumentation.on and self.instrumentation.here():
-            self._abandon()
-            self._note("interrupted", f"a sampled iteration was given up after {kind.__name__}")
-
-    def _abandon(self) -> None:
-        """Take everything off in the middle of an iteration, which then counts as not sampled. Safe in any state."""
-        self._schedule.owed |= self.instrumentation.on
-        try:
-            self.instrumentation.leave()
-        finally:
-            _sampling.discard(self)
+        """Abandon a sampled iteration whose outermost phase an exception has left. The next iteration is sampled."""
+        self._sampling.unwound(kind)
 
     def _enter_alone(self) -> bool:
-        """Keeps a second thread out: False if another thread, or this one in a signal handler, is at it already. Nobody ever waits."""
+        """Keep a second thread out: False if another thread, or this one in a signal handler, is at it already. Nobody ever waits."""
         if self._busy.acquire(blocking=False):
             return True
         self._note("threads", "two threads, or a signal, were about to end an iteration at once; the second was passed over")
         return False
+
+    def _note(self, code: str, text: str, count: int = 1) -> None:
+        self.output.note(code, text, count)
+
+    # --- The fast path ---
+
+    def _arm(self, like: StepRecord, given: SizePair) -> None:
+        """Let iterations like the one that has ended take the fast path, as many as nothing is due in. The next one has begun."""
+        schedule = self._schedule
+        left = schedule.until_due()
+        if left < 1 or self._sampling.on or like.sampled or self._environment.events is not None or self._waiting or self._kept:
+            return
+        if self.memory.on:
+            left = min(left, self.memory.quiet(schedule.index, schedule.report))
+        if self._sizes.by_function or self._traces.running:
+            return
+        plain, writer, wandb = self.output.short_way(like)
+        if plain and f"a{like.signature}".isalnum():
+            self._fast_path.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
+
+    def _settle(self) -> None:
+        """Let the other parts know of the iterations that took the fast path."""
+        fast = self._fast_path
+        if fast.ended:
+            fast.previous = fast.last[0]
+            self._schedule.index += fast.ended
+            self.output.passed(fast.ended, fast.last_step(), fast.size)
+            fast.ended = 0
+
+    def _leave_fast_path(self) -> None:
+        self._settle()
+        self._fast_path.left = 0
+
+    def _fail_fast(self, part: str, error: Exception) -> None:
+        self._fast_path.left = 0
+        self.guard.failed(part, error, vital=True)
+
+    # --- Memory ---
+
+    def record_base_memory(self, tag: str) -> MemoryRecord:
+        """Record what is in use on the current device, now; see `capture/memory/records.py`."""
+        return self._record(tag, walk=False)
+
+    def record_memory(self, tag: str, model: object = None, optimizer: object = None) -> MemoryRecord:
+        """Record the same, with what the model (default: the tracked one) and its optimizer (default: that of the call before) hold."""
+        return self._record(tag, walk=True, model=self._tracked.given if model is None else model, optimizer=optimizer)
+
+    def keeps(self) -> bool:
+        """Return whether records of memory go here."""
+        return self._running and not self.off and os.getpid() == self._pid
+
+    def _record(self, tag: str, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
+        began, own = perf_counter_ns(), self.clock.own_ns
+        record = self.memory.record(tag, walk=walk, model=model, optimizer=optimizer)
+        if self.keeps() and self._enter_alone():
+            try:
+                self._leave_fast_path()
+                record = replace(record, iteration=self._times.number)
+                self.guard.attempt("memory", lambda: self.memory.keep(record), None)
+                self.clock.own_ns = own + perf_counter_ns() - began
+            finally:
+                self._busy.release()
+        elif not self._running and not self.off:
+            self.guard.attempt("memory", lambda: self.memory.keep(record, running=False), None)
+        return record
+
+    def _record_memory_at_end(self, number: int, end: int, reported: bool) -> None:
+        index, report = self._schedule.index, self._schedule.report
+        self.memory.iteration_ended(
+            number, end, index=index, report=report, reported=reported, model=self._tracked.given, phase=self.phases.inheriting()
+        )
+
+    # --- Phases, parts, and what was captured; nothing raises into training ---
+
+    def push_phase(self, name: object) -> None:
+        """Enter a phase; `/` in its name nests it on pages."""
+        try:
+            self.phases.push(name)
+        except Exception as error:
+            self.guard.failed("push_phase", error, vital=True)
+
+    def pop_phase(self) -> None:
+        """Leave the innermost phase. With none open this is noted once."""
+        try:
+            self.phases.pop()
+        except Exception as error:
+            self.guard.failed("pop_phase", error, vital=True)
+
+    def phase(self, name: object) -> PhaseRange:
+        """Return the phase of a `with` block, which is left also when an exception is raised in it."""
+        return self._range(self, self.phases, name)
+
+    @property
+    def device(self) -> str:
+        return self._environment.device
+
+    @property
+    def logdir(self) -> str | None:
+        return self._environment.logdir
+
+    @property
+    def models(self) -> list[object]:
+        return self._tracked.models
+
+    @property
+    def hooks(self) -> LayerSOLHooks:
+        return self.instrumentation.hooks
+
+    @property
+    def patcher(self) -> FunctionalPatcher:
+        return self.instrumentation.patcher
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.instrumentation.ledger
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the work of the iteration that runs now is counted."""
+        return self._sampling.on
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
+        self.guard.attempt("analysis", self._settle, None)
+        return self.guard.attempt("analysis", lambda: self.output.analysis, None)
+
+    @property
+    def records(self) -> list[OpRecord]:
+        """The ledger of the iteration that runs, if it is sampled; else what the last one left, see `log_analysis`."""
+        if self._sampling.on and self.ledger.rows:
+            return self.guard.attempt("records", self.instrumentation.records, [])
+        return list(self._kept)
+
+    @property
+    def captured_ops(self) -> list[CapturedOp]:
+        """`records` summed up by supported layer."""
+        return self.guard.attempt("records", lambda: self.hooks.records(self.records), [])
+
+    @property
+    def captured_functional_ops(self) -> list[CapturedFunctionalOp]:
+        """`records` summed up by patched function."""
+        return self.guard.attempt("records", lambda: self.patcher.records(self.records), [])
 
     # --- The end ---
 
@@ -429,11 +543,10 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self._stop()
 
     def _stop(self) -> None:
-        self._long_way()
+        self._leave_fast_path()
         self._running = False
-        self._abandon()
-        if self._profiler is not None and self._profiler.running:
-            self.guard.attempt("profiler", lambda: self._stop_profiler(None), None)
+        self._sampling.abandon()
+        self._traces.stop(None)
 
     def close(self) -> None:
         """Detach, write what waits, report the last sampled iteration, close the file. Never raises; a second call does nothing."""
@@ -451,8 +564,9 @@ class SOLTracker(Parts, RecordsMemory, Facts):
             waiting = list(self._waiting)
             self._waiting.clear()
             if self._began:
-                self.output.close(waiting, report=report, own=lambda: self.clock.own_ns - self._own_at_end + perf_counter_ns() - began)
-            self._model, self.models = None, []
+                before = self._times.own_at_end + began
+                self.output.close(waiting, report=report, own=lambda: self.clock.own_ns + perf_counter_ns() - before)
+            self._tracked.clear()
         except Exception as error:
             self.guard.failed("close", error, vital=False)
 
@@ -461,12 +575,12 @@ class SOLTracker(Parts, RecordsMemory, Facts):
         self.end(report=False)
 
     def forked(self) -> None:
-        """This process is a copy of the one that is tracked: nothing here is recorded or written."""
+        """Record and write nothing: this process is a copy of the one that is tracked."""
         self.off = True
         self.phases.on = False
         self.phases.events = None
-        self._fast_path.armed, self._fast_path.left = False, 0
-        self._abandon()
+        self._fast_path.ended = self._fast_path.left = 0
+        self._sampling.abandon()
 
     def __enter__(self) -> SOLTracker:
         return self
@@ -485,5 +599,3 @@ class SOLTracker(Parts, RecordsMemory, Facts):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(None), ()
-
-

@@ -1,9 +1,9 @@
-"""The short way through the end of an iteration, for all those in which nothing is due: not sampled, no device to wait for, nothing to log.
+"""Ends ordinary iterations with little work: those that are not sampled, have no device to wait for and nothing to log.
 
 What is always on runs between two kernels that have filled the caches, so its time is the number of objects and functions that it
-touches, each of them far away. The common iteration therefore has this one function, which works on one object: the record is one
-formatted text and one `write`, and what the other parts of the tracker would have been told is told to them when somebody asks
-(`settle`). Whatever is out of the ordinary is left to `SOLTracker`, which arms this again when it has dealt with it.
+touches, each of them a cache miss. The common iteration therefore has this one function, which works on one object: the record is one
+formatted text and one `write`, and the other parts of the tracker learn of it when they are next used. Whatever is out of the ordinary is
+left to `SOLTracker`, which arms the fast path again when it has dealt with it.
 """
 
 from __future__ import annotations
@@ -29,25 +29,45 @@ MOST_TEXTS: Final = 32
 _start_of: Final = itemgetter(1)
 
 
-class FastPath:
-    """The state of a tracker between iterations of the common sort.
+class IterationTimes:
+    """Number and times of the iteration that runs, in ns on the recorder's clock.
 
-    left: how many iterations may still end the short way. armed: whether the times of the tracker are kept here. ended: how many did since
-    the others were told; last: number, start_ns, duration_ns of the last of them. number: of the iteration that runs. stride, start_ns,
-    own_at_start, own_at_end, before_ns: as the tracker has them. size: of the file.
+    stride: between the numbers of iterations. previous: number of the one before, None for none. own_at_start, own_at_end: `Clock.own_ns`
+    when this one began, and when the one before ended. before_ns: own work between the two.
+    """
+
+    __slots__ = ("before_ns", "number", "own_at_end", "own_at_start", "previous", "start_ns", "stride")
+
+    def __init__(self, number: int) -> None:
+        self.number, self.stride = number, 1
+        self.previous: int | None = None
+        self.start_ns = self.own_at_start = self.own_at_end = self.before_ns = 0
+
+    def advance(self, number: int) -> None:
+        """Let the iteration of that number be the one before: the next is as far from it as it was from the one before it."""
+        if self.previous is not None and number > self.previous:
+            self.stride = number - self.previous
+        self.previous, self.number = number, number + self.stride
+
+
+class FastPath(IterationTimes):
+    """The ends of ordinary iterations, and the times of all: one object, since the common iteration must touch few.
+
+    left: how many iterations can still end here. ended: how many did since the other parts learned of it; last: number, start_ns and
+    duration_ns of the last of them. size: of the file.
     """
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts",
-        "_thread", "_tokens", "_wandb", "_writer", "_written", "armed", "before_ns", "ended", "last", "left", "number", "own_at_end",
-        "own_at_start", "size", "start_ns", "stride",
+        "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts", "_thread",
+        "_tokens", "_wandb", "_writer", "_written", "ended", "last", "left", "size",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock) -> None:
+    def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock, *, first: int = 0) -> None:
+        super().__init__(first)
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
-        self.left = self.ended = self.number = self.start_ns = self.own_at_start = self.own_at_end = self.before_ns = 0
-        self.last, self.stride, self.size, self.armed = (0, 0, 0), 1, 0, False
+        self.left = self.ended = self.size = 0
+        self.last = 0, 0, 0
         self._fd, self._room, self._thread, self._wandb = -1, 0, 0, False
         self._writer: CaptureWriter | None = None
         self._open: list[int] = []
@@ -62,10 +82,10 @@ class FastPath:
         self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, labels: Labels,
         wandb: bool,
     ) -> None:  # fmt: skip
-        """Take the next `left` iterations; the times have been set.
+        """Take the next `left` iterations.
 
-        given: the sizes that the script says, as the iterations must say them again; like: the iteration before, whose signature and
-        sizes theirs are. wandb: an iteration is for Weights & Biases, so not for this place, once that has a run.
+        given: the sizes that the script gave and must give again; like: the iteration before, whose signature and sizes theirs are. wandb:
+        iterations are logged to Weights & Biases, and so do not end here, once that has a run.
         """
         self._thread, self._open = get_ident(), self._phases.open
         self._batch, self._tokens = given
@@ -81,10 +101,10 @@ class FastPath:
         if written != self._written:
             self._written = written
             self._texts.clear()
-        self.armed, self.left = True, left
+        self.left = left
 
     def end(self, number: int | None, batch: int | None, tokens: int | None) -> bool:
-        """The iteration ends and the next one begins. False where this is not the place for it; then nothing has happened."""
+        """End the iteration and begin the next one. False where the iteration is not an ordinary one; then nothing has happened."""
         if self.left <= 0:
             return False
         began = perf_counter_ns()
@@ -150,7 +170,7 @@ class FastPath:
         return True
 
     def restart(self) -> bool:
-        """The iteration begins anew. False where this is not the place for it; then nothing has happened."""
+        """Begin the iteration anew. False where it is not an ordinary one; then nothing has happened."""
         if self.left <= 0:
             return False
         began = perf_counter_ns()
@@ -170,12 +190,12 @@ class FastPath:
         return True
 
     def last_step(self) -> StepRecord:
-        """The last iteration that ended here, without its phases."""
+        """Return the last iteration that ended here, without its phases."""
         signature, batch, tokens, _ = self._written
         return StepRecord(*self.last, signature=signature, batch=batch, tokens=tokens)
 
     def _text(self, phases: int) -> str:
-        """What is written of an iteration with that many phases, with places for its numbers."""
+        """Return the records of an iteration with that many phases, with places for its numbers."""
         signature, batch, tokens, _ = self._written
         sizes = f',"signature":"{signature}"' if signature else ""
         sizes += "" if batch is None else f',"batch":{batch:d}'
@@ -188,7 +208,7 @@ class FastPath:
         return text
 
     def _refused(self, error: BaseException, line: bytes) -> None:
-        """The record was not written, or a signal's handler raised meanwhile."""
+        """Deal with a record that was not written, or with a signal's handler that raised meanwhile."""
         writer = self._writer
         if isinstance(error, OSError) and writer is not None:
             self._fd = -1
@@ -200,7 +220,7 @@ class FastPath:
         raise error
 
     def _complete(self, line: bytes, done: int) -> None:
-        """The file system took a part of the record."""
+        """Write the rest of a record of which the file system took a part."""
         if self._writer is not None:
             self._writer.continued(self.size - done, line, done, None)
             self._fd, self.size, self._room, self._notes, _ = self._writer.direct()

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tb_sol_plugin.capture.hooks.module_names import any_compiled
 from tb_sol_plugin.capture.loop.guard import Clock
+from tb_sol_plugin.capture.loop.timing import event_pool
 from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
+    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
+    from tb_sol_plugin.capture.loop.environment import Environment, TrackedModels
+    from tb_sol_plugin.capture.loop.schedule import Schedule
+    from tb_sol_plugin.capture.memory.plan import PlanFacts
 
 CONVENTION: Final = "2mac"
 """How FLOP are counted: two per multiply-add."""
@@ -241,3 +246,50 @@ def header(
         "model": known(lambda: model_facts(models)) or {},
         "plan": dict(plan or {}),
     }
+
+
+class HeaderMaker:
+    """Makes the header of one recording, when its first iteration is written and ranks and devices are known.
+
+    plan: sizes of the model that the script gave. optimizer: answers the optimizer, None where none is known.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        tracked: TrackedModels,
+        environment: Environment,
+        schedule: Schedule,
+        instrumentation: Instrumentation,
+        *,
+        plan: PlanFacts,
+        optimizer: Callable[[], object],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._clock, self._tracked, self._environment, self._schedule = clock, tracked, environment, schedule
+        self._instrumentation, self._plan, self._optimizer, self._note = instrumentation, plan, optimizer, note
+
+    def make(self) -> Json:
+        """Return the header; see `header`."""
+        models, environment = self._tracked.models, self._environment
+        kind = device_kind(models)  # asked late: models may move to their device after `initialize`
+        return header(
+            self._clock,
+            models,
+            mode=self._instrumentation.mode if self._schedule.every else "off",
+            every_n_steps=self._schedule.every,
+            time_source="cpu" if event_pool(kind) is None else "event",
+            kind=kind,
+            spec=environment.limits()[0],
+            ranks=environment.ranks(),
+            copies=self._instrumentation.copies is not None,
+            plan=self._planned(),
+        )
+
+    def _planned(self) -> Mapping[str, object]:
+        """Return the sizes of the model and its layout, as far as they are certain."""
+        plan, models = self._plan, self._tracked.models
+        if plan.unknown:
+            self._note("plan", f"no fields of the memory plan, or no values for them: {', '.join(plan.unknown)}")
+        world = self._environment.ranks()[1]
+        return plan.found(models, groups=groups_of(models), world=world, optimizer=self._optimizer(), inputs=self._tracked.inputs)

@@ -1,4 +1,4 @@
-"""Which iterations are sampled, traced and reported, and which of the others do the same work as a sampled one."""
+"""Which iterations are sampled, traced and reported, and what is known of one that has ended."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class Schedule:
     """
 
     def __init__(self, every: int, *, report: int, traces: int = 0) -> None:
+        self.restart(every, report=report, traces=traces)
+
+    def restart(self, every: int, *, report: int, traces: int = 0) -> None:
+        """Count anew from iteration 0, at these intervals."""
         self.every, self.report, self.traces = max(0, every), max(1, report), max(0, traces)
         self.index = 0
         self.owed = False
@@ -41,8 +45,11 @@ class Schedule:
         """Whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
         return self.index % self.report == 0 or (sampled and iteration % self.report == 0)
 
-    def quiet(self) -> int:
-        """How many iterations, from the running one, which is not sampled, are not reported and not followed by one to be watched."""
+    def until_due(self) -> int:
+        """Count the iterations from the running one, which is not sampled, to the next in which something is due.
+
+        Those counted are not reported, and none of them is followed by a sampled or traced one.
+        """
         index = self.index
         if self.owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
             return 0
@@ -54,33 +61,6 @@ class Schedule:
         if sampled:
             self._last_sampled = self.index
         self.index += 1
-
-
-class Alike:
-    """What is known of the inputs of iterations that nobody watched.
-
-    Nothing of the recorder is on the model in such an iteration, so its inputs are known by what the script says (`batch`, `tokens`): it is
-    like the sampled iterations of the same numbers, if those were all alike. Where the script says nothing, it is taken to be like the
-    sampled iteration before, if that had inputs of the same sizes as the sampled one before it.
-    """
-
-    def __init__(self) -> None:
-        self._by_size: dict[tuple[int | None, int | None], str] = {}
-        self._last: list[tuple[str, int | None, int | None]] = []
-
-    def saw(self, signature: str, *, given: tuple[int | None, int | None], sizes: tuple[int | None, int | None]) -> None:
-        """A sampled iteration: the signature of its inputs, what the script said, and (samples, tokens) as they are to be shown."""
-        if given != (None, None):
-            self._by_size[given] = signature if self._by_size.get(given, signature) == signature else ""
-        self._last = [*self._last[-1:], (signature, *sizes)]
-
-    def guess(self, given: tuple[int | None, int | None]) -> tuple[str, int | None, int | None]:
-        """(signature or "", samples, tokens) of an iteration that was not sampled."""
-        if given != (None, None):
-            return self._by_size.get(given, ""), *given
-        if len(self._last) == 2 and self._last[0] == self._last[1] and self._last[1][0]:
-            return self._last[1]
-        return "", None, None
 
 
 # -- What a tracker knows of one iteration of a training loop --------------------------------------------------------
@@ -132,7 +112,7 @@ ALL_LEVELS: Final = 2
 
 
 @dataclass(frozen=True)
-class Options:
+class ScriptOptions:
     """What a script's arguments say; None where they say nothing."""
 
     report_interval: int | None = None
@@ -174,7 +154,7 @@ def add_sol_arguments(parser: ArgumentParser) -> ArgumentParser:
     return parser
 
 
-def read_arguments(args: object) -> Options:
+def read_arguments(args: object) -> ScriptOptions:
     """The options in parsed arguments (a namespace, a dict or any object), under their argparse names. What is no use is left out."""
 
     def value(name: str) -> object:
@@ -182,7 +162,7 @@ def read_arguments(args: object) -> Options:
             return args.get(name)
         return getattr(args, name, None)
 
-    return Options(
+    return ScriptOptions(
         report_interval=_whole(value("rl_sol_report_interval")),
         device=_text(value("rl_sol_device")),
         logdir=_text(value("sol_logdir")) or _text(value("tensorboard_dir")),

@@ -325,11 +325,13 @@ class Peaks:
 class PeakPhases(PhaseStack):
     """Phases that credit `peaks` whenever the innermost one changes."""
 
-    peaks: Peaks | None = None
+    def __init__(self, labels: Labels, clock: Clock, peaks: Peaks, *, note: Callable[[str, str], None] | None = None) -> None:
+        super().__init__(labels, clock, note=note)
+        self.peaks = peaks
 
     def push(self, name: object, *, scoped: bool = False) -> int:
         peaks = self.peaks
-        if peaks is not None and peaks.on and self.open is self.runner:
+        if peaks.on and self.open is self.runner:
             began = perf_counter_ns()
             peaks.credit(self.top)
             self.clock.own_ns += perf_counter_ns() - began
@@ -337,7 +339,7 @@ class PeakPhases(PhaseStack):
 
     def _pop(self, own: _Thread, began: int) -> None:
         peaks = self.peaks
-        if peaks is not None and peaks.on and own.open is self.runner:
+        if peaks.on and own.open is self.runner:
             peaks.credit(own.open[-1])
         super()._pop(own, began)
 
@@ -363,27 +365,35 @@ class PeakRange(PhaseRange):
             self._tracker.guard.failed("pop_phase", problem, vital=True)
 
 
+class OptimizerRef:
+    """The optimizer of the last call that named one, not kept alive."""
+
+    def __init__(self) -> None:
+        self._get: Callable[[], object] = _none
+
+    def set(self, optimizer: object) -> None:
+        """Take another one, unless it is None."""
+        if optimizer is not None:
+            self._get = weakly(optimizer)
+
+    def get(self) -> object:
+        """Return the optimizer as long as somebody keeps it; else None."""
+        return self._get()
+
+
 class MemoryTracking:
     """The records of one tracker.
 
     on: records are made at intervals. every: iterations between those of the device; the walk is made where an iteration is reported.
     """
 
-    def __init__(self, labels: Labels, clock: Clock, output: Output, *, on: bool, every: int | None, peaks: Peaks | None) -> None:
+    def __init__(
+        self, labels: Labels, clock: Clock, output: Output, optimizer: OptimizerRef, *, on: bool, every: int | None, peaks: Peaks | None
+    ) -> None:
         self.on = on or bool(every) or peaks is not None
         self.every = every
         self.peaks = peaks
-        self._labels, self._clock, self._output = labels, clock, output
-        self._optimizer: Callable[[], object] = _none
-
-    def remember(self, optimizer: object) -> None:
-        """The optimizer to walk from now on. It is not kept alive."""
-        if optimizer is not None:
-            self._optimizer = weakly(optimizer)
-
-    def optimizer(self) -> object:
-        """The one that is remembered, as long as somebody keeps it; else None."""
-        return self._optimizer()
+        self._labels, self._clock, self._output, self._optimizer = labels, clock, output, optimizer
 
     # --- When ---
 
@@ -401,6 +411,12 @@ class MemoryTracking:
         if self.peaks is not None and self.due(index, report):
             self.peaks.begin()
 
+    def iteration_ended(self, number: int, at: int, *, index: int, report: int, reported: bool, model: object, phase: int) -> None:
+        """Record the memory where that is due at the end of an iteration. index: of the iteration that follows; at: see `ended`."""
+        if reported or self.due(index - 1, report):
+            self.ended(number, at, walk=reported, model=model, phase=phase)
+        self.begin(index, report)
+
     def ended(self, number: int, at: int, *, walk: bool, model: object, phase: int) -> None:
         """A record is due of iteration `number`, which ended at `at` on the recorder's clock. walk: with the optimizer. phase: label of the
         innermost open phase."""
@@ -411,16 +427,16 @@ class MemoryTracking:
             most = {"max_allocated": by_phase[label][0], "max_reserved": max(pair[1] for pair in by_phase.values())}
             record = replace(record, since="iteration", phase=self._name(label), phases=self._named(by_phase), **most)  # type: ignore[arg-type]
         if walk:
-            record = walked(record, model, self._optimizer())
+            record = walked(record, model, self._optimizer.get())
         self._write(record, at, by_phase)
 
     # --- On request ---
 
     def record(self, tag: object, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
         """A record as of now, not yet kept."""
-        self.remember(optimizer)
+        self._optimizer.set(optimizer)
         record = self._now(tag)
-        return walked(record, model, optimizer if optimizer is not None else self._optimizer()) if walk else record
+        return walked(record, model, optimizer if optimizer is not None else self._optimizer.get()) if walk else record
 
     def _now(self, tag: object, iteration: int | None = None) -> MemoryRecord:
         record = moment(tag, iteration)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.loop.schedule import Alike, Schedule
+from tb_sol_plugin.capture.loop.schedule import Schedule
+from tb_sol_plugin.capture.loop.sizes import InputSignatures
 from tests.support.sol_reading import only
 from tests.support.toy import FORWARD, fused_qkv, some_tokens
 
@@ -89,24 +90,24 @@ def test_reports_come_by_index_or_by_number() -> None:
 
 
 def test_iterations_are_alike_by_what_the_script_says() -> None:
-    alike = Alike()
-    alike.saw("long", given=(8, 512), sizes=(8, 512))
-    alike.saw("short", given=(8, 256), sizes=(8, 256))
+    alike = InputSignatures()
+    alike.add("long", given=(8, 512), sizes=(8, 512))
+    alike.add("short", given=(8, 256), sizes=(8, 256))
     assert alike.guess((8, 512)) == ("long", 8, 512) and alike.guess((8, 256)) == ("short", 8, 256)
     assert alike.guess((8, 128)) == ("", 8, 128)
     # AND numbers that stood for two signatures say nothing any more
-    alike.saw("other", given=(8, 512), sizes=(8, 512))
-    alike.saw("other", given=(8, 512), sizes=(8, 512))
+    alike.add("other", given=(8, 512), sizes=(8, 512))
+    alike.add("other", given=(8, 512), sizes=(8, 512))
     assert alike.guess((8, 512)) == ("", 8, 512)
 
 
 def test_iterations_are_alike_if_the_last_two_samples_were() -> None:
-    alike = Alike()
-    alike.saw("a", given=(None, None), sizes=(2, 128))
+    alike = InputSignatures()
+    alike.add("a", given=(None, None), sizes=(2, 128))
     assert alike.guess((None, None)) == ("", None, None)
-    alike.saw("a", given=(None, None), sizes=(2, 128))
+    alike.add("a", given=(None, None), sizes=(2, 128))
     assert alike.guess((None, None)) == ("a", 2, 128)
-    alike.saw("b", given=(None, None), sizes=(2, 64))
+    alike.add("b", given=(None, None), sizes=(2, 64))
     assert alike.guess((None, None)) == ("", None, None)
 
 
@@ -561,9 +562,9 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
     model = layer()
 
     def events() -> None:
-        tracker._events = tracker.phases.events = EventPool(device.event)
+        tracker._environment.events = tracker.phases.events = EventPool(device.event)
 
-    tracker._find_events = events  # type: ignore[method-assign]
+    tracker._environment.find_events = events  # type: ignore[method-assign]
     tracker.initialize(model)
     written = []
     for _ in range(4):
@@ -600,12 +601,12 @@ def test_waiting_for_the_recorder_is_told() -> None:
             pool = EventPool(device.event)
 
             def events(tracker: Any = tracker, pool: Any = pool) -> None:
-                tracker._events = tracker.phases.events = pool
+                tracker._environment.events = tracker.phases.events = pool
 
-            tracker._find_events = events  # type: ignore[method-assign]
+            tracker._environment.find_events = events  # type: ignore[method-assign]
             tracker.initialize(None)
             device.now_ms += 3
-            tracker._own_at_start = tracker.clock.own_ns - own_ns
+            tracker._times.own_at_start = tracker.clock.own_ns - own_ns
             tracker.step()
             device.catch_up()
             tracker.step()
@@ -634,9 +635,9 @@ def test_a_device_that_never_answers_does_not_hold_up_anything(tmp_path: Path, m
     tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
 
     def events() -> None:
-        tracker._events = tracker.phases.events = EventPool(device.event)
+        tracker._environment.events = tracker.phases.events = EventPool(device.event)
 
-    tracker._find_events = events  # type: ignore[method-assign]
+    tracker._environment.find_events = events  # type: ignore[method-assign]
     with tracker:
         tracker.initialize(layer())
         for _ in range(6):

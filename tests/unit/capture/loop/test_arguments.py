@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 import pytest
 
-from tb_sol_plugin.capture.loop.schedule import Options, add_sol_arguments, read_arguments
+from tb_sol_plugin.capture.loop.schedule import ScriptOptions, add_sol_arguments, read_arguments
 
 
 def test_defaults() -> None:
@@ -17,7 +17,7 @@ def test_defaults() -> None:
 def test_options_given() -> None:
     line = ["--rl-sol-report-interval", "7", "--rl-sol-device", "H100_SXM", "--sol-logdir", "runs/a", "--timing-log-level", "0"]
     parsed = add_sol_arguments(ArgumentParser()).parse_args(line)
-    assert read_arguments(parsed) == Options(7, "H100_SXM", "runs/a", 0, None)
+    assert read_arguments(parsed) == ScriptOptions(7, "H100_SXM", "runs/a", 0, None)
 
 
 def test_an_option_that_the_parser_has_stays_as_it_is() -> None:
@@ -29,18 +29,18 @@ def test_an_option_that_the_parser_has_stays_as_it_is() -> None:
 
 
 def test_the_tensorboard_directory_is_the_logdir_where_none_is_given() -> None:
-    assert read_arguments(Namespace(tensorboard_dir="tb", rank=3)) == Options(logdir="tb", rank=3)
+    assert read_arguments(Namespace(tensorboard_dir="tb", rank=3)) == ScriptOptions(logdir="tb", rank=3)
     assert read_arguments({"tensorboard_dir": "tb", "sol_logdir": "own"}).logdir == "own"
 
 
 @pytest.mark.parametrize("args", [None, Namespace(), {}, object(), 7])
 def test_arguments_that_say_nothing(args: object) -> None:
-    assert read_arguments(args) == Options()
+    assert read_arguments(args) == ScriptOptions()
 
 
 def test_values_of_no_use_are_left_out() -> None:
     odd = Namespace(rl_sol_report_interval="often", rl_sol_device="", sol_logdir=None, timing_log_level=True, rank=float("inf"))
-    assert read_arguments(odd) == Options()
+    assert read_arguments(odd) == ScriptOptions()
 
 
 @pytest.mark.parametrize("text", ["-5", "0", "often", "1.5"])

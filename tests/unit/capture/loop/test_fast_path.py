@@ -135,7 +135,7 @@ def test_both_ways_write_the_same(loop: Loop, tmp_path: Path, time: Time, monkey
     monkeypatch.setattr(FastPath, "end", counted)
     for way in ("short", "long"):
         if way == "long":
-            monkeypatch.setattr(Schedule, "quiet", lambda self: 0)
+            monkeypatch.setattr(Schedule, "until_due", lambda self: 0)
         time.ns = 1000
         # WHEN it is tracked with the short way and without it
         folder = tmp_path / way
@@ -183,7 +183,7 @@ def test_quiet_iterations_are_those_in_which_nothing_is_due(every: int, report: 
     schedule = Schedule(every, report=report, traces=traces)
     for index in range(40):
         # WHEN it says how many from one on that is not sampled are quiet THEN none of these is reported, and none is followed by one that is watched
-        quiet = 0 if due[index][0] else schedule.quiet()
+        quiet = 0 if due[index][0] else schedule.until_due()
         for at in range(index, index + quiet):
             assert not due[at][2] and not due[at + 1][0] and not due[at + 1][1]
         # AND where it says none, something is due, or traces may be among the first
@@ -253,7 +253,7 @@ def test_who_asks_in_between_is_told(tmp_path: Path) -> None:
             if at >= 4:
                 found = t.analysis
                 assert found is not None and (found.iteration, found.age) == (at, at - 1)
-        assert t._fast_path.armed and t._schedule.index == 10
+        assert t._fast_path.left > 0 and t._schedule.index == 10
 
 
 def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from tb_sol_plugin.capture import MemoryRecord, record_base_memory, record_memor
 from tb_sol_plugin.capture.loop.guard import Clock  # noqa: E402
 from tb_sol_plugin.capture.loop.labels import Labels  # noqa: E402
 from tb_sol_plugin.capture.memory import records as memory_records  # noqa: E402
-from tb_sol_plugin.capture.memory.records import MemoryTracking, PeakPhases, Peaks, weakly  # noqa: E402
+from tb_sol_plugin.capture.memory.records import MemoryTracking, OptimizerRef, PeakPhases, Peaks, weakly  # noqa: E402
 from tests.support.packed_lines import records_in  # noqa: E402
 
 MIB = 1 << 20
@@ -387,8 +387,7 @@ def test_peaks_by_phase(device: Backend, tmp_path: Path) -> None:
 
 def test_peaks_are_those_of_the_thread_of_the_step(device: Backend) -> None:
     labels, clock = Labels(), Clock()
-    phases = PeakPhases(labels, clock)
-    phases.peaks = Peaks()
+    phases = PeakPhases(labels, clock, Peaks())
     phases.peaks.begin()
     with phases.phase("forward"):
         device.use(7 * MIB)
@@ -409,8 +408,8 @@ def test_peaks_are_those_of_the_thread_of_the_step(device: Backend) -> None:
 def test_intervals_leave_the_rest_alone() -> None:
     output = SimpleNamespace(places=SimpleNamespace(logdir=None))
     for peaks in (None, Peaks()):
-        tracking = MemoryTracking(Labels(), Clock(), output, on=False, every=4, peaks=peaks)
+        tracking = MemoryTracking(Labels(), Clock(), output, OptimizerRef(), on=False, every=4, peaks=peaks)
         # GIVEN memory every 4 iterations THEN from 5 on three more may go by, one fewer where the next must begin with peaks
         assert [tracking.due(k, 100) for k in range(6)] == [True, False, False, False, True, False]
         assert [tracking.quiet(k, 100) for k in (0, 4, 5, 7)] == [0, 0, 3 - (peaks is not None), 1 - (peaks is not None)]
-    assert not MemoryTracking(Labels(), Clock(), output, on=False, every=None, peaks=None).on
+    assert not MemoryTracking(Labels(), Clock(), output, OptimizerRef(), on=False, every=None, peaks=None).on
