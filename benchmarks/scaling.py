@@ -72,13 +72,11 @@ def main() -> None:
     found = fit(*columns)
     print(f"{len(columns[0])} configurations")
     stages: dict[str, Callable[[], object]] = {
-        "fit": lambda: fit(*columns), "resampled fits": lambda: bootstrap(found, limit_s=gather.CONFIDENCE_S),
-        "one left out": lambda: leave_one_out(found, limit_s=gather.CONFIDENCE_S), "plain search": lambda: plain_objective(found.points),
+        "fit": lambda: fit(*columns), "resampled fits": lambda: bootstrap(found),
+        "one left out": lambda: leave_one_out(found), "plain search": lambda: plain_objective(found.points),
     }  # fmt: skip
     for name, stage in stages.items():
         print(f"{name:>24} {timed(stage, options.repeats):8.3f} s")
-    late = bootstrap(found, limit_s=gather.CONFIDENCE_S)
-    print(f"{'resampled fits reached':>24} {len(late.samples):8d}")
     workers, size = parts(options.runs, options.workers)
     print(f"{options.runs} runs of {options.workers} workers; a part of {MOST_STEPS:,} steps has {size / 1000:.0f} kB")
 

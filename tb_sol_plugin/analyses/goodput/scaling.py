@@ -16,7 +16,7 @@ import numpy as np
 from tb_sol_plugin.analyses.goodput import scaling_figures, scaling_tables
 from tb_sol_plugin.analyses.goodput.scaling_tables import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.goodput.fit import CONFIDENCE_S, RECORD, Gathered, gather
+from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather
 from tb_sol_plugin.metrics.goodput.hints import hints
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
@@ -233,9 +233,9 @@ def _of_confidence(found: Gathered) -> list[Notice]:
     if late:
         every = human(len(found.left_out), "count")
         done = len(found.left_out) - late
-        out.append(Notice(f"The error without a configuration is known of {done} of {every}: {CONFIDENCE_S:g} s were over.", "info"))
-    if found.boot is not None and found.boot.late:
-        out.append(Notice(f"Bands are of {len(found.boot.samples)} resampled fits, not of 200: {CONFIDENCE_S:g} s were over.", "info"))
+        out.append(Notice(f"The error without a configuration is known of {done} of {every}: the others would take too long.", "info"))
+    if found.boot is not None and found.boot.ended:
+        out.append(Notice(f"Bands are of {len(found.boot.samples)} resampled fits, not of 200: more would take too long.", "info"))
     return out
 
 

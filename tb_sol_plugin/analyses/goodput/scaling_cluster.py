@@ -230,7 +230,7 @@ def _seats(made: Allocation, names: list[str], owners: list[Found], jobs: list[F
 
 def _sizes(jobs: list[Job], query: ScalingClusterQuery) -> pd.DataFrame:
     counts = sorted({1, max(query.nodes // 4, 1), max(query.nodes // 2, 1), query.nodes, min(2 * query.nodes, 1000)})
-    found = [(n, allocate(jobs, Cluster.alike(n, query.per_node), p=query.fairness, limit_s=2.0)) for n in counts]
+    found = [(n, allocate(jobs, Cluster.alike(n, query.per_node), p=query.fairness)) for n in counts]
     speedups = np.array([float(a.speedups.sum()) for _, a in found])
     devices = np.array([n * query.per_node for n, _ in found])
     gain = np.concatenate([[np.nan], np.diff(speedups) / np.diff(devices)]) if len(found) > 1 else np.array([np.nan])

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 30.0
 """Between fits."""
-FIT_S: Final = 5.0
-"""Hard limit of one."""
 _MODEL_GROUPS: Final = ("tp", "pp", "cp")
 
 
@@ -220,7 +218,7 @@ class StepRecorder:
             return False
         from tb_sol_plugin.cost.goodput.fit import fit
 
-        self.state.perf_params = tuple(fit(*columns, limit_s=FIT_S).params)
+        self.state.perf_params = tuple(fit(*columns).params)
         return True
 
     def goodput_fn(self) -> GoodputFunction | None:

@@ -178,7 +178,11 @@ PENALTY: Final = 0.1
 """What a restart takes off a job's score."""
 WAITING: Final = 0.01
 """What a job without devices counts as for p <= 0, where a speedup of 0 would hide all others."""
-LIMIT_S: Final = 10.0
+NODES: Final = 1000
+"""Of the tree that branch and bound searches for one allocation, at the most: a thousand jobs on a thousand machines need one."""
+LIMIT_S: Final = 300.0
+"""The last resort of a machine that has all but stopped. What ends a search in time is its number of nodes, so that the same jobs get the
+same answer on every machine."""
 
 
 class Shape(NamedTuple):
@@ -241,10 +245,13 @@ class Allocation:
     notes: tuple[str, ...]
 
 
-def allocate(jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: float = PENALTY, limit_s: float = LIMIT_S) -> Allocation:
+def allocate(
+    jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: float = PENALTY, nodes: int = NODES, limit_s: float = LIMIT_S
+) -> Allocation:
     """The allocation of the highest score (p = 1) or p-mean. ValueError: a penalty outside [0, 1), or a cluster without devices.
 
-    Within `limit_s` seconds, to a thousandth; where that is not enough the best found, with a note. Where jobs that keep their shape
+    Within so many nodes of the search tree, to a thousandth; where that is not enough the best found, with a note. The wall time
+    `limit_s` ends it as a last resort, with a note: then the answer may be another on another machine. Where jobs that keep their shape
     must move to make room, they count as restarted: the score is that of the places given in the end.
     """
     if not 0 <= penalty < 1:
@@ -253,7 +260,7 @@ def allocate(jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: 
         raise ValueError("a cluster needs nodes, and each node a device")
     kinds = _kinds(jobs, cluster)
     notes: list[str] = []
-    given, packing = _solve(kinds, cluster, p, penalty, limit_s, notes)
+    given, packing = _solve(kinds, cluster, p, penalty, nodes, limit_s, notes)
     shapes = [IDLE] * len(jobs)
     for kind, counts in zip(kinds, given, strict=True):
         for index, shape in kind.deal(counts):
@@ -342,7 +349,7 @@ def _options(job: Job, cluster: Cluster, held: list[Shape]) -> list[Shape]:
 
 
 def _solve(
-    kinds: list[_Kind], cluster: Cluster, p: float, penalty: float, limit_s: float, notes: list[str]
+    kinds: list[_Kind], cluster: Cluster, p: float, penalty: float, most_nodes: int, limit_s: float, notes: list[str]
 ) -> tuple[list[dict[tuple[str, int], int]], list[tuple[Pattern, int]]]:
     """Counts by (keep, move or start; option) for each kind, and how many nodes are divided in which way."""
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -392,16 +399,17 @@ def _solve(
     # keeping more of a shape than hold it is ruled out by the bounds; what is equal in score goes to fewer devices
     found = milp(
         -np.array(gain), constraints=LinearConstraint(matrix, -np.inf, np.array(limits)), integrality=np.ones(len(gain)),
-        bounds=Bounds(0, np.array(high)), options={"time_limit": limit_s, "mip_rel_gap": 1e-3},
+        bounds=Bounds(0, np.array(high)), options={"node_limit": most_nodes, "time_limit": limit_s, "mip_rel_gap": 1e-3},
     )  # fmt: skip
     out: list[dict[tuple[str, int], int]] = [{} for _ in kinds]
+    ended = f"{limit_s:g} s" if "time limit" in str(found.message).lower() else f"{most_nodes:,} nodes of the search tree"
     if found.x is None:
-        notes.append(f"no allocation was found within {limit_s:g} s: all stays as it is")
+        notes.append(f"no allocation was found within {ended}: all stays as it is")
         for kind, counts in zip(kinds, out, strict=True):
             counts |= {("keep", kind.options.index(s)): len(v) for s, v in kind.holders.items() if s in kind.options}
         return out, []
     if found.status != 0:
-        notes.append(f"ended after {limit_s:g} s: a better allocation may exist")
+        notes.append(f"ended after {ended}: a better allocation may exist")
     chosen = np.round(found.x).astype(int)
     for (k, what, option), count in zip(names, chosen[:first].tolist(), strict=True):
         if count:

@@ -222,7 +222,11 @@ class LogObjective:
 
 # -- Parameters of the step time from measured points ----------------------------------------------------------------
 
-LIMIT_S: Final = 10.0
+EVALUATIONS: Final = 50_000
+"""Of the objective, at the most, in a fit or in all fits of a bootstrap or a leave-one-out: some times what 36 noisy points take."""
+LIMIT_S: Final = 300.0
+"""The last resort of a machine that has all but stopped. What ends a fit in time is its number of evaluations, so that the same points
+give the same answer on every machine."""
 
 FIRST: Final = PerfParams(0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 """The start that does not look at the points."""
@@ -280,14 +284,16 @@ def fit(
     accum_step_time: npt.ArrayLike,
     optim_step_time: npt.ArrayLike,
     *,
+    evaluations: int = EVALUATIONS,
     limit_s: float = LIMIT_S,
 ) -> Fit:
     """Parameters that bring predicted step times (s) closest to the measured, see `objective`.
 
     One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
     synchronisation. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
-    wins, at a tie the one with the least overlap. The same points in any order give the same fit, unless `limit_s` ends it, which is
-    among the warnings. Points that cannot be are left out. ValueError if none is left.
+    wins, at a tie the one with the least overlap. The same points in any order give the same fit, also where `evaluations` of the
+    objective end it, which is among the warnings; so is the wall time `limit_s`, after which the fit may be another on another machine.
+    Points that cannot be are left out. ValueError if none is left.
     """
     begun = time.perf_counter()
     given, dropped = points(num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time)
@@ -296,15 +302,16 @@ def fit(
         raise ValueError(f"no usable point among {len(dropped)}{why}")
     used = given.ordered()
     found = identify(used)
-    search = Search(used, found, begun + limit_s)
+    budget = Budget(evaluations, limit_s)
+    search = Search(used, found, budget)
     results = []
     for start in starts(used):
         results.append(search.run(start))
-        if search.late:
+        if budget.spent:
             break
     least = min(value for value, _ in results)
     params = min((p for value, p in results if value <= least + _TIE * (1 + least)), key=lambda p: p.gamma)
-    warnings = [f"the fit was ended after {limit_s:g} s: a better one may exist"] if search.late else []
+    warnings = [f"the fit was ended after {budget.spent}: a better one may exist"] if budget.spent else []
     warnings += _remarks(used, params, found)
     return Fit(params, objective(params, used), given, found.known, found.rules, dropped, tuple(warnings), time.perf_counter() - begun)
 
@@ -323,17 +330,35 @@ def starts(used: Points) -> list[PerfParams]:
     return out
 
 
-class Search:
-    """Searches that share what is fixed and one end of time (`late` once it has passed)."""
+class Budget:
+    """How many evaluations of an objective are left, shared by several searches. spent: what ended them, as text; "" while none did."""
 
-    def __init__(self, used: Points, found: Identified, until: float) -> None:
+    def __init__(self, evaluations: int, limit_s: float) -> None:
+        self._given, self._left = evaluations, evaluations
+        self._limit_s, self._until = limit_s, time.perf_counter() + limit_s
+        self.spent = ""
+
+    def take(self) -> None:
+        """One evaluation; `_SpentError` where there is none left."""
+        if self._left <= 0:
+            self.spent = f"{self._given:,} evaluations"
+        elif time.perf_counter() > self._until:
+            self.spent = f"{self._limit_s:g} s"
+        if self.spent:
+            raise _SpentError
+        self._left -= 1
+
+
+class Search:
+    """Searches that share what is fixed and one budget."""
+
+    def __init__(self, used: Points, found: Identified, budget: Budget) -> None:
         self._points = used
         self._value = LogObjective(used)
-        self._until = until
+        self._budget = budget
         self._fixed = {PerfParams._fields.index(name): float(np.log(v)) for name, v in found.fixed.items()}
         self._free = np.array([i for i in range(7) if i not in self._fixed])
         self._bounds = [GAMMA if i == 6 else _FAR for i in self._free]
-        self.late = False
 
     def run(self, start: PerfParams, *, stages: tuple[float, ...] = _SMOOTH, polish: bool = True) -> tuple[float, PerfParams]:
         """(objective, parameters) at the end of a search from a start; the objective as `objective` gives it."""
@@ -353,14 +378,13 @@ class Search:
                     lambda x: self._smooth(x, 0.0, best)[0], best.x, method="Nelder-Mead", bounds=self._bounds,
                     options={"maxiter": 600, "maxfev": 1000, "xatol": 1e-9, "fatol": 1e-12, "initial_simplex": self._simplex(best.x)},
                 )  # fmt: skip
-        except _LateError:
-            self.late = True
+        except _SpentError:
+            pass  # the best so far
         params = raised(self._params(best.x), self._points)
         return objective(params, self._points), params
 
     def _smooth(self, x: Floats, smooth: float, best: Lowest) -> tuple[float, Floats]:
-        if time.perf_counter() > self._until:
-            raise _LateError
+        self._budget.take()
         value, slope = self._value(self._full(x), smooth)
         if smooth <= best.from_smooth:
             best.see(value, x)
@@ -397,8 +421,8 @@ class Lowest:
             self.value, self.x = value, x.copy()
 
 
-class _LateError(Exception):
-    """The time of a fit has passed."""
+class _SpentError(Exception):
+    """The budget of a fit is spent."""
 
 
 def _logs(params: PerfParams) -> Floats:
@@ -457,7 +481,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """samples: parameters of each resample. because: why there are none, "" if there are. late: the time ended it early.
+    """samples: parameters of each resample. because: why there are none, "" if there are. ended: what ended it early, as text, else "".
 
     widened: what residuals were multiplied with, for the freedom that the fit itself took from them.
     """
@@ -465,15 +489,16 @@ class Bootstrap:
     samples: tuple[PerfParams, ...]
     widened: float
     because: str
-    late: bool
+    ended: str
 
 
-def leave_one_out(fit: Fit, *, limit_s: float = LIMIT_S) -> list[LeftOut]:
+def leave_one_out(fit: Fit, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> list[LeftOut]:
     """For each configuration, in order: the fit of all others, and how far its prediction of this one is off.
 
-    A configuration without which a parameter it depends on would no longer be known has no prediction.
+    A configuration without which a parameter it depends on would no longer be known has no prediction, nor have those that are not
+    reached within so many evaluations of the objective over all fits (or the wall time, see `fit`).
     """
-    until = time.perf_counter() + limit_s
+    budget = Budget(evaluations, limit_s)
     used = fit.points.ordered()
     keys = np.stack([used.num_nodes, used.num_replicas, used.atomic_bsz], axis=1)
     out: list[LeftOut] = []
@@ -483,52 +508,55 @@ def leave_one_out(fit: Fit, *, limit_s: float = LIMIT_S) -> list[LeftOut]:
         because, accum, optim = "", np.nan, np.nan
         if not len(rest):
             because = "the only configuration"
-        elif time.perf_counter() > until:
-            because = f"not reached within {limit_s:g} s"
+        elif budget.spent:
+            because = f"not reached within {budget.spent}"
         else:
             because = _lost(fit, identify(rest).known, float(n), float(r))
         if not because:
-            search = Search(rest, identify(rest), until)
-            _, params = search.run(fit.params, stages=QUICK, polish=False)
+            _, params = Search(rest, identify(rest), budget).run(fit.params, stages=QUICK, polish=False)
             measured = used.take(where)
             accum = float(np.mean(accum_time(params, b) / measured.accum_step_time) - 1)
             optim = float(np.mean(optim_time(params, n, r, b) / measured.optim_step_time) - 1)
-            if search.late:
-                because, accum, optim = f"not reached within {limit_s:g} s", np.nan, np.nan
+            if budget.spent:
+                because, accum, optim = f"not reached within {budget.spent}", np.nan, np.nan
         out.append(LeftOut(int(n), int(r), float(b), accum, optim, because))
     return out
 
 
-def bootstrap(fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, limit_s: float = LIMIT_S) -> Bootstrap:
+def bootstrap(
+    fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S
+) -> Bootstrap:
     """Parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn together.
 
-    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples unless the time ends them.
-    Parameters that the points do not determine do not move as far as they could: see `Fit.identified`.
+    Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples, also where the evaluations of the
+    objective over all fits end them; only the wall time, see `fit`, may end them elsewhere on another machine. Parameters that the
+    points do not determine do not move as far as they could: see `Fit.identified`.
     """
-    until = time.perf_counter() + limit_s
+    budget = Budget(evaluations, limit_s)
     used = fit.points.ordered()
     found = identify(used)
     free = 7 - len(found.fixed)
     left = 2 * len(used) - free
     if left <= 0:
-        return Bootstrap((), 1.0, f"{2 * len(used)} times leave nothing to compare with {free} free parameters", False)
+        return Bootstrap((), 1.0, f"{2 * len(used)} times leave nothing to compare with {free} free parameters", "")
     widened = float(np.sqrt(2 * len(used) / left))
     accum = accum_time(fit.params, used.atomic_bsz)
     optim = optim_time(fit.params, used.num_nodes, used.num_replicas, used.atomic_bsz)
     off = np.log(np.stack([used.accum_step_time / accum, used.optim_step_time / optim]))
     off = (off - off.mean(axis=1, keepdims=True)) * widened
     if np.abs(off).max() < _EXACT:
-        return Bootstrap((fit.params,) * resamples, widened, "", False)
+        return Bootstrap((fit.params,) * resamples, widened, "", "")
     rng = np.random.default_rng(seed)
     samples: list[PerfParams] = []
     for _ in range(resamples):
         drawn = np.exp(off[:, rng.integers(len(used), size=len(used))])
-        search = Search(Points(used.num_nodes, used.num_replicas, used.atomic_bsz, accum * drawn[0], optim * drawn[1]), found, until)
-        _, params = search.run(fit.params, stages=QUICK, polish=False)
-        if search.late:
-            return Bootstrap(tuple(samples), widened, "" if samples else f"none was reached within {limit_s:g} s", True)
+        resampled = Points(used.num_nodes, used.num_replicas, used.atomic_bsz, accum * drawn[0], optim * drawn[1])
+        _, params = Search(resampled, found, budget).run(fit.params, stages=QUICK, polish=False)
+        if budget.spent:
+            because = "" if samples else f"none was reached within {budget.spent}"
+            return Bootstrap(tuple(samples), widened, because, budget.spent)
         samples.append(params)
-    return Bootstrap(tuple(samples), widened, "", False)
+    return Bootstrap(tuple(samples), widened, "", "")
 
 
 def band(
@@ -558,16 +586,12 @@ def _lost(fit: Fit, known: dict[str, bool], nodes: float, replicas: float) -> st
 # -- The fit that others make ----------------------------------------------------------------------------------------
 
 
-class _Late(Exception):
-    pass
-
-
-def plain_objective(points: Points, *, limit_s: float = 3.0) -> float | None:
-    """The objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where it takes longer.
+def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> float | None:
+    """The objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it.
 
     It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
     """
-    until = time.perf_counter() + limit_s
+    budget = Budget(evaluations, limit_s)
     found = identify(points)
     names = [n for n in PerfParams._fields if n not in found.fixed]
 
@@ -575,14 +599,13 @@ def plain_objective(points: Points, *, limit_s: float = 3.0) -> float | None:
         return PerfParams(**found.fixed | dict(zip(names, (float(v) for v in free), strict=True)))
 
     def value(free: Floats) -> float:
-        if time.perf_counter() > until:
-            raise _Late
+        budget.take()
         return float(objective(params(free), points))
 
     first = np.array([getattr(FIRST, n) for n in names])
     bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
     try:
         answer = minimize(value, first, method="L-BFGS-B", bounds=bounds)
-    except _Late:
+    except _SpentError:
         return None
     return float(objective(raised(params(np.asarray(answer.x)), points), points))

@@ -28,10 +28,6 @@ RECORD: Final = (
     "record a few steps of one or more configurations with the profiler and tell the batch with "
     "prof.add_metadata_json('atomic_bsz', '32'), or call profile_step_start and profile_step_commit of tb_sol_plugin.capture in the loop"
 )
-CONFIDENCE_S: Final = 2.5
-"""Seconds for each of the two ways in which a fit is tested; what they reach by then is shown."""
-
-
 MOST_RUNS: Final = 1_024
 """Runs whose points are remembered."""
 
@@ -179,7 +175,7 @@ def _fitted(
     if not sure:
         return made, None, (), None
     kept, _ = usable(*columns)
-    return made, bootstrap(made, limit_s=CONFIDENCE_S), tuple(leave_one_out(made, limit_s=CONFIDENCE_S)), plain_objective(kept)
+    return made, bootstrap(made), tuple(leave_one_out(made)), plain_objective(kept)
 
 
 def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:

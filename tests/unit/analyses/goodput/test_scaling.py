@@ -11,7 +11,6 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
-from tb_sol_plugin.metrics.goodput import fit
 from tb_sol_plugin.model.registry import run_alone
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
@@ -204,8 +203,7 @@ def test_a_larger_micro_batch_than_ran_is_extrapolated(tmp_path: Path) -> None:
     assert lines and all(d["line"]["dash"] == "5px,4px" and any(v is not None for v in d["y"]) for d in lines)
 
 
-def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "CONFIDENCE_S", 60.0)
+def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path) -> None:
     # GIVEN one configuration measured with 0.31 and 0.9 s WHEN asked THEN both are named
     report = of(tmp_path, *clean((1, 1, 32), (1, 2, 16)), (1, 2, 32, 0.3, 0.31), (1, 2, 32, 0.3, 0.9))
     assert "2 replicas on 1 node with 32 samples each: 310.0\u202fms and 900.0\u202fms" in said(report)

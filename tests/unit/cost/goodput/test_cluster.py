@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
 
 import numpy as np
@@ -112,13 +111,12 @@ def test_limits_of_jobs_and_odd_clusters():
         allocate(jobs, Cluster(()))
 
 
-def test_a_thousand_nodes_in_seconds_then_again_with_few_moves():
-    # GIVEN 1000 jobs on 1000 nodes of 8 WHEN allocated THEN it fits, all is used, within seconds
+def test_a_thousand_machines_are_allocated_then_again_with_few_moves():
+    # GIVEN 1000 jobs on 1000 nodes of 8 WHEN allocated THEN it fits, all is used, with few nodes of the search tree
     cluster = Cluster.alike(1000, 8)
     jobs = [Job(name=str(i), speedup=SPEEDUPS[i % 4], max_replicas=512) for i in range(1000)]
-    begun = time.process_time()
-    first = checked(jobs, cluster, allocate(jobs, cluster))
-    assert time.process_time() - begun < 10 and first.devices == 8000 and not first.notes
+    first = checked(jobs, cluster, allocate(jobs, cluster, nodes=10))
+    assert first.devices == 8000 and not first.notes
     # WHEN 30 leave and 60 come THEN few of the others restart; with nothing changed none does
     held = [
         Job(name=j.name, speedup=j.speedup, max_replicas=512, current=s, seats=q)
@@ -129,6 +127,14 @@ def test_a_thousand_nodes_in_seconds_then_again_with_few_moves():
     after = held[30:] + [Job(name="new", speedup=SPEEDUPS[i % 4], max_replicas=512) for i in range(60)]
     found = checked(after, cluster, allocate(after, cluster))
     assert sum(found.restarts) < 150 and sum(s != (0, 0) for s in found.shapes) >= 1000
+
+
+def test_what_ends_a_search_is_said():
+    # GIVEN a search that may look at no node, or take no time WHEN allocated THEN all stays as it is, with the reason
+    jobs = [Job(name=str(i), speedup=SPEEDUPS[i % 4], max_replicas=512) for i in range(100)]
+    for how, why in (({"nodes": 0}, "0 nodes of the search tree"), ({"limit_s": 0.0}, "0 s")):
+        found = allocate(jobs, Cluster.alike(100, 8), **how)
+        assert found.notes == (f"no allocation was found within {why}: all stays as it is",) and found.devices == 0
 
 
 def test_larger_clusters_add_less():

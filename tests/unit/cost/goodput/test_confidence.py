@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
+
 import numpy as np
 import pytest
 
 from tb_sol_plugin.cost.goodput import GoodputFunction, band, bootstrap, fit, leave_one_out
+from tb_sol_plugin.cost.goodput.fit import plain_objective
 from tests.unit.cost.goodput import reference as R
 
 
@@ -40,7 +44,7 @@ def test_bands_hold_the_truth_and_are_as_wide_as_the_noise_makes_them():
     n, r, b = [1, 1, 2, 4], [1, 8, 8, 32], [64, 64, 64, 64]
     fitted = fit(*R.columns(R.rows(R.P1, sigma=0.02)))
     drawn = bootstrap(fitted)
-    assert len(drawn.samples) == 200 and not drawn.late and drawn.widened == pytest.approx((72 / 65) ** 0.5)
+    assert len(drawn.samples) == 200 and not drawn.ended and drawn.widened == pytest.approx((72 / 65) ** 0.5)
     low, high = band(drawn.samples, lambda p: GoodputFunction(p, None, 16).throughput(n, r, b), level=0.99)
     assert (low <= true.throughput(n, r, b)).all() and (true.throughput(n, r, b) <= high).all()
     assert ((high - low) / low > 0.004).all() and ((high - low) / low < 0.08).all()
@@ -62,8 +66,38 @@ def test_clean_points_have_bands_without_width_and_too_few_have_none():
         band(one.samples, lambda p: p.gamma)
 
 
-def test_the_time_ends_both():
+def test_a_budget_of_evaluations_ends_both_at_the_same_place_every_time():
+    # GIVEN noisy points WHEN few evaluations are allowed THEN what was reached by then is the beginning of what more of them reach
+    fitted = fit(*R.columns(R.rows(R.P1, sigma=0.02)))
+    whole, drawn = bootstrap(fitted, resamples=30), bootstrap(fitted, resamples=30, evaluations=700)
+    assert drawn.ended == "700 evaluations" and 0 < len(drawn.samples) < 30 and drawn.samples == whole.samples[: len(drawn.samples)]
+    assert bootstrap(fitted, resamples=30, evaluations=700) == drawn
+    left, again = leave_one_out(fitted, evaluations=400), leave_one_out(fitted, evaluations=400)
+    assert [c.because for c in left] == [c.because for c in again] == sorted(c.because for c in left)
+    assert {c.because for c in left} == {"", "not reached within 400 evaluations"}
+    assert plain_objective(fitted.points) is not None and plain_objective(fitted.points, evaluations=20) is None
+    # AND with none at all there is nothing, and the reason
+    none = bootstrap(fitted, evaluations=0)
+    assert none.samples == () and none.because == "none was reached within 0 evaluations"
+
+
+def test_the_wall_time_is_a_last_resort_that_says_so():
     fitted = fit(*R.columns(R.rows(R.P1, sigma=0.02)))
     drawn = bootstrap(fitted, limit_s=0.0)
-    assert drawn.late and drawn.samples == () and drawn.because == "none was reached within 0 s"
+    assert drawn.ended == "0 s" and drawn.samples == () and drawn.because == "none was reached within 0 s"
     assert {c.because for c in leave_one_out(fitted, limit_s=0.0)} == {"not reached within 0 s"}
+
+
+@pytest.mark.parametrize("rows", [R.rows(R.P1, sigma=0.02), R.rows(R.P2, R.GRID[:9], 0.05)], ids=["many points", "few points"])
+def test_a_slow_machine_gives_the_same_answer(rows, monkeypatch):
+    # GIVEN points WHEN fitted twice, and once under a clock on which every look takes a millisecond (a machine hundreds of times slower)
+    def answers():
+        made = fit(*R.columns(rows))
+        left = [(c.num_nodes, c.num_replicas, c.atomic_bsz, str(c.accum_error), str(c.optim_error), c.because) for c in leave_one_out(made)]
+        return made.params, made.objective, made.warnings, bootstrap(made, resamples=20), left, plain_objective(made.points)
+
+    first = answers()
+    assert answers() == first
+    monkeypatch.setattr(time, "perf_counter", count(0, 1e-3).__next__)
+    # THEN all answers are the same, to the last bit
+    assert answers() == first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.cost.goodput import PerfParams, fit, fit_perf_params, objective
-from tb_sol_plugin.cost.goodput.fit import LogObjective
+from tb_sol_plugin.cost.goodput.fit import EVALUATIONS, FIRST, LogObjective
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tests.unit.cost.goodput import reference as R
 
@@ -24,11 +23,9 @@ def worst(params, rows):
 
 @pytest.mark.parametrize(("true", "at_true"), [(R.P1, 0.00069082), (R.P2, 0.00016025), (R.P3, 0.00902623)])
 def test_clean_points_give_their_parameters_back(true, at_true):
-    # GIVEN 36 configurations without noise WHEN fitted THEN the parameters are those they were made of, within 5 s
+    # GIVEN 36 configurations without noise WHEN fitted THEN the parameters are those they were made of, with a fifth of the budget
     rows = R.rows(true)
-    begun = time.process_time()
-    found = fit(*R.columns(rows))
-    assert time.process_time() - begun < 5
+    found = fit(*R.columns(rows), evaluations=EVALUATIONS // 5)
     assert found.objective <= at_true * 1.001 and worst(found.params, rows) < 1e-4
     assert tuple(found.params) == pytest.approx(true, rel=1e-3)
     assert found.rules == found.warnings == found.dropped == () and all(found.identified.values())
@@ -84,7 +81,7 @@ def test_a_thousand_noisy_points_fit_no_worse_than_the_truth(sigma):
 
 
 def test_few_noisy_points_of_many_jobs_fit_no_worse_than_the_truth():
-    for seed in range(15):
+    for seed in range(6):
         true = R.random_params(seed)
         rows = R.rows(true, sigma=0.02, seed=seed)
         found = fit(*R.columns(rows))
@@ -150,12 +147,15 @@ def test_contradictions_are_said():
     )
 
 
-def test_the_time_limit_returns_the_best_so_far_with_a_warning():
-    rows = R.rows(R.P1, R.random_grid(5000, 1), 0.05)
-    begun = time.perf_counter()
-    found = fit(*R.columns(rows), limit_s=0.05)
-    assert time.perf_counter() - begun < 2
-    assert any("ended after 0.05 s" in w for w in found.warnings) and np.isfinite(found.objective)
+def test_what_ends_a_fit_leaves_the_best_so_far_and_a_warning():
+    # GIVEN 500 noisy points WHEN 200 evaluations are allowed THEN the fit is worse than a whole one, better than its start, and says so
+    rows = R.rows(R.P1, R.random_grid(500, 1), 0.05)
+    found = fit(*R.columns(rows), evaluations=200)
+    assert "the fit was ended after 200 evaluations: a better one may exist" in found.warnings
+    assert fit(*R.columns(rows)).objective <= found.objective < objective(FIRST, found.points)
+    # AND the wall time ends it likewise
+    found = fit(*R.columns(rows), limit_s=0.0)
+    assert any("ended after 0 s" in w for w in found.warnings) and np.isfinite(found.objective)
 
 
 times = st.floats(1e-9, 1e9)
@@ -165,6 +165,6 @@ times = st.floats(1e-9, 1e9)
 @given(st.lists(st.tuples(st.integers(1, 64), st.integers(1, 64), st.floats(1, 1e6), times, times), min_size=1, max_size=8))
 def test_no_valid_points_make_a_fit_fail(points):
     with np.errstate(over="raise", divide="raise", invalid="raise"):
-        found = fit(*R.columns([(n, n * m, b, a, o) for n, m, b, a, o in points]), limit_s=0.2)
+        found = fit(*R.columns([(n, n * m, b, a, o) for n, m, b, a, o in points]), evaluations=500)
     assert np.isfinite(found.objective) and np.isfinite(found.params).all()
     assert min(found.params[:6]) >= 1e-8 and 1 <= found.params.gamma <= 10 and len(found.points) == len(points)
