@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.rules.engine import Lever
-from tb_sol_plugin.metrics.rules.time import RULES, combined_ns, levers
+from tb_sol_plugin.metrics.rules.engine import Finding, combined_ns
+from tb_sol_plugin.metrics.rules.time import RULES, time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.query import Query
@@ -39,7 +39,7 @@ FILES = {
     "cpu": f"{H}/rank_non_gpu/rank_non_gpu.json.gz",
     "resnet50": "kineto/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
 }
-Found = tuple[dict[str, Lever], Waterfall]
+Found = tuple[dict[str, Finding], Waterfall]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def found(traces: Path) -> Callable[[str], Found]:
         c = capture(traces / FILES[name])
         part = scope(c, Query())
         fall = waterfall(c, part)
-        return {f.rule: f for f in levers(c, part, fall)}, fall
+        return {f.id: f for f in time_findings(c, part, fall)}, fall
 
     return of
 
@@ -62,7 +62,7 @@ def test_savings_are_within_what_they_touch(found: Callable[[str], Found], name:
     assert combined_ns(list(got.values())) <= fall.total_ns / fall.steps + len(got)
     taken = np.zeros(len(fall.work.ops))
     for f in got.values():
-        assert 0 < f.saving_ns <= fall.total_ns / fall.steps + 1
+        assert 0 < f.saving <= fall.total_ns / fall.steps + 1
         assert len(f.rows) == len(f.claimed) == len(np.unique(f.rows))
         assert f.evidence and f.title and f.fix and "nan" not in f.evidence and "None" not in f.evidence
         np.add.at(taken, f.rows, f.claimed)
@@ -70,7 +70,7 @@ def test_savings_are_within_what_they_touch(found: Callable[[str], Found], name:
     assert (taken <= measured + 1).all()
     # AND the idle time that findings take is at most the idle time there is
     idle = ("warm_up", "device_allocation", "host_sync", "launch_bound", "handover", "host_wait")
-    assert sum(got[r].saving_ns for r in idle if r in got) * fall.steps <= fall.host_wait_ns + fall.steps * len(idle)
+    assert sum(got[r].saving for r in idle if r in got) * fall.steps <= fall.host_wait_ns + fall.steps * len(idle)
 
 
 @pytest.mark.parametrize(("name", "first"), [
@@ -85,10 +85,10 @@ def test_the_first_thing_to_fix(found: Callable[[str], Found], name: str, first:
 def test_a_detector_that_loads_in_its_own_process_and_writes_its_scores(found: Callable[[str], Found]) -> None:
     # GIVEN six batches loaded in the training process, and 16 heads over 5185 patches
     got, fall = found("owlv2")
-    assert got["input_wait"].saving_ns == fall.input_wait_ns and "num_workers" in got["input_wait"].fix
+    assert got["input_wait"].saving == fall.input_wait_ns and "num_workers" in got["input_wait"].fix
     # THEN attention is told from 120 image layers and 60 text layers; softmax and products take 491.7 ms of the image layers alone
     attention = got["unfused_attention"]
-    assert "16×5185×5185" in attention.evidence and "180 times" in attention.evidence and 470e6 < attention.saving_ns < 492e6
+    assert "16×5185×5185" in attention.evidence and "180 times" in attention.evidence and 470e6 < attention.saving < 492e6
     # AND the products it takes are not told again that their rows are odd
     assert "misaligned_products" not in got and "norm_above_limit" not in got
 
@@ -111,7 +111,7 @@ def test_a_resnet_in_fp32_on_a_v100(found: Callable[[str], Found]) -> None:
     got, fall = found("resnet50")
     fp32 = got["fp32_matrix"]
     assert "float16" in fp32.fix and "in FP16" in fp32.evidence and "TF32" not in fp32.evidence and "BF16" not in fp32.evidence
-    assert fp32.saving_ns <= (fall.kind_ns["conv"] + fall.kind_ns["gemm"]) / fall.steps
+    assert fp32.saving <= (fall.kind_ns["conv"] + fall.kind_ns["gemm"]) / fall.steps
     # AND its optimizer: SGD with momentum over the 25 557 032 parameters of a ResNet-50
     assert "25\u202f557\u202f032 elements" in got["unfused_optimizer"].evidence and "5 arrays" in got["unfused_optimizer"].evidence
 
@@ -119,7 +119,7 @@ def test_a_resnet_in_fp32_on_a_v100(found: Callable[[str], Found]) -> None:
 def test_a_data_parallel_step_without_shapes(found: Callable[[str], Found]) -> None:
     # GIVEN a recording without shapes THEN communication and layout kernels are seen all the same, and nothing that needs a limit
     got, fall = found("nccl_data")
-    assert got["exposed_communication"].saving_ns == round(fall.exposed_communication_ns / fall.steps)
+    assert got["exposed_communication"].saving == round(fall.exposed_communication_ns / fall.steps)
     assert "channels_last" in got["layout_kernels"].fix and "nchwToNhwcKernel" in got["layout_kernels"].evidence
     assert not any(r.endswith("_above_limit") for r in got)
 

@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.thresholds import from_text
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
-from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -23,19 +23,19 @@ US = 1_000
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def findings_of(c: Capture, *, step: str = "", thresholds: str = "least_share=0", limits: Mapping[str, float] | None = None) -> dict[str, CopyFinding]:
+def findings_of(c: Capture, *, step: str = "", thresholds: str = "least_share=0", limits: Mapping[str, float] | None = None) -> dict[str, Finding]:
     """Every finding of a recording by its key. limits: bytes/s by direction."""
     peaks = {d: (rate, "link") for d, rate in (limits or {}).items()}
-    out: list[CopyFinding] = copy_findings(c, scope(c, Query(step=step)), peaks, from_text(thresholds))
-    keys = [f.key for f in out]
-    assert len(set(keys)) == len(keys) and set(keys) <= set(KEYS) and keys == [f.key for f in sorted(out, key=lambda f: -f.saving_ns)]
-    assert all(f.saving_ns > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in out)
+    out: list[Finding] = copy_findings(c, scope(c, Query(step=step)), peaks, from_text(thresholds))
+    keys = [f.rule for f in out]
+    assert len(set(keys)) == len(keys) and set(keys) <= set(KEYS) and keys == [f.rule for f in sorted(out, key=lambda f: -f.saving)]
+    assert all(f.saving > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in out)
     return dict(zip(keys, out, strict=True))
 
 
-def found(t: TraceBuilder, folder: Path, **more: object) -> dict[str, CopyFinding]:
+def found(t: TraceBuilder, folder: Path, **more: object) -> dict[str, Finding]:
     """The same of a recording that is written and read first."""
-    out: dict[str, CopyFinding] = findings_of(read_back(t, folder), **more)  # type: ignore[arg-type]
+    out: dict[str, Finding] = findings_of(read_back(t, folder), **more)  # type: ignore[arg-type]
     return out
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_sol_plugin.metrics.rules.engine import Lever
-from tb_sol_plugin.metrics.rules.time import RULES, levers
+from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.metrics.rules.time import RULES, time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
@@ -16,14 +16,14 @@ H100_FP32, H100_TF32, H100_BF16, H100_BANDWIDTH, H100_UNITS = 66.9e12, 494.7e12,
 """Limits of an H100 SXM as its data sheet has them: FLOP/s, bytes/s, multiprocessors."""
 
 
-def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Lever]:
+def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Finding]:
     """Every finding of a recording by its rule."""
     c = read_back(t, folder)
     part = scope(c, Query())
-    out = levers(c, part, waterfall(c, part, limits))
-    rules = [f.rule for f in out]
+    out = time_findings(c, part, waterfall(c, part, limits))
+    rules = [f.id for f in out]
     assert len(set(rules)) == len(rules) and set(rules) <= set(RULES)
-    return {f.rule: f for f in out}
+    return {f.id: f for f in out}
 
 
 def step(length: int = 1_000_000, **more: object) -> TraceBuilder:

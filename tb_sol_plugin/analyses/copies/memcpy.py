@@ -16,12 +16,12 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
 from tb_sol_plugin.metrics.copies.records import NAMES
-from tb_sol_plugin.metrics.rules.copies import copy_findings, step_ns
-from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
+from tb_sol_plugin.metrics.rules.copies import copy_findings, step_ns, together_ns
+from tb_sol_plugin.metrics.rules.engine import to_report
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import AnySection, FindingsSection, Link, Report, Scalar
 from tb_sol_plugin.units import human
 
@@ -101,8 +101,8 @@ def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str
         title="What to fix first",
         subtitle="saving per step, at most; savings can overlap" if where.steps else "at most; savings can overlap",
         span=5,
-        findings=[as_finding(f, length, query=query) for f in shown],
-        combined_ns=combined_ns(shown),
+        findings=[to_report(f, pages=registry(), step_ns=length, keep=query) for f in shown],
+        combined_ns=together_ns(capture, where, shown),
         empty="No copy here costs a thousandth of a step.",
         links=[Link("memcpy_findings", query, more)] if found else [],
     )

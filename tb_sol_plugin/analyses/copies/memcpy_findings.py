@@ -27,12 +27,12 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds, changed, from_text
-from tb_sol_plugin.metrics.rules.copies import RULES, copy_findings, rules_off, step_ns
-from tb_sol_plugin.metrics.rules.engine import CopyFinding, as_finding, combined_ns
+from tb_sol_plugin.metrics.rules.copies import RULES, copy_findings, rules_off, step_ns, together_ns
+from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import Fact, FactsSection, FindingsSection, Notice, Report, Scalar, make_facts
 from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
@@ -85,6 +85,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     held = blocking(capture, found, limits_of)
     worth = copy_findings(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
     step = step_ns(capture, where)
+    together = together_ns(capture, where, worth)
     keep = {k: v for k, v in (("step", query.step), ("device_limits", query.device_limits), ("thresholds", query.thresholds)) if v}
     chosen = _chosen(worth, query.rule)
     least = f"{human(limits_of.least_share, 'ratio')} of {'a step' if where.rows else 'the recording'}"
@@ -93,8 +94,8 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
         id="findings",
         title="What to fix, in order",
         subtitle=f"saving {per}; together counts no time twice",
-        findings=[as_finding(f, step, query=keep) for f in worth],
-        combined_ns=combined_ns(worth) if worth else None,
+        findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in worth],
+        combined_ns=together if worth else None,
         empty=f"No copy here costs {least}.",
     )
     evidence = evidence_table(capture, found, held, chosen, query.rule, where)
@@ -102,10 +103,10 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     return Report(
         analysis="memcpy_findings",
         title="Waits and patterns",
-        headline=_headline(worth, chosen, where) or f"No copy here costs {least}.",
+        headline=_headline(worth, chosen, together, where) or f"No copy here costs {least}.",
         notices=_notices(capture, where, limits_of),
         sections=[
-            _facts(worth, held, in_steps(capture, where)[found["row"].to_numpy()], step, where),
+            _facts(worth, together, held, in_steps(capture, where)[found["row"].to_numpy()], step, where),
             *([evidence] if query.rule else []),  # what was asked for comes first
             findings,
             *tables,
@@ -114,26 +115,26 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     )
 
 
-def _chosen(worth: list[CopyFinding], rule: str) -> CopyFinding | None:
+def _chosen(worth: list[Finding], rule: str) -> Finding | None:
     """The finding that `rule` names, by its key or its rule; the largest for "". None where that rule found nothing."""
     name = rule.strip().removeprefix("copies_")
     if not name:
         return worth[0] if worth else None
-    mine = [f for f in worth if f.key == name] or [f for f in worth if f.rule == name]
+    mine = [f for f in worth if name in (f.rule, f.rule.removesuffix(f"_{f.direction}"))]
     if not mine and name not in RULES and name.rpartition("_")[0] not in RULES:
-        known = ", ".join(f.key for f in worth) or "none in this selection"
+        known = ", ".join(f.rule for f in worth) or "none in this selection"
         raise BadQuery(f"no finding {rule[:60]!r}", hint=f"there are: {known}", field="rule")
     return mine[0] if mine else None
 
 
-def _headline(worth: list[CopyFinding], chosen: CopyFinding | None, where: Scope) -> str:
+def _headline(worth: list[Finding], chosen: Finding | None, together: int, where: Scope) -> str:
     if not worth:
         return ""
     first, per = chosen or worth[0], "of each step" if where.rows else "of the recording"
-    text = f"**{first.title}**: at most **{human(first.saving_ns, 'ns')}** {per}"
-    if first.host and first.host_ns > first.saving_ns:
+    text = f"**{first.title}**: at most **{human(first.saving, 'ns')}** {per}"
+    if first.host and first.host_ns > first.saving:
         text += f", of {human(first.host_ns, 'ns')} that the host is held"
-    return f"{text}. All {len(worth)} together: at most {human(combined_ns(worth), 'ns')}." if len(worth) > 1 else f"{text}."
+    return f"{text}. All {len(worth)} together: at most {human(together, 'ns')}." if len(worth) > 1 else f"{text}."
 
 
 def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Notice]:
@@ -146,11 +147,13 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     return out
 
 
-def _facts(worth: list[CopyFinding], held: pd.DataFrame, launched: Mask, step: float, where: Scope) -> FactsSection:
-    """launched: per copy whether a step launched it: what is per step is of those."""
+def _facts(
+    worth: list[Finding], together: int, held: pd.DataFrame, launched: Mask, step: float, where: Scope
+) -> FactsSection:
+    """together: ns that all findings could save. launched: per copy whether a step launched it: what is per step is of those."""
     sums = {n: held[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(worth), "combined_ns": combined_ns(worth), "held": int(held["reason"].ne("").sum()),
+        "findings": len(worth), "combined_ns": together, "held": int(held["reason"].ne("").sum()),
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
     notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}

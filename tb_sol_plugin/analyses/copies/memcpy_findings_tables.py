@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.copies import groups, records
 from tb_sol_plugin.metrics.copies.blocking import REASONS
 from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
-from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time.attribution import sum_by
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.phases import STEP
@@ -77,14 +77,14 @@ EVIDENCE: Final = (
 )
 
 
-def patterns_table(found: pd.DataFrame, worth: list[CopyFinding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
+def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
     """One row per finding. step: length of a step in ns. keep: query fields that links keep."""
     size = found["bytes"].to_numpy()
     frame = pd.DataFrame(
         [
             {
-                "title": f.title, "rule": f.key, "direction": f.direction, "saving_ns": f.saving_ns,
-                "share": f.saving_ns / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
+                "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
+                "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
                 "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
             }
             for f in worth
@@ -94,7 +94,7 @@ def patterns_table(found: pd.DataFrame, worth: list[CopyFinding], step: float, k
     return make_table(
         "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
         filters=["title", "rule", "direction"],
-        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.key}, "Its copies") for i, f in enumerate(worth)},
+        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(worth)},
         footer="Savings of findings can overlap; a candidate is likely, not proven: contents of copies are not recorded.",
         empty="No finding.",
     )  # fmt: skip
@@ -145,7 +145,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
 
 
 def evidence_table(
-    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: CopyFinding | None, rule: str, where: Scope
+    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
 ) -> TableSection:
     """The copies behind a finding: those that cost most where there are more than `MOST`, in order of time."""
     rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)

@@ -16,7 +16,8 @@ from tb_sol_plugin.metrics.copies import bandwidth, blocking, counted, groups, r
 from tb_sol_plugin.metrics.copies.exposure import ALL
 from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES, copies, memory_text
 from tb_sol_plugin.metrics.report.notes import profile_notices
-from tb_sol_plugin.metrics.rules.copies import patterns, rules_off
+from tb_sol_plugin.metrics.rules.copies import rules_off
+from tb_sol_plugin.metrics.rules.copies.counted import CountedPattern, counted_patterns
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
@@ -421,7 +422,7 @@ def _spans(count: int) -> list[int]:
 
 def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
     """What counted copies tell; nothing at all where nobody knows of waiting and nothing else is to be told."""
-    found = patterns.findings(capture, where)
+    found = counted_patterns(capture, where)
     if not found and (counted.counted(capture, where)["blocking"].to_numpy() < 0).all():
         return []
     section = FindingsSection(
@@ -434,7 +435,7 @@ def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
     return [section]
 
 
-def _finding(f: patterns.CountedFinding, steps: int, where: Scope) -> Finding:
+def _finding(f: CountedPattern, steps: int, where: Scope) -> Finding:
     key = f.rule if f.rule in TITLES else f"{f.rule}_{f.direction}"
     per = " per step" if where.steps else ""
     size = f", {human(f.sized_bytes / steps, 'B')}" if f.sized_bytes and f.rule != "reads" else ""

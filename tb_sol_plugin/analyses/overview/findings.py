@@ -6,6 +6,7 @@ Their savings add up, so that the sum is a bound on what all of them could save 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,9 +15,9 @@ import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.notes import source_notices
-from tb_sol_plugin.metrics.rules.engine import LEAST, Lever, finding
+from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
-from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, combined_ns, levers
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.scope import is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
@@ -99,7 +100,7 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     if not fall.work.timed:
         message, _, hint = NEEDS_TIMES.partition(": ")
         raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
-    found = levers(capture, part, fall)
+    found = time_findings(capture, part, fall)
     places = _places(capture, fall, found)
     wanted = [n for n in ("layer", "phase") if getattr(query, n)]
     for name in wanted:
@@ -109,11 +110,9 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         places = places[places[name] == getattr(query, name)]
     if wanted:
         saved = places.groupby("rule")["saving_ns"].sum()
-        shown = [(f, round(float(saved.get(f.rule, 0)))) for f in found if f.rule in saved.index]
-    else:
-        shown = [(f, f.saving_ns) for f in found]
-    shown.sort(key=lambda pair: -pair[1])
-    report = Report(analysis="findings", title="What to fix", headline=_headline(fall, shown, found, bool(wanted)))
+        found = [replace(f, saving=round(float(saved.get(f.id, 0)))) for f in found if f.id in saved.index]
+    shown = sorted(found, key=lambda f: -f.saving)
+    report = Report(analysis="findings", title="What to fix", headline=_headline(fall, shown))
     report.notices = source_notices(capture, part)
     if fall.work.from_ledger and fall.work.timed and shown:
         report.notices.append(Notice(FEW_RULES, "info"))
@@ -127,17 +126,16 @@ def _step(fall: Waterfall) -> float:
     return fall.total_ns / fall.steps
 
 
-def _headline(fall: Waterfall, shown: list[tuple[Lever, int]], found: list[Lever], part: bool) -> str:
+def _headline(fall: Waterfall, shown: list[Finding]) -> str:
     per = "of each step" if fall.stepped else "of the recording"
     if not shown:
         return f"Nothing was found that saves more than {human(LEAST, 'ratio')} {per}."
-    together = sum(ns for _, ns in shown) if part else combined_ns(found)
-    first = f"**{shown[0][0].title}**: at most **{human(shown[0][1], 'ns')}** {per}"
-    return f"{first}. All {len(shown)} together: at most {human(together, 'ns')}." if len(shown) > 1 else f"{first}."
+    first = f"**{shown[0].title}**: at most **{human(shown[0].saving, 'ns')}** {per}"
+    return f"{first}. All {len(shown)} together: at most {human(combined_ns(shown), 'ns')}." if len(shown) > 1 else f"{first}."
 
 
-def _facts(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FactsSection:
-    together = sum(ns for _, ns in shown)
+def _facts(fall: Waterfall, shown: list[Finding]) -> FactsSection:
+    together = combined_ns(shown)
     step = round(_step(fall))
     values: dict[str, Scalar] = {
         "findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0),
@@ -145,22 +143,22 @@ def _facts(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FactsSection:
     return make_facts("answer", "Findings", values, FACTS, weight="headline", style="tiles")
 
 
-def _cards(fall: Waterfall, shown: list[tuple[Lever, int]]) -> FindingsSection:
+def _cards(fall: Waterfall, shown: list[Finding]) -> FindingsSection:
     step = _step(fall)
     there = registry()
-    cards = [finding(f, ns, step, pages=there) for f, ns in shown]
+    cards = [to_report(f, pages=there, step_ns=step) for f in shown]
     per = "per step" if fall.stepped else "of the recording"
     return FindingsSection(
         id="levers",
         title="What to fix, in order",
         subtitle=f"saving {per}, at most; savings add up",
         findings=cards,
-        combined_ns=sum(ns for _, ns in shown) if shown else None,
+        combined_ns=combined_ns(shown) if shown else None,
         empty=f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the step.",
     )
 
 
-def _places(capture: Capture, fall: Waterfall, found: list[Lever]) -> pd.DataFrame:
+def _places(capture: Capture, fall: Waterfall, found: list[Finding]) -> pd.DataFrame:
     """Per finding, layer and phase: calls, and the saving per step that lies there."""
     ops = fall.work.ops
     phase = _phase_of(capture, ops["annotation"].to_numpy())
@@ -169,7 +167,7 @@ def _places(capture: Capture, fall: Waterfall, found: list[Lever]) -> pd.DataFra
         if len(f.rows):
             rows = pd.DataFrame({"layer": arrays.pick(ops["layer"], f.rows), "phase": phase[f.rows], "ns": f.claimed})
             sums = rows.groupby(["layer", "phase"], sort=False)["ns"].agg(["size", "sum"]).reset_index()
-            parts.append(sums.assign(rule=f.rule, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
+            parts.append(sums.assign(rule=f.id, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
     if not parts:
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})
     out = pd.concat(parts, ignore_index=True).rename(columns={"size": "calls"})
@@ -185,18 +183,18 @@ def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDAr
     return np.asarray(paths[node], object)
 
 
-def _table(fall: Waterfall, shown: list[tuple[Lever, int]], places: pd.DataFrame) -> TableSection:
+def _table(fall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:
     step = _step(fall)
     top = places.assign(where=places["layer"].where(places["layer"] != "", places["phase"])) if len(places) else None
     where = {} if top is None else {rule: rows.groupby("where")["saving_ns"].sum().idxmax() for rule, rows in top.groupby("rule")}
     frame = pd.DataFrame(
         [
             {
-                "title": f.title, "rule": f.rule, "saving_ns": ns, "share": ns / step if step else None,
-                "calls": len(f.rows) if len(f.rows) else None, "where": where.get(f.rule) or None,
+                "title": f.title, "rule": f.id, "saving_ns": f.saving, "share": f.saving / step if step else None,
+                "calls": len(f.rows) if len(f.rows) else None, "where": where.get(f.id) or None,
                 "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
             }
-            for f, ns in shown
+            for f in shown
         ],
         columns=[c.name for c in COLUMNS],
     )  # fmt: skip

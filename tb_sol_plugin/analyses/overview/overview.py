@@ -19,10 +19,9 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.report.notes import joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
-from tb_sol_plugin.metrics.rules.engine import Lever, finding
+from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
-from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, levers
-from tb_sol_plugin.metrics.rules.time.transfers import COPY_RULES
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
@@ -115,12 +114,12 @@ FACTS: Final = (
     facts=FACTS,
 )
 def overview(capture: Capture, query: Query) -> Report:
-    """The step against its limit, the levers, where the step goes, the device and the run."""
+    """The step against its limit, what to fix first, where the step goes, the device and the run."""
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
     if is_profile(capture):
         return _of_a_profile(capture, part, fall, query)
-    found = levers(capture, part, fall)
+    found = time_findings(capture, part, fall)
     said = sentence(capture, part, fall, found)
     if is_capture(capture) and not len(capture.tables["iterations"]):
         waiting = "No iteration has ended yet; this page fills as the training runs."
@@ -212,17 +211,17 @@ def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str
     return f": {', '.join(worst)}" if worst else ""
 
 
-# -- levers ---------------------------------------------------------------------------------------------------
+# -- findings ---------------------------------------------------------------------------------------------------
 
 
-def _findings(found: list[Lever], fall: Waterfall, most: int = 4) -> FindingsSection:
+def _findings(found: list[Finding], fall: Waterfall, most: int = 4) -> FindingsSection:
     whole = fall.total_ns / fall.steps if fall.total_ns else 0
     there = registry()
     shown = found[:most]
-    if not any(f.rule in COPY_RULES for f in shown):
-        shown = shown + [f for f in found[most:] if f.rule in COPY_RULES][:1]  # the largest finding about copies has a line of its own
-    findings = [finding(f, f.saving_ns, whole, pages=there) for f in shown]
-    combined = min(sum(f.saving_ns for f in shown), round(whole)) if shown else None
+    if not any(f.subject == "copies" for f in shown):
+        shown = shown + [f for f in found[most:] if f.subject == "copies"][:1]  # the largest finding about copies has a line of its own
+    findings = [to_report(f, pages=there, step_ns=whole) for f in shown]
+    combined = min(sum(f.saving for f in shown), round(whole)) if shown else None
     return FindingsSection(
         id="levers",
         title="What to fix first",

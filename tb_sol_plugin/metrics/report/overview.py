@@ -12,7 +12,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.figures import ORIGINS
 from tb_sol_plugin.devices.limits import devices_in_use, why_no_limits
 from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
-from tb_sol_plugin.metrics.rules.engine import Lever
+from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
@@ -372,8 +372,8 @@ NEARLY: Final = 0.9
 MEASURE: Final = "tb-sol doctor --measure"
 
 
-def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Lever]) -> str:
-    """Two or three sentences, the numbers in bold. found: levers, the largest saving first."""
+def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Finding]) -> str:
+    """Two or three sentences, the numbers in bold. found: findings, the largest saving first."""
     ratio = shown_ratio(fall)
     if not fall.total_ns:
         return "Nothing in this recording has a length."
@@ -466,7 +466,7 @@ GROUPS: Final = {
 """Rule of a finding that needs no more words where its group has just been named; any other finding says its title."""
 
 
-def _limited(capture: Capture, fall: Waterfall, found: list[Lever]) -> str:
+def _limited(capture: Capture, fall: Waterfall, found: list[Finding]) -> str:
     """The largest group of parts, and what the first fix saves at most."""
     if not fall.work.timed:
         return ""
@@ -474,9 +474,9 @@ def _limited(capture: Capture, fall: Waterfall, found: list[Lever]) -> str:
     if not found:
         return f"{words}."
     first = found[0]
-    saving = human(first.saving_ns, "ns")
-    if GROUPS.get(first.rule) == group:
-        fixing = "fixing that" if first.saving_ns * fall.steps >= 0.9 * time else "the first fix"
+    saving = human(first.saving, "ns")
+    if GROUPS.get(first.id) == group:
+        fixing = "fixing that" if first.saving * fall.steps >= 0.9 * time else "the first fix"
         return f"{words}; {fixing} saves at most **{saving}**."
     return f"{words}. The first fix saves at most **{saving}**: {_lower(first.title)}."
 

@@ -1,63 +1,221 @@
-"""What a finding is before it is shown, and the words that rules share."""
+"""How rules find what to fix: a rule looks at a context and reports findings, or what the recording would have to hold.
+
+    @rule("recompute", title="Forward work runs a second time", fix="…", page="modules", label="Modules", color="other")
+    def recompute(context: TimeContext) -> Answer: ...
+
+    found, missing = run(RULES, context)                              # the largest saving first
+    cards = [to_report(f, step_ns=step_ns, pages=registry()) for f in found]
+
+Rules run in order over one context. What a rule takes from the context's `Ledger` is offered to no later rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.model.report import Finding, Link
+from tb_sol_plugin.model import report
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import human
 
 LEAST: Final = 0.005
-"""Smallest saving shown, as a part of the step."""
+"""Smallest saving shown among what to fix, as a part of the step."""
+Subject: TypeAlias = Literal["time", "copies", "memory"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One cause: its evidence, what fixing it could save at most, and where the proof is.
+
+    saving: ns per step, of memory bytes. rule: stable name within its subject. page, query: the analysis that proves it; label: words of
+    the link. color: palette member of what it frees. candidate: the cause is likely, not proven. What a finding leaves empty of its
+    rule, title, fix, page, label and color is as its rule states it.
+    rows: operator calls (rows of `Work.ops`); of copies, positions in `copies(capture, scope.device)`. claimed: ns that it takes of each
+    call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection.
+    direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
+    share: of memory, the saving over the memory in use at the peak, None where that is unknown; cost_ns: time per step of the fix.
+    """
+
+    evidence: str
+    saving: int
+    rule: str = ""
+    title: str = ""
+    fix: str = ""
+    page: str = ""
+    label: str = ""
+    color: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    candidate: bool = False
+    subject: Subject = "time"
+    rows: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
+    claimed: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    spans: iv.Spans = field(default_factory=iv.empty, compare=False, repr=False)
+    direction: str = ""
+    host: bool = False
+    host_ns: int = 0
+    share: float | None = None
+    cost_ns: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Stable name among the findings of all subjects."""
+        return self.rule if self.subject == "time" else f"{self.subject}_{self.rule}"
 
 
 @dataclass(frozen=True)
-class Lever:
-    """One cause. saving_ns: per step, at most. color: palette member of the time it removes. analysis, find: where the proof is.
+class Missing:
+    """Why a rule cannot tell, and how to record what it needs."""
 
-    query: further query fields of the proof. label: words of the link. candidate: the cause is likely, not proven.
-    per_step: the numbers of the evidence are per step already.
-    rows, claimed: operator calls (rows of `Work.ops`) whose time it removes and how much of each in ns over all steps; empty for
-    idle time, communication and copies.
+    because: str
+    record_it_with: str
+    rule: str = ""
+
+
+Answer: TypeAlias = "Finding | Sequence[Finding] | Missing | None"
+"""What a rule reports; None: it finds nothing."""
+
+
+@dataclass
+class RuleContext:
+    """What rules look at: one recording, or a part of it. reported: findings of the rules that ran before."""
+
+    subject: ClassVar[Subject]
+    capture: Capture
+    reported: list[Finding] = field(default_factory=list, init=False)
+
+    def worth(self, found: Finding) -> bool:
+        """Whether a finding is worth a reader's time."""
+        raise NotImplementedError
+
+    def rows_of(self, *rules: str, size: int) -> Mask:
+        """Which of `size` rows findings of some rules speak of, where `rules` begin their names."""
+        out = np.zeros(size, np.bool_)
+        for found in self.reported:
+            if found.rule.startswith(rules):
+                out[found.rows] = True
+        return out
+
+
+C = TypeVar("C", bound=RuleContext)
+
+
+@dataclass(frozen=True)
+class Rule(Generic[C]):
+    """A rule: the names of its findings, what they say unless a finding says otherwise, and the function that looks."""
+
+    ids: tuple[str, ...]
+    look: Callable[[C], Answer]
+    says: Finding
+
+    def __call__(self, context: C) -> list[Finding] | Missing:
+        """What it reports of a context, complete."""
+        answer = self.look(context)
+        if isinstance(answer, Missing):
+            return replace(answer, rule=answer.rule or self.ids[0])
+        found = [answer] if isinstance(answer, Finding) else list(answer or ())
+        return [self._complete(f, context.subject) for f in found]
+
+    def _complete(self, found: Finding, subject: Subject) -> Finding:
+        own = {n: getattr(self.says, n) for n in _TEXTS if not getattr(found, n)}
+        if "rule" in own and found.direction and len(self.ids) > 1:
+            own["rule"] = next(i for i in self.ids if i.endswith(f"_{found.direction}"))
+        return replace(found, **own, subject=subject if found.subject == "time" else found.subject)
+
+
+_TEXTS: Final = ("rule", "title", "fix", "page", "label", "color", "candidate")
+
+
+def rule(
+    *ids: str, title: str = "", fix: str = "", page: str = "", label: str = "", color: str = "", candidate: bool = False
+) -> Callable[[Callable[[C], Answer]], Rule[C]]:
+    """Make a rule of a function. ids: stable names of what it finds, the usual one first; several directions end in theirs."""
+    says = Finding(evidence="", saving=0, rule=ids[0], title=title, fix=fix, page=page, label=label, color=color, candidate=candidate)
+    return lambda look: Rule(ids, look, says)
+
+
+def ids_of(rules: Iterable[Rule[C]]) -> tuple[str, ...]:
+    """The name of every finding that there can be."""
+    return tuple(name for one in rules for name in one.ids)
+
+
+def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missing]]:
+    """(findings worth showing, the largest saving first; what rules that cannot tell would need)."""
+    context.reported.clear()
+    missing = []
+    for one in rules:
+        answer = one(context)
+        if isinstance(answer, Missing):
+            missing.append(answer)
+        else:
+            context.reported += answer
+    return sorted((f for f in context.reported if context.worth(f)), key=lambda f: -f.saving), missing
+
+
+@dataclass
+class Ledger:
+    """Time that no rule has claimed yet: what one takes is offered to no later one, so that savings add up.
+
+    calls: ns per operator call. copies: ns per device row of copies that are no operator's work. idle: spans without device work.
     """
 
-    rule: str
-    title: str
-    evidence: str
-    saving_ns: int
-    fix: str
-    color: str
-    analysis: str
-    label: str
-    find: str = ""
-    query: tuple[tuple[str, str], ...] = ()
-    candidate: bool = False
-    per_step: bool = False
-    rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
-    claimed: Floats = field(default_factory=lambda: np.zeros(0, np.float64), compare=False, repr=False)
+    calls: Floats
+    copies: Floats
+    idle: iv.Spans
+
+    def take_calls(self, rows: Ints, wanted: Floats) -> Floats:
+        """Take up to `wanted` ns of each call; returns what was granted."""
+        granted = np.clip(np.nan_to_num(wanted), 0.0, self.calls[rows])
+        self.calls[rows] -= granted
+        return granted
+
+    def take_copies(self, rows: Ints, part: float) -> float:
+        """Take a part of what is left of some copies; returns how much that was."""
+        granted = self.copies[rows] * part
+        self.copies[rows] -= granted
+        return float(granted.sum())
+
+    def take_idle(self, spans: iv.Spans) -> int:
+        """Take the idle time inside `spans`; returns how much that was."""
+        granted = iv.length(iv.intersect(self.idle, spans))
+        if granted:
+            self.idle = iv.subtract(self.idle, spans)
+        return granted
 
 
-def finding(lever: Lever, saving_ns: int, step_ns: float, *, pages: Container[str]) -> Finding:
-    """A lever as a reader gets it. saving_ns: of it, what is looked at; step_ns: of one step. pages: analyses a link may lead to."""
-    query = {**dict(lever.query), **({"find": lever.find} if lever.find else {})}
-    return Finding(
-        rule=lever.rule,
-        title=lever.title,
-        evidence=lever.evidence,
-        saving_ns=saving_ns,
-        share=saving_ns / step_ns if step_ns else None,
-        fix=lever.fix,
-        color=lever.color,
-        candidate=lever.candidate,
-        link=Link(lever.analysis, query, lever.label) if lever.analysis in pages else None,
+def combined_ns(found: Sequence[Finding], steps: int = 1) -> int:
+    """What all of `found` could save together, per step and at most: no nanosecond twice, whether rules claimed it or share spans."""
+    total = sum(f.saving for f in found)
+    shared = iv.merge(*(f.spans for f in found)) if found else iv.empty()
+    return min(total, iv.length(shared) // steps) if len(shared[0]) else total
+
+
+def to_report(
+    found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None
+) -> report.Finding:
+    """A finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps."""
+    of_memory = found.subject == "memory"
+    own = {"rule": found.rule} if found.subject == "copies" else found.query
+    return report.Finding(
+        rule=found.id,
+        title=found.title,
+        evidence=found.evidence,
+        saving_ns=None if of_memory else found.saving,
+        saving_bytes=found.saving if of_memory else None,
+        share=found.share if of_memory else found.saving / step_ns if step_ns else None,
+        fix=found.fix,
+        link=report.Link(found.page, {**(keep or {}), **own}, found.label) if found.page in pages else None,
+        color=found.color,
+        candidate=found.candidate,
     )
+
+
+# -- Words that rules share ------------------------------------------------------------------------------------------
 
 
 def counted(n: int, one: str, many: str = "") -> str:
@@ -84,66 +242,3 @@ def took(ns: float) -> str:
 def over(name: str, shapes: str) -> str:
     """`` `aten::mm` over 512×512 512×512 ``; the sizes only where they are known."""
     return f"`{name}`{f' over {shapes}' if shapes else ''}"
-
-
-# -- What a finding about copies is ----------------------------------------------------------------------------------
-
-
-PAGE: Final = "memcpy_findings"
-"""The analysis that holds the evidence of a finding."""
-
-
-@dataclass(frozen=True)
-class CopyFinding:
-    """One cause, and the copies that show it.
-
-    rule: stable name; with `direction` the finding's own name, `key`. rows: positions in the frame of `copies(capture, where.device)`.
-    saving_ns: per step, at most. host: the host is held (else the device's own time is spent). candidate: likely, not proven.
-    host_ns: time per step for which the host is held for these copies, 0 where it is not. steps: what the per-step figures divide by.
-    spans: the time that the saving is taken from, as a clean set over the whole selection. color: palette member.
-    """
-
-    rule: str
-    title: str
-    evidence: str
-    fix: str
-    saving_ns: int
-    host: bool
-    candidate: bool
-    direction: str
-    rows: npt.NDArray[np.intp] = field(compare=False, repr=False)
-    spans: iv.Spans = field(compare=False, repr=False)
-    host_ns: int = 0
-    steps: int = 1
-    color: str = "memcpy"
-    several: bool = False
-    """Whether the rule speaks for several directions."""
-
-    @property
-    def key(self) -> str:
-        """Name of this finding among all: the rule, and the direction where the rule speaks for several."""
-        return f"{self.rule}_{self.direction}" if self.several else self.rule
-
-
-def as_finding(found: CopyFinding, step_ns: float, *, query: dict[str, str] | None = None) -> Finding:
-    """A finding as a page shows it, with a link to its copies. step_ns: length of a step. query: what else the link keeps (the step)."""
-    many = len(found.rows)
-    return Finding(
-        rule=f"copies_{found.key}",
-        title=found.title,
-        evidence=found.evidence,
-        saving_ns=found.saving_ns,
-        share=found.saving_ns / step_ns if step_ns else None,
-        fix=found.fix,
-        link=Link(PAGE, {**(query or {}), "rule": found.key}, f"{many:,} copies" if many != 1 else "The copy"),
-        color=found.color,
-        candidate=found.candidate,
-    )
-
-
-def combined_ns(found: list[CopyFinding]) -> int:
-    """What all of `found` could save together, per step and at most: no more than their sum, and no nanosecond of theirs twice."""
-    if not found:
-        return 0
-    together = iv.length(iv.merge(*(f.spans for f in found))) // found[0].steps
-    return min(sum(f.saving_ns for f in found), together)

@@ -1,11 +1,11 @@
-"""What the rules about copies look at: the copies of a selection, what held the host, and which time could be saved."""
+"""What the rules about copies look at: the copies of a selection, what blocked the host, and which time could be saved."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
 from tb_sol_plugin.metrics.copies.blocking import idle_spans, under
 from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
 from tb_sol_plugin.metrics.copies.thresholds import Thresholds
-from tb_sol_plugin.metrics.rules.engine import CopyFinding
+from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, counted
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -29,8 +29,171 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Mask, Places
 from tb_sol_plugin.units import human
 
+PAGE: Final = "memcpy_findings"
+"""The analysis that shows the copies behind a finding."""
+
+
+@dataclass
+class CopyContext(RuleContext):
+    """The copies of a selection of one recording.
+
+    copies: `records.copies(capture, where.device)`; waits: `blocking` of them, in the same order. peaks: as `bandwidth.peaks` gives
+    them. inside: copies that count, those of the looked-at steps (all where none was recorded). windows: these steps in time. steps:
+    what a saving divides by.
+    """
+
+    subject: ClassVar[Subject] = "copies"
+    where: Scope
+    copies: pd.DataFrame
+    waits: pd.DataFrame
+    peaks: dict[str, tuple[float, str]]
+    thresholds: Thresholds
+    inside: Mask
+    windows: iv.Spans
+    steps: int
+
+    def worth(self, found: Finding) -> bool:
+        """Whether it saves at least a thousandth of a step, or what the thresholds say."""
+        return found.saving >= self.thresholds.least_share * iv.length(self.windows) / self.steps
+
+    def spoken_for(self, *rules: str) -> Mask:
+        """Copies that findings of other rules speak of; `rules` begin their names."""
+        return self.rows_of(*rules, size=len(self.copies))
+
+    # -- columns ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def direction(self) -> npt.NDArray[np.object_]:
+        return self.copies["direction"].to_numpy(object)
+
+    @cached_property
+    def bytes(self) -> npt.NDArray[np.int64]:
+        return self.copies["bytes"].to_numpy()
+
+    @cached_property
+    def duration(self) -> npt.NDArray[np.int64]:
+        return self.copies["duration_ns"].to_numpy()
+
+    @cached_property
+    def start(self) -> npt.NDArray[np.int64]:
+        return self.copies["start_ns"].to_numpy()
+
+    @cached_property
+    def end(self) -> npt.NDArray[np.int64]:
+        return self.start + self.duration
+
+    @cached_property
+    def step(self) -> npt.NDArray[np.int64]:
+        """Row of the step, -1 outside; a recording without steps is one."""
+        steps = self.copies["step"].to_numpy().astype(np.int64)
+        return steps if self.where.rows else np.zeros(len(steps), np.int64)
+
+    @cached_property
+    def pageable(self) -> Mask:
+        return np.asarray((self.copies["src_kind"] == "Pageable") | (self.copies["dst_kind"] == "Pageable"), np.bool_)
+
+    @cached_property
+    def managed(self) -> Mask:
+        out = np.zeros(len(self.copies), np.bool_)
+        for name in ("src_kind", "dst_kind"):
+            code, kinds = pd.factorize(self.copies[name].to_numpy(object))
+            out |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code] if len(code) else out
+        return out
+
+    @cached_property
+    def path(self) -> npt.NDArray[np.int64]:
+        """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
+        h = at.host(self.capture)
+        if not len(h.start):
+            return np.zeros(len(self.copies), np.int64)
+        name = arrays.codes(self.capture.host["name"])
+        row = self.copies["operator"].to_numpy().astype(np.int64)
+        distinct, place = np.unique(row, return_inverse=True)
+        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
+        row = distinct[left]
+        while len(left):
+            counts = h.kind[row] == S.OPERATOR
+            with np.errstate(over="ignore"):
+                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]] + 1
+            row = h.parent[row].astype(np.int64)
+            left, row = left[row >= 0], row[row >= 0]
+        return code[place.reshape(-1)]
+
+    def under(self, *, operator: str = "", annotation: str = "") -> Mask:
+        """Copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
+        wanted, kind = (operator, S.OPERATOR) if operator else (annotation, S.ANNOTATION)
+        if not len(self.capture.host):
+            return np.zeros(len(self.copies), bool)
+        expression = re.compile(wanted)
+        named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
+        return under(self.capture, self.copies, named & (at.host(self.capture).kind == kind))
+
+    # -- time that could be saved -----------------------------------------------------------------------------
+
+    def on_device(self, rows: Places) -> iv.Spans:
+        """When some copies run while no kernel of their device does, inside the windows."""
+        device = self.copies["device"].to_numpy()[rows]
+        parts = []
+        for one in np.unique(device).tolist():
+            mine = rows[device == one]
+            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), busy(self.capture, one, communication=True)))
+        return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
+
+    def on_host(self, rows: Places) -> iv.Spans:
+        """When the device is idle because some copies block the host, inside the windows."""
+        start, pause, resume, until = (self.waits[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
+        blocked = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
+        return iv.intersect(iv.intersect(idle_spans(self.capture), blocked), self.windows)
+
+    def fit(self, direction: str) -> tuple[float, float] | None:
+        """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""
+        if direction not in self._fits:
+            self._fits[direction] = latency_fit(self.copies, direction)
+        return self._fits[direction]
+
+    @cached_property
+    def _fits(self) -> dict[str, tuple[float, float] | None]:
+        return {}
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.int64]:
+        """Place of each copy among the events of the recording ordered by device, stream and start: neighbours follow each other."""
+        return np.asarray(in_line(self.capture)[self.copies["row"].to_numpy()], np.int64)
+
+    # -- findings ---------------------------------------------------------------------------------------------
+
+    def finding(
+        self, rows: Places, *, spans: iv.Spans, most_ns: float = np.inf, note: str = "", direction: str = "", rule: str = "",
+        title: str = "", fix: str = "", host: bool = False,
+    ) -> Finding | None:  # fmt: skip
+        """A finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing."""
+        saving = int(min(most_ns, iv.length(spans))) // self.steps
+        if not len(rows) or saving <= 0:
+            return None
+        main = direction or str(self.direction[rows][0])
+        return Finding(
+            evidence=evidence(self, rows, saving if host else -1, note), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
+            label=f"{len(rows):,} copies" if len(rows) != 1 else "The copy", color="host" if host else COLORS.get(main, "memcpy"),
+            rows=rows, spans=spans, direction=main, host=host,
+            host_ns=int(self.waits["lost_ns"].to_numpy()[rows].sum()) // self.steps,
+        )  # fmt: skip
+
+
+def in_line(capture: Capture) -> npt.NDArray[np.int64]:
+    """Place of each device row among all, ordered by device, stream and start."""
+
+    def make() -> npt.NDArray[np.int64]:
+        device = capture.device
+        order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
+        out = np.empty(len(order), np.int64)
+        out[order] = np.arange(len(order))
+        return out
+
+    return memo(capture, ("copies.in_line",), make)
+
+
 # -- Evidence in words -----------------------------------------------------------------------------------------------
-# how many copies, how large, between which kinds of memory, how long the host was held, and where in the program.
+# how many copies, how large, between which kinds of memory, how long the host was blocked, and where in the program.
 
 
 _ENGINE: Final = "autograd::engine::evaluate_function: "
@@ -39,40 +202,38 @@ _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threadi
 """Frames that say little about where a copy comes from: those of torch itself and what it is called through."""
 
 
-def evidence(
-    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, rows: Places, where: Scope, steps: int, idle_ns: int, note: str
-) -> str:
+def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str:
     """One or two lines. idle_ns: what the device idles per step for a finding about the host, -1 for one about the device."""
-    parts = [f"{often(len(rows), steps if where.rows else 0)}{_size(found, rows, steps if where.rows else 0)}{kinds(found, rows)}"]
+    capture, found, where = context.capture, context.copies, context.where
+    steps = context.steps if where.rows else 0
+    parts = [f"{often(len(rows), steps)}{_size(found, rows, steps)}{kinds(found, rows)}"]
     each = " per step" if where.rows else ""
+    duration, blocked = context.duration[rows], context.waits["host_ns"].to_numpy()[rows]
     if idle_ns >= 0:
-        host, longest = held["lost_ns"].to_numpy()[rows], int(held["host_ns"].to_numpy()[rows].max())
-        total = int(host.sum()) // steps
+        total = int(context.waits["lost_ns"].to_numpy()[rows].sum()) // context.steps
         unit = device_word(capture)
-        dry = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
-        once = f", {human(longest, 'ns')} at most at once" if len(rows) > 1 else ""
-        parts.append(f"the host is held for {human(total, 'ns')}{each}{once}; {dry}")
+        idle = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
+        once = f", {human(int(blocked.max()), 'ns')} at most at once" if len(rows) > 1 else ""
+        parts.append(f"the host is held for {human(total, 'ns')}{each}{once}; {idle}")
     else:
-        time = int(found["duration_ns"].to_numpy()[rows].sum()) // steps
-        most = human(int(found["duration_ns"].to_numpy()[rows].max()), "ns")
-        parts.append(f"{human(time, 'ns')}{each}{f', the longest {most}' if len(rows) > 1 else ''}")
+        longest = f", the longest {human(int(duration.max()), 'ns')}" if len(rows) > 1 else ""
+        parts.append(f"{human(int(duration.sum()) // context.steps, 'ns')}{each}{longest}")
     if note:
         parts.append(note)
-    weight = held["host_ns"].to_numpy()[rows] if idle_ns >= 0 else found["duration_ns"].to_numpy()[rows]
-    place = place_text(capture, found, rows, weight)
+    place = place_text(capture, found, rows, blocked if idle_ns >= 0 else duration)
     text = "; ".join(parts) + (f". Most {place}." if place else ".")
     return text[0].upper() + text[1:]
 
 
 def often(count: int, steps: int) -> str:
     """`34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
-    words = "one copy" if count == 1 else f"{human(count, 'count')} copies"
+    words = counted(count, "copy", "copies")
     if not steps:
         return words
     if count < steps or (count % steps and count < 10 * steps):
         return f"{words} in {steps} steps" if steps > 1 else words
     each = round(count / steps)
-    return "one copy per step" if each == 1 else f"{human(each, 'count')} copies per step"
+    return f"{counted(each, 'copy', 'copies')} per step"
 
 
 def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
@@ -97,8 +258,8 @@ def kinds(found: pd.DataFrame, rows: Places) -> str:
     code = arrays.together(*ends)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
-    said = sorted(kinds_text(a, b) for a, b in pairs if a or b)
-    return f", {' and '.join(said)}" if 0 < len(said) <= 2 else ""
+    texts = sorted(kinds_text(a, b) for a, b in pairs if a or b)
+    return f", {' and '.join(texts)}" if 0 < len(texts) <= 2 else ""
 
 
 def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.NDArray[np.int64]) -> str:
@@ -149,165 +310,3 @@ def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.
         found_one = h.kind[row] == S.OPERATOR
         best[left[found_one]] = row[found_one]
     return best
-
-
-@dataclass(frozen=True)
-class Case:
-    """A selection of one recording before the rules.
-
-    found: `copies(capture, where.device)`; held: `blocking` of it, in the same order. inside: copies that count, those of the looked-at
-    steps (all where none was recorded). windows: these steps in time. steps: what a saving divides by.
-    """
-
-    capture: Capture
-    where: Scope
-    found: pd.DataFrame
-    held: pd.DataFrame
-    limits: dict[str, tuple[float, str]]
-    at: Thresholds
-    inside: Mask
-    windows: iv.Spans
-    steps: int
-
-    # -- columns ----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def direction(self) -> npt.NDArray[np.object_]:
-        return self.found["direction"].to_numpy(object)
-
-    @cached_property
-    def bytes(self) -> npt.NDArray[np.int64]:
-        return self.found["bytes"].to_numpy()
-
-    @cached_property
-    def duration(self) -> npt.NDArray[np.int64]:
-        return self.found["duration_ns"].to_numpy()
-
-    @cached_property
-    def start(self) -> npt.NDArray[np.int64]:
-        return self.found["start_ns"].to_numpy()
-
-    @cached_property
-    def end(self) -> npt.NDArray[np.int64]:
-        return self.start + self.duration
-
-    @cached_property
-    def step(self) -> npt.NDArray[np.int64]:
-        """Row of the step, -1 outside; a recording without steps is one."""
-        steps = self.found["step"].to_numpy().astype(np.int64)
-        return steps if self.where.rows else np.zeros(len(steps), np.int64)
-
-    @cached_property
-    def pageable(self) -> Mask:
-        return np.asarray((self.found["src_kind"] == "Pageable") | (self.found["dst_kind"] == "Pageable"), np.bool_)
-
-    @cached_property
-    def managed(self) -> Mask:
-        out = np.zeros(len(self.found), np.bool_)
-        for name in ("src_kind", "dst_kind"):
-            code, kinds = pd.factorize(self.found[name].to_numpy(object))
-            out |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code] if len(code) else out
-        return out
-
-    @cached_property
-    def path(self) -> npt.NDArray[np.int64]:
-        """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
-        h = at.host(self.capture)
-        if not len(h.start):
-            return np.zeros(len(self.found), np.int64)
-        name = arrays.codes(self.capture.host["name"])
-        row = self.found["operator"].to_numpy().astype(np.int64)
-        distinct, place = np.unique(row, return_inverse=True)
-        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
-        row = distinct[left]
-        while len(left):
-            counts = h.kind[row] == S.OPERATOR
-            with np.errstate(over="ignore"):
-                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]] + 1
-            row = h.parent[row].astype(np.int64)
-            left, row = left[row >= 0], row[row >= 0]
-        return code[place.reshape(-1)]
-
-    def under(self, *, operator: str = "", annotation: str = "") -> Mask:
-        """Copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
-        wanted, kind = (operator, S.OPERATOR) if operator else (annotation, S.ANNOTATION)
-        if not len(self.capture.host):
-            return np.zeros(len(self.found), bool)
-        expression = re.compile(wanted)
-        named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
-        return under(self.capture, self.found, named & (at.host(self.capture).kind == kind))
-
-    # -- time that could be saved -----------------------------------------------------------------------------
-
-    def on_device(self, rows: Places) -> iv.Spans:
-        """When some copies run while no kernel of their device does, inside the windows."""
-        device = self.found["device"].to_numpy()[rows]
-        parts = []
-        for one in np.unique(device).tolist():
-            mine = rows[device == one]
-            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), busy(self.capture, one, communication=True)))
-        return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
-
-    def on_host(self, rows: Places) -> iv.Spans:
-        """When the device runs dry because some copies hold the host, inside the windows."""
-        start, pause, resume, until = (self.held[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
-        held = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
-        return iv.intersect(iv.intersect(idle_spans(self.capture), held), self.windows)
-
-    def fit(self, direction: str) -> tuple[float, float] | None:
-        """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""
-        if direction not in self._fits:
-            self._fits[direction] = latency_fit(self.found, direction)
-        return self._fits[direction]
-
-    @cached_property
-    def _fits(self) -> dict[str, tuple[float, float] | None]:
-        return {}
-
-    @cached_property
-    def position(self) -> npt.NDArray[np.int64]:
-        """Place of each copy among the events of the recording ordered by device, stream and start: neighbours follow each other."""
-        return np.asarray(in_line(self.capture)[self.found["row"].to_numpy()], np.int64)
-
-    # -- findings ---------------------------------------------------------------------------------------------
-
-    def finding(
-        self,
-        rule: str,
-        rows: Places,
-        title: str,
-        fix: str,
-        *,
-        spans: iv.Spans,
-        most_ns: float = np.inf,
-        host: bool = False,
-        candidate: bool = False,
-        several: bool = False,
-        note: str = "",
-        direction: str = "",
-    ) -> list[CopyFinding]:
-        """A finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; none where that is nothing."""
-        saving = int(min(most_ns, iv.length(spans))) // self.steps
-        if not len(rows) or saving <= 0:
-            return []
-        main = direction or str(self.direction[rows][0])
-        held = int(self.held["lost_ns"].to_numpy()[rows].sum()) // self.steps
-        return [
-            CopyFinding(
-                rule, title, evidence(self.capture, self.found, self.held, rows, self.where, self.steps, saving if host else -1, note), fix,
-                saving, host, candidate, main, rows, spans, held, self.steps, "host" if host else COLORS.get(main, "memcpy"), several,
-            )
-        ]  # fmt: skip
-
-
-def in_line(capture: Capture) -> npt.NDArray[np.int64]:
-    """Place of each device row among all, ordered by device, stream and start."""
-
-    def make() -> npt.NDArray[np.int64]:
-        device = capture.device
-        order = np.lexsort((device["start_ns"].to_numpy(), device["stream"].to_numpy(), device["device"].to_numpy()))
-        out = np.empty(len(order), np.int64)
-        out[order] = np.arange(len(order))
-        return out
-
-    return memo(capture, ("copies.in_line",), make)

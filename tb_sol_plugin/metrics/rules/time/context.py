@@ -1,16 +1,16 @@
-"""What rules look at, and the ledger that keeps two of them from claiming the same nanosecond.
+"""What rules about time look at: the calls, kernels and idle time of one recording, and what no rule has claimed of them.
 
 Time that can be saved stands in three places: the calls of operators (`left`, ns per row of `Work.ops`), the idle time of the
-device (`idle`) and the exposed parts of communication and copies, which one rule each reads from the waterfall. A rule takes
-from `left` or `idle` what it claims; what is gone is offered to no later rule. So the savings of all findings add up, and their
-sum is at most the time of the step.
+device (`idle`) and the exposed parts of communication and copies. A rule takes from the ledger what it claims, so the savings of all
+findings add up to at most the time of the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, over, took
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -31,25 +32,76 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a rule has taken of operator calls. rows: of `Work.ops`; ns: of each, over all steps."""
+
+    rows: Ints
+    ns: Floats
+    ops: pd.DataFrame = field(compare=False, repr=False)
+
+    @property
+    def total(self) -> float:
+        """ns of all calls together."""
+        return float(self.ns.sum())
+
+    @property
+    def worst(self) -> int:
+        """Place among `rows` of the call of which most is taken."""
+        return int(self.ns.argmax())
+
+    @cached_property
+    def _largest(self) -> tuple[list[str], float]:
+        return arrays.largest([self.ops["name"], self.ops["shapes"]], self.rows, self.ns)
+
+    @property
+    def name(self) -> str:
+        """The operator of which most is taken (by operator and sizes)."""
+        return self._largest[0][0]
+
+    @property
+    def where(self) -> str:
+        """The same in words, with its sizes."""
+        return over(*self._largest[0])
+
+    @property
+    def most(self) -> str:
+        """What is taken of it, in words."""
+        return took(self._largest[1])
+
+    def largest(self, column: str) -> str:
+        """The text of a column of `Work.ops` of which most is taken."""
+        return arrays.largest([self.ops[column]], self.rows, self.ns)[0][0]
+
+
 @dataclass
-class Case:
-    """One recording (or a selection of its steps) before the rules.
+class TimeContext(RuleContext):
+    """One recording (or a selection of its steps).
 
     time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host, of the host's
-    time. limit: its limit in ns, NaN unknown (of several devices as in the waterfall). left: what no rule has claimed of
-    `time`. idle: idle spans that no rule has claimed. on_host: a recording without device work.
+    time. limit: its limit in ns, NaN unknown (of several devices as in the waterfall). ledger: what no rule has claimed.
+    on_host: a recording without device work.
     """
 
-    capture: Capture
+    subject: ClassVar[Subject] = "time"
     part: Scope
     fall: Waterfall
     time: Floats
     limit: Floats
-    left: Floats
-    idle: iv.Spans
+    ledger: Ledger
     on_host: bool
 
     # -- shorthands -------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> Floats:
+        """What no rule has claimed of `time`."""
+        return self.ledger.calls
+
+    @property
+    def idle(self) -> iv.Spans:
+        """Idle spans that no rule has claimed."""
+        return self.ledger.idle
 
     @property
     def ops(self) -> pd.DataFrame:
@@ -97,26 +149,32 @@ class Case:
         """Per step."""
         return round(ns / self.fall.steps)
 
-    # -- the ledger -------------------------------------------------------------------------------------------
+    # -- findings ---------------------------------------------------------------------------------------------
 
-    def claim(self, rows: Ints, wanted: Floats) -> Floats:
-        """Take up to `wanted` ns of each call; returns what was granted."""
-        got = np.clip(np.nan_to_num(wanted), 0.0, self.left[rows])
-        self.left[rows] -= got
-        return got
+    def worth(self, found: Finding) -> bool:
+        """Whether it saves at least 0.5 % of the step."""
+        return found.saving > 0 and found.saving >= self.least
 
-    def claim_idle(self, spans: iv.Spans) -> int:
-        """Take the idle time inside `spans`; returns how much that was."""
-        got = iv.length(iv.intersect(self.idle, spans))
-        if got:
-            self.idle = iv.subtract(self.idle, spans)
-        return got
+    @property
+    def least(self) -> float:
+        """Smallest saving worth showing, in ns per step."""
+        return LEAST * self.fall.total_ns / self.fall.steps
 
-    @cached_property
-    def copy_left(self) -> Floats:
-        """What no rule has claimed of the exclusive time of each copy, per device row; 0 for other rows and for the work of calls."""
-        copy = (self.capture.device["kind"].to_numpy() == S.MEMCPY) & (self.fall.kind == NO_KIND)
-        return np.where(copy, self.fall.own, 0).astype(np.float64)
+    def claim(self, rows: Ints, wanted: Floats) -> Claim:
+        """Take up to `wanted` ns of each call."""
+        return Claim(rows, self.ledger.take_calls(rows, wanted), self.ops)
+
+    def finding(
+        self, evidence: str, claim: Claim | None = None, *, ns: float = 0, find: str = "", rule: str = "", title: str = "", fix: str = "",
+        page: str = "", label: str = "", color: str = "", candidate: bool = False,
+    ) -> Finding:  # fmt: skip
+        """A finding that saves what it claims of calls, and `ns` of other time of the selection. find: text that its link looks for."""
+        taken = claim if claim is not None and claim.ns.any() else Claim(np.zeros(0, np.int64), np.zeros(0), self.ops)
+        many = f"In {self.fall.steps} steps: " if self.fall.steps > 1 else ""
+        return Finding(
+            evidence=many + evidence, saving=self.each(ns + taken.total), rule=rule, title=title, fix=fix, page=page, label=label,
+            color=color, query={"find": find} if find else {}, candidate=candidate, rows=taken.rows, claimed=taken.ns,
+        )  # fmt: skip
 
     # -- kernels of calls -------------------------------------------------------------------------------------
 
@@ -172,25 +230,26 @@ class Case:
 _COLUMNS = ("shapes", "types", "strides", "concrete")
 
 
-def case(capture: Capture, part: Scope, fall: Waterfall) -> Case:
+def time_context(capture: Capture, part: Scope, fall: Waterfall) -> TimeContext:
     """The ledger at its start: all of the waterfall's time is there to be claimed."""
     ops, owner = fall.work.ops, fall.work.owner
     on_host = not len(capture.device)
+    copy = (capture.device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND)  # copies that are no call's work
     if on_host:
         time = fall.op_own.astype(np.float64)
     else:
         time = np.zeros(len(ops), np.float64)
-        device = capture.device
-        own_work = ~device["communication"].to_numpy() & ~((device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND))
-        mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(device) else np.zeros(0, np.int64)
+        own_work = ~capture.device["communication"].to_numpy() & ~copy
+        mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(copy) else np.zeros(0, np.int64)
         time += np.bincount(owner[mine], fall.own[mine], minlength=len(ops))
     named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
     limit = np.where(fall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.parallel, np.nan)
-    return Case(capture, part, fall, time, limit, time.copy(), fall.idle, on_host)
+    ledger = Ledger(time.copy(), np.where(copy, fall.own, 0).astype(np.float64), fall.idle)
+    return TimeContext(capture, part, fall, time, limit, ledger, on_host)
 
 
-def thread_of(found: Case, rows: Ints) -> npt.NDArray[np.int32]:
+def thread_of(context: TimeContext, rows: Ints) -> npt.NDArray[np.int32]:
     """Host thread of each call, -1 where it was launched before the window."""
-    host = found.ops["host"].to_numpy()[rows]
-    thread = at.host(found.capture).thread
+    host = context.ops["host"].to_numpy()[rows]
+    thread = at.host(context.capture).thread
     return np.asarray(np.where(host >= 0, thread[np.maximum(host, 0)], -1) if len(thread) else host, np.int32)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor, broadcast, wider
 from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
-from tb_sol_plugin.metrics.rules.engine import Lever, acting, times, took
-from tb_sol_plugin.metrics.rules.time.context import Case, thread_of
+from tb_sol_plugin.metrics.rules.engine import Answer, acting, rule, times, took
+from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext, thread_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.model import schemas as S
@@ -49,49 +49,48 @@ class _Call:
     size: int
 
 
-def unfused_attention(case: Case) -> Lever | None:
+@rule(
+    "unfused_attention",
+    title="Attention writes its score matrix to memory",
+    fix="F.scaled_dot_product_attention(q, k, v)",
+    page="roofline",
+    label="Its operators on the roofline",
+    color="norm",
+)
+def unfused_attention(context: TimeContext) -> Answer:
     """Chains of product, softmax, product (and the four products around a softmax gradient) over one score matrix."""
-    spec = case.spec
-    if spec is None or spec.memory_bandwidth is None or not len(case.ops):
+    spec = context.spec
+    if spec is None or spec.memory_bandwidth is None or not len(context.ops):
         return None
-    product, soft, back = (case.named(known.__contains__) for known in (PRODUCTS, SOFTMAX, SOFTMAX_BACKWARD))
+    product, soft, back = (context.named(known.__contains__) for known in (PRODUCTS, SOFTMAX, SOFTMAX_BACKWARD))
     if not (soft | back).any():
         return None
-    chain = np.flatnonzero((product | soft | back) & (case.time > 0))
-    code, read = case.by_signature(chain)
+    chain = np.flatnonzero((product | soft | back) & (context.time > 0))
+    code, read = context.by_signature(chain)
     calls = [_read(call) for _, call in read]
-    dtype = arrays.pick(case.ops["dtype"], chain)
-    thread = thread_of(case, chain)
+    dtype = arrays.pick(context.ops["dtype"], chain)
+    thread = thread_of(context, chain)
     parts = [
-        _chains(case, chain, code, calls, dtype, thread, product, soft, forward=True),
-        _chains(case, chain, code, calls, dtype, thread, product, back, forward=False),
+        _chains(context, chain, code, calls, dtype, thread, product, soft, forward=True),
+        _chains(context, chain, code, calls, dtype, thread, product, back, forward=False),
     ]
     rows = np.concatenate([p.rows for p in parts])
     if not len(rows):
         return None
     spent, limit = sum(p.spent for p in parts), sum(p.limit for p in parts)
-    claimed = np.concatenate([case.claim(p.rows, case.left[p.rows] * p.part) for p in parts])
+    claimed = np.concatenate([context.claim(p.rows, context.left[p.rows] * p.part).ns for p in parts])
     score = next(p.score for p in parts if p.score)
     often = [f"{times(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
-    math = _below(case, rows, MATH)
-    find = str(arrays.pick(case.ops["name"], rows[(soft | back)[rows]][:1])[0])
-    return Lever(
-        "unfused_attention",
-        "Attention writes its score matrix to memory",
+    math = _below(context, rows, MATH)
+    find = str(arrays.pick(context.ops["name"], rows[(soft | back)[rows]][:1])[0])
+    return context.finding(
         f"{what} over {score} run {took(spent)}, {' and '.join(often)}; fused into one kernel the limit is {took(limit)}."
         + (" `scaled_dot_product_attention` fell back to its math backend: mask, type or head size fit no fused one." if math else ""),
-        case.each(float(claimed.sum())),
-        "with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):"
-        if math
-        else "F.scaled_dot_product_attention(q, k, v)",
-        "norm",
-        "roofline",
-        "Its operators on the roofline",
+        Claim(rows, claimed, context.ops),
+        fix="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):" if math else "",
         find=find,
-        rows=rows,
-        claimed=claimed,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class _Chains:
 
 
 def _chains(
-    case: Case, chain: Ints, code: Ints, calls: list[_Call], dtype: npt.NDArray[np.object_], thread: npt.NDArray[np.int32],
+    context: TimeContext, chain: Ints, code: Ints, calls: list[_Call], dtype: npt.NDArray[np.object_], thread: npt.NDArray[np.int32],
     product: npt.NDArray[np.bool_], soft: npt.NDArray[np.bool_], *, forward: bool,
 ) -> _Chains:  # fmt: skip
     """Softmax calls with one product before and after (forward) or two (backward) among the products and softmaxes of a thread."""
@@ -130,15 +129,15 @@ def _chains(
     ]
     known = np.array([f is not None for f in fused])[which.reshape(-1)]
     middle, which = middle[known], which.reshape(-1)[known]
-    spec = case.spec
+    spec = context.spec
     if not len(middle) or spec is None or spec.memory_bandwidth is None:
         return none
     traffic = np.array([0.0 if f is None else f[0] for f in fused])[which]
     peak = np.array([spec.matrix_peak(d) or np.nan for d in types])[which]
-    flop = sum(case.flop[chain[middle + o]] for o in around.tolist()) * (1.0 if forward else 1.25)
-    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / case.fall.parallel
-    rows, group = _members(case, chain, middle, reach, np.array([0 if f is None else f[2] for f in fused], np.int64)[which])
-    spent = np.bincount(group, case.left[rows], minlength=len(middle))
+    flop = sum(context.flop[chain[middle + o]] for o in around.tolist()) * (1.0 if forward else 1.25)
+    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / context.fall.parallel
+    rows, group = _members(context, chain, middle, reach, np.array([0 if f is None else f[2] for f in fused], np.int64)[which])
+    spent = np.bincount(group, context.left[rows], minlength=len(middle))
     good = spent > limit
     keep = good[group]
     if not keep.any():
@@ -151,18 +150,18 @@ def _chains(
     )
 
 
-def _members(case: Case, chain: Ints, middle: Ints, reach: int, score: Ints) -> tuple[Ints, Ints]:
+def _members(context: TimeContext, chain: Ints, middle: Ints, reach: int, score: Ints) -> tuple[Ints, Ints]:
     """(calls of each chain: products, softmax, and what stands between the outer ones over as many elements; the chain of each)."""
     rows = [chain[middle + o] for o in range(-reach, reach + 1)]
     group = [np.arange(len(middle))] * (2 * reach + 1)
-    glue = np.flatnonzero(case.named(BETWEEN.__contains__) & (case.left > 0))
+    glue = np.flatnonzero(context.named(BETWEEN.__contains__) & (context.left > 0))
     if len(glue):
-        code, read = case.by_signature(glue)
+        code, read = context.by_signature(glue)
         size = np.array([_read(call).size for _, call in read], np.int64)[code]
         low, high = chain[middle - reach], chain[middle + reach]
         slot = np.searchsorted(low, glue, side="right") - 1
         safe = np.maximum(slot, 0)
-        fits = (slot >= 0) & (glue < high[safe]) & (size == score[safe]) & (thread_of(case, glue) == thread_of(case, low[safe]))
+        fits = (slot >= 0) & (glue < high[safe]) & (size == score[safe]) & (thread_of(context, glue) == thread_of(context, low[safe]))
         rows.append(glue[fits])
         group.append(slot[fits])
     flat, owner = np.concatenate(rows), np.concatenate(group)
@@ -213,13 +212,13 @@ def _backward(calls: list[_Call], dtype: str) -> Fused | None:
     return size * BITS[dtype] / 8, "×".join(map(str, shape)), score
 
 
-def _below(case: Case, rows: Ints, name: str) -> bool:
+def _below(context: TimeContext, rows: Ints, name: str) -> bool:
     """Whether most of some calls lie below an operator of that name."""
-    h = at.host(case.capture)
-    mask = arrays.where(case.capture.host["name"], name.__eq__)
+    h = at.host(context.capture)
+    mask = arrays.where(context.capture.host["name"], name.__eq__)
     if not mask.any():
         return False
-    host = case.ops["host"].to_numpy()[rows]
+    host = context.ops["host"].to_numpy()[rows]
     host = host[host >= 0]
     return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host]) >= 0).sum() > len(rows))
 
@@ -242,19 +241,26 @@ MEMBERS: Final = POINTWISE | REDUCE | ROWS | COPIES | {"aten::cat"}
 MOST_INPUTS: Final = 3
 
 
-def fusable_chains(case: Case) -> Lever | None:
+@rule(
+    "fusable_chains",
+    title="Elementwise kernels pass their results through memory",
+    page="roofline",
+    label="Elementwise work on the roofline",
+    color="elementwise",
+)
+def fusable_chains(context: TimeContext) -> Answer:
     """Runs of at least two such calls, adjacent on one stream (on a recording of the host: on one thread)."""
-    spec = case.spec
+    spec = context.spec
     if spec is None or spec.memory_bandwidth is None:
         return None
-    rows = np.flatnonzero(case.named(MEMBERS.__contains__) & case.known & (case.left == case.time) & np.isfinite(case.bytes))
+    rows = np.flatnonzero(context.named(MEMBERS.__contains__) & context.known & (context.left == context.time) & np.isfinite(context.bytes))
     if len(rows) < 2:
         return None
-    rows, follows, before = _in_order(case, rows)
-    code, read = case.by_signature(rows)
+    rows, follows, before = _in_order(context, rows)
+    code, read = context.by_signature(rows)
     out, out_bytes, inputs = (np.array(v)[code] for v in zip(*(_sizes(name, call) for name, call in read), strict=True))
     follows &= (out[before] > 0) & (inputs == out[before][:, None]).any(axis=1)
-    name, sizes = arrays.codes(case.ops["name"])[rows], arrays.codes(case.ops["shapes"])[rows]
+    name, sizes = arrays.codes(context.ops["name"])[rows], arrays.codes(context.ops["shapes"])[rows]
     follows &= (name != name[before]) | (sizes != sizes[before])  # one call after another over alike tensors: more likely a loop
     follows[0] = False
     # `before` is the row above in the order of the stream, so that a run of `follows` is a chain
@@ -263,61 +269,57 @@ def fusable_chains(case: Case) -> Lever | None:
     member = length[chain] > 1
     if not member.any():
         return None
-    total = np.bincount(chain, case.bytes[rows])
+    total = np.bincount(chain, context.bytes[rows])
     between = np.bincount(chain[follows], 2.0 * out_bytes[before[follows]], minlength=len(total))
     fused = np.maximum(total - between, total / length)
-    vector = np.bincount(chain, np.nan_to_num(case.ops["flop_vector"].to_numpy(dtype=np.float64))[rows])
-    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / case.fall.parallel
-    spent = np.bincount(chain, case.left[rows])
+    vector = np.bincount(chain, np.nan_to_num(context.ops["flop_vector"].to_numpy(dtype=np.float64))[rows])
+    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / context.fall.parallel
+    spent = np.bincount(chain, context.left[rows])
     saved = np.where(length > 1, np.maximum(spent - limit, 0.0), 0.0)
     use = np.flatnonzero(saved[chain] > 0)
     if not len(use):
         return None
     kept, group = rows[use], chain[use]
-    claimed = case.claim(kept, case.left[kept] * (saved / np.where(spent > 0, spent, 1.0))[group])
+    claim = context.claim(kept, context.left[kept] * (saved / np.where(spent > 0, spent, 1.0))[group])
     chains = np.flatnonzero(saved > 0)
-    words, most, one = _largest(case, kept, group, saved)
+    words, most, one = _largest(context, kept, group, saved)
     longest, moved = int(length[chains].max()), float(between[chains].sum())
     lengths = "2" if longest == 2 else f"2 to {longest}"
-    what = "operators" if case.on_host else "kernels"
+    what = "operators" if context.on_host else "kernels"
     evidence = (
         f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {lengths} elementwise {what} each, which move "
         f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
     )
-    (layer,), _ = arrays.largest([case.ops["layer"]], one, case.time[one])
+    (layer,), _ = arrays.largest([context.ops["layer"]], one, context.time[one])
     fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
-    return Lever(
-        "fusable_chains", "Elementwise kernels pass their results through memory", evidence, case.each(float(claimed.sum())),
-        fix, "elementwise", "roofline", "Elementwise work on the roofline",
-        find=str(arrays.pick(case.ops["name"], one)[0]), rows=kept, claimed=claimed,
-    )  # fmt: skip
+    return context.finding(evidence, claim, fix=fix, find=str(arrays.pick(context.ops["name"], one)[0]))
 
 
-def _in_order(case: Case, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
+def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
     """(the calls in the order in which their work runs, whether the call above is a neighbour, the place of that call).
 
     Neighbours have nothing between them on their stream and share a thread.
     """
-    if case.on_host:
+    if context.on_host:
         place, stop, stream = rows, rows, np.zeros(len(rows), np.int64)
     else:
-        first, last, lane = _places(case)
+        first, last, lane = _places(context)
         rows = rows[np.argsort(first[rows], kind="stable")]
         place, stop, stream = first[rows], last[rows], lane[rows]
-    thread = thread_of(case, rows)
+    thread = thread_of(context, rows)
     before = np.maximum(np.arange(len(rows)) - 1, 0)
     near = (place == stop[before] + 1) & (thread == thread[before]) & (stream == stream[before]) & (place >= 0)
     return rows, near, before
 
 
-def _places(case: Case) -> tuple[Ints, Ints, Ints]:
+def _places(context: TimeContext) -> tuple[Ints, Ints, Ints]:
     """Per call the first and last place of its device rows in the order (device, stream, start), and a number for the stream."""
-    device, owner = case.capture.device, case.fall.work.owner
+    device, owner = context.capture.device, context.fall.work.owner
     stream, unit = device["stream"].to_numpy(), device["device"].to_numpy()
     lane = unit * (int(stream.max(initial=0)) + 2) + stream
     order = np.argsort(lane, kind="stable")  # rows stand by start already
     mine = np.flatnonzero(owner[order] >= 0)
-    first, last, which = (np.full(len(case.ops), -1, np.int64) for _ in range(3))
+    first, last, which = (np.full(len(context.ops), -1, np.int64) for _ in range(3))
     first[owner[order][mine][::-1]] = mine[::-1]
     last[owner[order][mine]] = mine
     which[owner[order][mine]] = lane[order][mine]
@@ -360,10 +362,10 @@ def _result(name: str, call: Inputs, tensors: list[Tensor]) -> tuple[int, str] |
     return prod(joined), wider(*(d for d in full if d != "bool")) or full[0]
 
 
-def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, Ints]:
+def _largest(context: TimeContext, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, Ints]:
     """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the calls of one."""
-    names = arrays.codes(case.ops["name"])[rows]
-    shapes = arrays.codes(case.ops["shapes"])[rows]
+    names = arrays.codes(context.ops["name"])[rows]
+    shapes = arrays.codes(context.ops["shapes"])[rows]
     edge = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
     weight = (names + 1) * 1_000_003 + (shapes + 1)
     turn = np.arange(len(rows)) - np.repeat(edge, np.diff(np.concatenate((edge, [len(rows)]))))
@@ -374,10 +376,10 @@ def _largest(case: Case, rows: Ints, group: Ints, saved: Floats) -> tuple[str, f
     best = int(time.argmax())
     begin = int(edge[first[best]])
     end = int(np.concatenate((edge, [len(rows)]))[first[best] + 1])
-    chain = [str(n).removeprefix("aten::") for n in arrays.pick(case.ops["name"], rows[begin:end]).tolist()]
+    chain = [str(n).removeprefix("aten::") for n in arrays.pick(context.ops["name"], rows[begin:end]).tolist()]
     if len(chain) > 6:
         chain = [*chain[:3], "…", *chain[-2:]]
-    shape = str(arrays.pick(case.ops["shapes"], rows[[begin]])[0])
+    shape = str(arrays.pick(context.ops["shapes"], rows[[begin]])[0])
     often = times(int((which.reshape(-1) == best).sum()))
     return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), rows[begin:end]
 
@@ -400,94 +402,93 @@ LEAST_CALLS: Final = 8
 """Fewer operator calls per step than this are as good as fused."""
 
 
-def unfused_optimizer(case: Case) -> Lever | None:
+@rule(
+    "unfused_optimizer",
+    title="The optimizer takes many passes over its parameters",
+    page="phases",
+    label="The optimizer among the phases",
+    color="elementwise",
+)
+def unfused_optimizer(context: TimeContext) -> Answer:
     """Time of the optimizer's calls above one pass over its arrays, and the device's idle time inside it."""
-    h = at.host(case.capture)
-    name = case.capture.host["name"]
+    h = at.host(context.capture)
+    name = context.capture.host["name"]
     steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
-    steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], case.fall.windows) > 0]
+    steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], context.fall.windows) > 0]
     if not len(steps):
         return None
-    inside = _inside(case, steps)
+    inside = _inside(context, steps)
     if (inside & (h.kind == S.OPERATOR) & arrays.where(name, lambda n: FUSED.search(n) is not None)).any():
         return None
-    host = case.ops["host"].to_numpy()
-    rows = np.flatnonzero((host >= 0) & inside[np.maximum(host, 0)] & (case.left > 0))
-    kernels = _kernels(case, inside)
-    count = len(rows) if case.on_host else len(kernels)
+    host = context.ops["host"].to_numpy()
+    rows = np.flatnonzero((host >= 0) & inside[np.maximum(host, 0)] & (context.left > 0))
+    kernels = _kernels(context, inside)
+    count = len(rows) if context.on_host else len(kernels)
     if len(rows) < LEAST_CALLS * len(steps):
         return None
-    if len(kernels) and arrays.where(case.capture.device["name"], lambda n: FUSED.search(n) is not None)[kernels].any():
+    if len(kernels) and arrays.where(context.capture.device["name"], lambda n: FUSED.search(n) is not None)[kernels].any():
         return None
     (full,), _ = arrays.largest([name], steps, np.ones(len(steps)))
     kind = next(iter(STEP.findall(full)), "")
-    spent = float(case.left[rows].sum())
-    passed, elements, size = _parameters(case, rows)
-    spec = case.spec
+    spent = float(context.left[rows].sum())
+    passed, elements, size = _parameters(context, rows)
+    spec = context.spec
     bandwidth = spec.memory_bandwidth if spec is not None else None
-    limit = passed * size / bandwidth * 1e9 / case.fall.parallel if bandwidth and size else None
-    claimed = np.zeros(len(rows))
-    if limit is not None and spent > limit:
-        claimed = case.claim(rows, case.left[rows] * (1 - limit / spent))
-    idle = _launch_gaps(case, iv.union(h.start[steps], h.stop[steps]), len(kernels))
-    if not claimed.any() and not idle:
+    limit = passed * size / bandwidth * 1e9 / context.fall.parallel if bandwidth and size else None
+    claim = context.claim(rows, context.left[rows] * (1 - limit / spent)) if limit is not None and spent > limit else None
+    idle = _launch_gaps(context, iv.union(h.start[steps], h.stop[steps]), len(kernels))
+    if (claim is None or not claim.ns.any()) and not idle:
         return None
     each = human(round(count / len(steps)), "count")
-    evidence = f"`{kind}` updates its parameters with {each} {'operators' if case.on_host else 'kernels'} a step, {took(spent)}"
+    evidence = f"`{kind}` updates its parameters with {each} {'operators' if context.on_host else 'kernels'} a step, {took(spent)}"
     if limit:
-        size_each = human(round(elements / case.fall.steps), "count")
+        size_each = human(round(elements / context.fall.steps), "count")
         evidence += f"; one pass over {passed} arrays of {size_each} elements has a limit of {took(limit)}"
     if idle:
-        evidence += f"; the {device_word(case.capture)} idles {took(idle)} meanwhile"
-    return Lever(
-        "unfused_optimizer",
-        "The optimizer takes many passes over its parameters",
+        evidence += f"; the {device_word(context.capture)} idles {took(idle)} meanwhile"
+    return context.finding(
         evidence + ".",
-        case.each(float(claimed.sum()) + idle),
-        f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)",
-        "elementwise",
-        "phases",
-        "The optimizer among the phases",
+        claim,
+        ns=idle,
+        fix=f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)",
         find="Optimizer",
-        rows=rows if claimed.any() else rows[:0],
-        claimed=claimed if claimed.any() else claimed[:0],
     )
 
 
-def _launch_gaps(case: Case, inside: iv.Spans, kernels: int) -> int:
+def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> int:
     """The device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
-    if case.on_host or not kernels:
+    if context.on_host or not kernels:
         return 0
-    idle = iv.length(iv.intersect(case.idle, inside))
-    return case.claim_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else 0
+    idle = iv.length(iv.intersect(context.idle, inside))
+    return context.ledger.take_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else 0
 
 
-def _inside(case: Case, steps: npt.NDArray[np.intp]) -> Mask:
+def _inside(context: TimeContext, steps: npt.NDArray[np.intp]) -> Mask:
     """Per host row whether it lies below one of some host rows."""
-    end = at.host(case.capture).end
+    end = at.host(context.capture).end
     level = np.zeros(len(end) + 1, np.int64)
     np.add.at(level, steps, 1)
     np.subtract.at(level, end[steps], 1)
     return np.asarray(np.cumsum(level[:-1]) > 0)
 
 
-def _kernels(case: Case, inside: Mask) -> npt.NDArray[np.intp]:
+def _kernels(context: TimeContext, inside: Mask) -> npt.NDArray[np.intp]:
     """Device rows with own time that were launched inside."""
-    if case.on_host:
+    if context.on_host:
         return np.zeros(0, np.intp)
-    call = case.capture.device["call"].to_numpy()
-    return np.flatnonzero((call >= 0) & inside[np.maximum(call, 0)] & (case.fall.own > 0))
+    call = context.capture.device["call"].to_numpy()
+    return np.flatnonzero((call >= 0) & inside[np.maximum(call, 0)] & (context.fall.own > 0))
 
 
-def _parameters(case: Case, rows: Ints) -> tuple[int, int, int]:
+def _parameters(context: TimeContext, rows: Ints) -> tuple[int, int, int]:
     """(arrays that one pass moves, elements of all parameters over all steps, their bytes); (0, 0, 0) where sizes are not recorded.
 
     `addcdiv_` runs once per parameter and marks Adam and its kin; `mul_` without it the momentum of SGD; else `add_` is all there is.
     """
-    code, read = case.by_signature(rows)
+    code, read = context.by_signature(rows)
     calls = np.bincount(code, minlength=len(read)).tolist()
     _, first = np.unique(code, return_index=True)
-    types = arrays.pick(case.ops["dtype"], rows[first]).tolist()  # of lists the type is not recorded: the one that the cost model took
+    types = arrays.pick(context.ops["dtype"], rows[first]).tolist()  # of lists the type is not recorded: the one that the cost model took
     for verb, passed in (("addcdiv", 7), ("mul", 5), ("add", 3)):
         name = re.compile(rf"aten::(_foreach_)?{verb}_?")
         found = [

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.rules.engine import Lever, counted, times, took
-from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, counted, rule, times, took
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
@@ -39,36 +39,35 @@ STRETCH: Final = 8
 """Fewer kernels than this are not worth a graph."""
 
 
-def input_wait(case: Case) -> Lever | None:
+@rule("input_wait", page="phases", label="The loads among the phases", color="host")
+def input_wait(context: TimeContext) -> Answer:
     """Idle while a batch is being fetched; on a recording of the host the loading itself."""
-    fall = case.fall
+    fall = context.fall
     spans = iv.intersect(fall.loading, fall.windows)
-    ns = iv.length(spans) if case.on_host else case.claim_idle(spans)
+    ns = iv.length(spans) if context.on_host else context.ledger.take_idle(spans)
     if not ns:
         return None
-    rows, own = _loads(case)
+    rows, own = _loads(context)
     count = len(rows)
-    unit = device_word(case.capture)
+    unit = device_word(context.capture)
     batches = "One batch loads" if count == 1 else f"{human(count, 'count')} batches load"
-    if case.on_host:
+    if context.on_host:
         title, evidence = "The step waits for the input pipeline", f"{batches} {own} for {took(ns)}."
     else:
-        mean = took(float(at.host(case.capture).duration[rows].mean())) if count else "—"
+        mean = took(float(at.host(context.capture).duration[rows].mean())) if count else "—"
         title = f"The {unit} waits for the input pipeline"
         evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {took(ns)} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
-    return Lever(
-        "input_wait", title, evidence, case.each(ns), fix, "host", "phases", "The loads among the phases", find="DataLoader"
-    )  # fmt: skip
+    return context.finding(evidence, ns=ns, title=title, fix=fix, find="DataLoader")
 
 
-def _loads(case: Case) -> tuple[npt.NDArray[np.intp], str]:
+def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
     """Host rows that fetch a batch inside the windows, and where the loading happens in words."""
-    h = at.host(case.capture)
-    name = case.capture.host["name"]
+    h = at.host(context.capture)
+    name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
     rows = np.flatnonzero(loads & (h.kind != S.FRAME))
-    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.fall.windows) > 0]
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.fall.windows) > 0]
     single = bool(arrays.where(name, lambda n: "SingleProcess" in n)[rows].any())
     return rows, "in the training process" if single else "too slowly in the workers"
 
@@ -76,104 +75,105 @@ def _loads(case: Case) -> tuple[npt.NDArray[np.intp], str]:
 # -- gaps and what ends them ----------------------------------------------------------------------------------
 
 
-def _gaps(case: Case) -> tuple[Ints, Ints, Ints]:
+def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
     """(start, stop, device row that ends it) of the unclaimed idle spans that end with device work."""
-    start, stop = case.idle
-    first = case.capture.device["start_ns"].to_numpy()
+    start, stop = context.idle
+    first = context.capture.device["start_ns"].to_numpy()
     order = np.argsort(first, kind="stable")
     slot = np.minimum(np.searchsorted(first[order], stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
     ends = first[order][slot] == stop if len(first) else np.zeros(len(stop), bool)
     return start[ends], stop[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64)
 
 
-def _calls(case: Case, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
-    h = at.host(case.capture)
-    return np.flatnonzero((h.kind == S.CALL) & arrays.where(case.capture.host["name"], lambda n: pattern.search(n) is not None))
+def _calls(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
+    h = at.host(context.capture)
+    return np.flatnonzero((h.kind == S.CALL) & arrays.where(context.capture.host["name"], lambda n: pattern.search(n) is not None))
 
 
-def warm_up(case: Case) -> Lever | None:
+@rule(
+    "warm_up",
+    title="The recording begins before the program is warm",
+    fix="torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
+    page="gpu_breakdown",
+    label="Idle causes",
+    color="host",
+)
+def warm_up(context: TimeContext) -> Answer:
     """Idle inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
-    h = at.host(case.capture)
-    device = case.capture.device
+    h = at.host(context.capture)
+    device = context.capture.device
     call = device["call"].to_numpy()
     first = np.zeros(len(h.start), bool)
     fresh = np.flatnonzero(~device["name"].duplicated().to_numpy() & (call >= 0))
     first[call[fresh]] = True
-    launch, setup, memory = (_calls(case, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
+    launch, setup, memory = (_calls(context, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
     rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
-    return _inside_calls(
-        case,
-        rows[h.duration[rows] >= FIRST_USE_NS],
-        "warm_up",
-        "The recording begins before the program is warm",
-        "load code or set up the driver",
-        "first use, not a cost of every step",
-        "torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
-    )
+    rows = rows[h.duration[rows] >= FIRST_USE_NS]
+    return _inside_calls(context, rows, "load code or set up the driver", "first use, not a cost of every step")
 
 
-def device_allocation(case: Case) -> Lever | None:
+@rule(
+    "device_allocation",
+    title="The allocator asks the driver for memory during the step",
+    page="gpu_breakdown",
+    label="Idle causes",
+    color="host",
+)
+def device_allocation(context: TimeContext) -> Answer:
     """Idle while the allocator takes memory from the driver or gives it back."""
-    on_amd = case.vendor == "amd"
-    return _inside_calls(
-        case,
-        _calls(case, ALLOCATE),
-        "device_allocation",
-        "The allocator asks the driver for memory during the step",
-        "allocate or free device memory",
-        "a warm allocator serves the step from what it holds",
-        f"PYTORCH_{'HIP' if on_amd else 'CUDA'}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step",
-    )
+    device = "HIP" if context.vendor == "amd" else "CUDA"
+    why = "a warm allocator serves the step from what it holds"
+    fix = f"PYTORCH_{device}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step"
+    return _inside_calls(context, _calls(context, ALLOCATE), "allocate or free device memory", why, fix)
 
 
-def _inside_calls(case: Case, rows: npt.NDArray[np.intp], rule: str, title: str, does: str, why: str, fix: str) -> Lever | None:
+def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, why: str, fix: str = "") -> Finding | None:
     """The idle time inside some calls."""
-    h = at.host(case.capture)
-    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], case.idle) > 0]
+    h = at.host(context.capture)
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
     if not len(rows):
         return None
-    inside = iv.overlap_with(h.start[rows], h.stop[rows], case.idle)
-    (name,), _ = arrays.largest([case.capture.host["name"]], rows, inside)
-    ns = case.claim_idle(iv.union(h.start[rows], h.stop[rows]))
-    unit = device_word(case.capture)
+    inside = iv.overlap_with(h.start[rows], h.stop[rows], context.idle)
+    (name,), _ = arrays.largest([context.capture.host["name"]], rows, inside)
+    ns = context.ledger.take_idle(iv.union(h.start[rows], h.stop[rows]))
+    unit = device_word(context.capture)
     evidence = f"The {unit} idles {took(ns)} during {counted(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
-    return Lever(rule, title, evidence, case.each(ns), fix, "host", "gpu_breakdown", "Idle causes")
+    return context.finding(evidence, ns=ns, fix=fix)
 
 
-def host_sync(case: Case) -> Lever | None:
+@rule("host_sync", page="gpu_breakdown", label="Idle causes", color="host")
+def host_sync(context: TimeContext) -> Answer:
     """Gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
-    start, stop, ended = _gaps(case)
-    h = at.host(case.capture)
-    calls = _calls(case, WAITING)
+    start, stop, ended = _gaps(context)
+    h = at.host(context.capture)
+    calls = _calls(context, WAITING)
     if not len(start) or not len(calls):
         return None
     calls = calls[np.argsort(h.stop[calls], kind="stable")]
     slot = np.searchsorted(h.stop[calls], stop, side="right") - 1  # the last wait to return inside or before the gap
     call = calls[np.maximum(slot, 0)]
     hit = (slot >= 0) & (h.stop[call] >= start) & (h.start[call] <= start)
-    launch = at.launches(case.capture)
+    launch = at.launches(context.capture)
     hit &= (launch.call[ended] < 0) | (launch.time[ended] >= h.stop[call])
     if not hit.any():
         return None
     lost = np.minimum(stop[hit] - start[hit], h.duration[call[hit]])
-    ns = case.claim_idle(iv.union(stop[hit] - lost, stop[hit]))
-    operator = at.nearest(case.capture, S.OPERATOR, call[hit])
-    name = case.capture.host["name"]
+    ns = context.ledger.take_idle(iv.union(stop[hit] - lost, stop[hit]))
+    operator = at.nearest(context.capture, S.OPERATOR, call[hit])
+    name = context.capture.host["name"]
     (who,), most = arrays.largest([name], operator[operator >= 0], lost[operator >= 0].astype(np.float64))
     (api,), _ = arrays.largest([name], call[hit], lost.astype(np.float64))
     inside = 2 * most > ns
-    unit = device_word(case.capture)
+    unit = device_word(context.capture)
     where = f"in `{who}`" if inside else f"in `{api}`"
-    return Lever(
-        "host_sync",
-        f"The host stops for the {unit}, and the {unit} then waits for the host",
+    return context.finding(
         f"{times(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next kernel "
         f"only then: {took(ns)} without work.",
-        case.each(ns),
-        next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
-        "host",
-        "operators" if inside else "gpu_breakdown",
-        f"`{who}` among the operators" if inside else "Idle causes",
+        ns=ns,
+        title=f"The host stops for the {unit}, and the {unit} then waits for the host",
+        fix=next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
+        page="operators" if inside else "",
+        label=f"`{who}` among the operators" if inside else "",
         find=who if inside else "",
     )
 
@@ -188,10 +188,18 @@ _SYNC_FIXES: Final = {
 """Ways out of a wait by the operator (else the call) that waits; the last fits any."""
 
 
-def launch_bound(case: Case) -> Lever | None:
+@rule(
+    "launch_bound",
+    title="The host launches more slowly than the kernels run",
+    fix="torch.compile(model)  # fewer, longer kernels",
+    page="gpu_breakdown",
+    label="Idle causes",
+    color="host",
+)
+def launch_bound(context: TimeContext) -> Answer:
     """Gaps that end when the host has launched the next kernel, which it did only after the device had run dry."""
-    start, stop, ended = _gaps(case)
-    late, _ = _launched(case, start, ended)
+    start, stop, ended = _gaps(context)
+    late, _ = _launched(context, start, ended)
     hit = late & (stop - start <= LAUNCH_NS)
     if int(hit.sum()) < STRETCH:
         return None
@@ -199,80 +207,72 @@ def launch_bound(case: Case) -> Lever | None:
     run, wait = (took(float(np.median(x[hit]))) for x in (start - before, stop - start))
     edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
-    kernel = case.capture.device["kind"].to_numpy() == S.KERNEL
-    every, here = int(kernel[case.fall.own > 0].sum()), int(kernel[ended[hit]].sum())
-    ns = case.claim_idle((start[hit], stop[hit]))
+    kernel = context.capture.device["kind"].to_numpy() == S.KERNEL
+    every, here = int(kernel[context.fall.own > 0].sum()), int(kernel[ended[hit]].sum())
+    ns = context.ledger.take_idle((start[hit], stop[hit]))
     where = f", in {counted(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
-    graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(case.vendor)
+    graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor)
     one = f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
-    return Lever(
-        "launch_bound",
-        "The host launches more slowly than the kernels run",
-        f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched after the {device_word(case.capture)} has run dry: "
-        f"the median runs {run} and waits {wait}; {took(ns)} pass without work.",
-        case.each(ns),
-        one if graphs else "torch.compile(model)  # fewer, longer kernels",
-        "host",
-        "gpu_breakdown",
-        "Idle causes",
+    return context.finding(
+        f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched after the {device_word(context.capture)} has run "
+        f"dry: the median runs {run} and waits {wait}; {took(ns)} pass without work.",
+        ns=ns,
+        fix=one if graphs else "",
     )
 
 
-def _launched(case: Case, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
+def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
     """(gaps whose next work was launched after they began, those whose next work was launched before)."""
-    h = at.host(case.capture)
-    call = case.capture.device["call"].to_numpy()[ended]
-    early = case.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW
+    h = at.host(context.capture)
+    call = context.capture.device["call"].to_numpy()[ended]
+    early = context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW
     if not len(h.start):
         return np.zeros(len(start), bool), early
     ready = early | ((call >= 0) & (h.stop[np.maximum(call, 0)] <= start))
     return (call >= 0) & ~ready, ready
 
 
-def handover(case: Case) -> Lever | None:
+@rule("handover", fix="torch.compile(model)  # fewer, longer kernels", page="gpu_breakdown", label="Idle causes", color="host")
+def handover(context: TimeContext) -> Answer:
     """Gaps between kernels that were queued in time: the device's own change from one to the next."""
-    start, stop, ended = _gaps(case)
-    _, ready = _launched(case, start, ended)
+    start, stop, ended = _gaps(context)
+    _, ready = _launched(context, start, ended)
     hit = ready & (stop - start <= HAND_OVER_NS)
     if not hit.any():
         return None
     each = took(float((stop - start)[hit].mean()))
-    ns = case.claim_idle((start[hit], stop[hit]))
-    unit = device_word(case.capture)
-    return Lever(
-        "handover",
-        f"The {unit} changes kernels too often",
+    ns = context.ledger.take_idle((start[hit], stop[hit]))
+    unit = device_word(context.capture)
+    return context.finding(
         f"{times(int(hit.sum())).capitalize()} the next kernel is queued and the {unit} still needs {each} to change over: {took(ns)}.",
-        case.each(ns),
-        "torch.compile(model)  # fewer, longer kernels",
-        "host",
-        "gpu_breakdown",
-        "Idle causes",
+        ns=ns,
+        title=f"The {unit} changes kernels too often",
     )
 
 
-def host_wait(case: Case) -> Lever | None:
+@rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
+def host_wait(context: TimeContext) -> Answer:
     """The idle time that no other rule explains, with the phase, the call or the operator in which most of it passes."""
-    idle = case.idle
+    idle = context.idle
     ns = iv.length(idle)
     if not ns:
         return None
-    unit = device_word(case.capture)
-    phase, in_phase = _phase_of(case, idle)
-    rest = ns < iv.length(case.fall.idle)
+    unit = device_word(context.capture)
+    phase, in_phase = _phase_of(context, idle)
+    rest = ns < iv.length(context.fall.idle)
     evidence = f"The {unit} idles {'another ' if rest else ''}{took(ns)} with {counted(len(idle[0]), 'gap')}"
-    ends = _at_the_ends(case, idle)
+    ends = _at_the_ends(context, idle)
     if 4 * ends > ns:
         evidence += f"; {took(ends)} of it before the first or after the last event on the {unit}"
-    call, blocked = _call_of(case, idle)
+    call, blocked = _call_of(context, idle)
     if 4 * blocked > ns:
         evidence += f"; {took(blocked)} pass in `{call}`"
-    operator, running = _operator_of(case, idle)
+    operator, running = _operator_of(context, idle)
     if 4 * running > ns:
         evidence += f"; {took(running)} in `{operator}`"
     if phase and 2 * in_phase > ns:
         evidence += f"; for {took(in_phase)} of it the host is in `{phase}`"
-    stacks = bool((at.host(case.capture).kind == S.FRAME).any())
+    stacks = bool((at.host(context.capture).kind == S.FRAME).any())
     title = f"The {unit} waits for the host"
     fix = 'with record_function("…"):  # mark the parts of the step, to see which one the gaps lie in'
     fix = fix if stacks else "profile(with_stack=True)  # shows which Python runs in the gaps"
@@ -281,24 +281,24 @@ def host_wait(case: Case) -> Lever | None:
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
     if 2 * blocked > ns and "Memcpy" in call:
         fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory holds the host"
-    case.claim_idle(idle)
-    return Lever("host_wait", title, evidence + ".", case.each(ns), fix, "host", "gpu_breakdown", "Idle causes")
+    context.ledger.take_idle(idle)
+    return context.finding(evidence + ".", ns=ns, title=title, fix=fix)
 
 
-def _at_the_ends(case: Case, idle: iv.Spans) -> int:
+def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
     """Idle time before the first and after the last device event."""
-    start = case.capture.device["start_ns"].to_numpy()
-    stop = start + case.capture.device["duration_ns"].to_numpy()
+    start = context.capture.device["start_ns"].to_numpy()
+    stop = start + context.capture.device["duration_ns"].to_numpy()
     low, high = int(start.min()), int(stop.max())
     return iv.length(idle) - iv.length(iv.clip(idle, low, high))
 
 
-def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """The top phase below the step (or without steps, the top phase) in which the device idles longest, and for how long.
 
     Only a phase that says something: one that is a part of the whole and in which the device idles most of the time.
     """
-    capture, fall = case.capture, case.fall
+    capture, fall = context.capture, context.fall
     h = at.host(capture)
     rows = np.flatnonzero(h.kind == S.ANNOTATION)
     if not len(rows):
@@ -316,21 +316,21 @@ def _phase_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
     return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
 
 
-def _operator_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """The outermost operator during which the device idles longest, and for how long."""
-    h = at.host(case.capture)
+    h = at.host(context.capture)
     rows = outermost(np.flatnonzero(h.kind == S.OPERATOR), h.end)
-    (name,), most = arrays.largest([case.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     return name, round(most)
 
 
-def _call_of(case: Case, idle: iv.Spans) -> tuple[str, int]:
+def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """The runtime or driver call during which the device idles longest, and for how long (union over threads)."""
-    h = at.host(case.capture)
+    h = at.host(context.capture)
     rows = np.flatnonzero(h.kind == S.CALL)
     if not len(rows):
         return "", 0
-    column = case.capture.host["name"]
+    column = context.capture.host["name"]
     (name,), _ = arrays.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     same = rows[arrays.where(column, lambda n: n == name)[rows]]
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor
-from tb_sol_plugin.metrics.rules.engine import Lever, acting, counted, over, took
-from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.rules.engine import Answer, acting, counted, rule, took
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.matmul import product
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.model import schemas as S
@@ -24,109 +24,104 @@ CONVERTS: Final = re.compile(
 COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
 
 
-def layout_kernels(case: Case) -> Lever | None:
+@rule(
+    "layout_kernels",
+    fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+    page="kernels",
+    label="The kernels",
+    color="conv",
+)
+def layout_kernels(context: TimeContext) -> Answer:
     """Layout kernels inside the calls that need another layout: their time goes when the tensors have it from the start."""
-    device, owner = case.capture.device, case.fall.work.owner
-    if case.on_host or len(owner) != len(device):
+    device, owner = context.capture.device, context.fall.work.owner
+    if context.on_host or len(owner) != len(device):
         return None
     hit = arrays.where(device["name"], lambda n: CONVERTS.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
-    rows = np.flatnonzero(hit & (owner >= 0) & (case.fall.own > 0))
+    rows = np.flatnonzero(hit & (owner >= 0) & (context.fall.own > 0))
     if not len(rows):
         return None
-    per = np.bincount(owner[rows], case.fall.own[rows], minlength=len(case.ops)).astype(np.float64)
+    per = np.bincount(owner[rows], context.fall.own[rows], minlength=len(context.ops)).astype(np.float64)
     calls = np.flatnonzero(per > 0)
-    claimed = case.claim(calls, per[calls])
-    (kernel,), _ = arrays.largest([device["name"]], rows, case.fall.own[rows])
-    (operator,), _ = arrays.largest([case.ops["name"]], calls, claimed)
-    library = "MIOpen" if case.vendor == "amd" else "cuDNN"
-    whole = float(case.time[calls].sum())
-    return Lever(
-        "layout_kernels",
-        f"{library} converts the memory layout around convolutions",
+    claim = context.claim(calls, per[calls])
+    (kernel,), _ = arrays.largest([device["name"]], rows, context.fall.own[rows])
+    library = "MIOpen" if context.vendor == "amd" else "cuDNN"
+    whole = float(context.time[calls].sum())
+    return context.finding(
         f"{acting(len(rows), 'kernel', 'takes')} {took(per.sum())} (`{short_name(kernel)}`), "
-        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the "
-        f"{counted(len(calls), 'call')} that run them, most of them `{operator}`: the tensors are NCHW, the kernels NHWC.",
-        case.each(float(claimed.sum())),
-        "model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
-        "conv",
-        "kernels",
-        "The kernels",
+        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the {counted(len(calls), 'call')} that run them, "
+        f"most of them `{claim.largest('name')}`: the tensors are NCHW, the kernels NHWC.",
+        claim,
+        title=f"{library} converts the memory layout around convolutions",
         find=short_name(kernel),
-        rows=calls,
-        claimed=claimed,
     )
 
 
-def permuting_copies(case: Case) -> Lever | None:
+@rule(
+    "permuting_copies",
+    title="Copies only change the order of elements in memory",
+    page="roofline",
+    label="Copies on the roofline",
+    color="other",
+    candidate=True,
+)
+def permuting_copies(context: TimeContext) -> Answer:
     """Copies between two dense orders of the same elements, whoever asked for them: the reader of the copy might take the first."""
-    if case.spec is None:
+    if context.spec is None:
         return None
-    rows = np.flatnonzero(case.named(COPIES.__contains__) & case.known & (case.left == case.time))
+    rows = np.flatnonzero(context.named(COPIES.__contains__) & context.known & (context.left == context.time))
     if not len(rows):
         return None
-    code, read = case.by_signature(rows)
+    code, read = context.by_signature(rows)
     permutes = np.array([_permutes(name, call) for name, call in read], bool)[code]
     rows = rows[permutes]
     if not len(rows):
         return None
-    claimed = case.claim(rows, case.left[rows])
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    biggest = rows[int(claimed.argmax())]
-    images = bool(np.array([_image(call) for _, call in read])[code][permutes][int(claimed.argmax())])
-    (layer,), _ = arrays.largest([case.ops["layer"]], rows, claimed)
-    return Lever(
-        "permuting_copies",
-        "Copies only change the order of elements in memory",
-        f"{acting(len(rows), 'permuting copy', 'takes', 'permuting copies')} {took(claimed.sum())}, "
-        f"{took(most)} of it in {over(name, shapes)}{f' inside `{layer}`' if layer else ''}; what reads them may take the first order.",
-        case.each(float(claimed.sum())),
-        "model.to(memory_format=torch.channels_last)  # and the input: one layout from the first to the last layer"
+    claim = context.claim(rows, context.left[rows])
+    layer = claim.largest("layer")
+    images = bool(np.array([_image(call) for _, call in read])[code][permutes][claim.worst])
+    return context.finding(
+        f"{acting(len(rows), 'permuting copy', 'takes', 'permuting copies')} {took(claim.total)}, "
+        f"{claim.most} of it in {claim.where}{f' inside `{layer}`' if layer else ''}; what reads them may take the first order.",
+        claim,
+        fix="model.to(memory_format=torch.channels_last)  # and the input: one layout from the first to the last layer"
         if images
         else "# leave out .contiguous() after transpose(): matmul and scaled_dot_product_attention take strided inputs",
-        "other",
-        "roofline",
-        "Copies on the roofline",
-        find=str(arrays.pick(case.ops["name"], [biggest])[0]),
-        candidate=True,
-        rows=rows,
-        claimed=claimed,
-    )  # fmt: skip
+        find=str(arrays.pick(context.ops["name"], [rows[claim.worst]])[0]),
+    )
 
 
 LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_norm|\w*(max|avg)_pool|upsample_)\w*")
 """Layers whose CPU kernels vectorise over channels when these lie together."""
 
 
-def channels_first(case: Case) -> Lever | None:
+@rule(
+    "channels_first",
+    title="Convolution, pooling and norm layers work on NCHW tensors",
+    fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+    page="roofline",
+    label="The layers on the roofline",
+    color="conv",
+    candidate=True,
+)
+def channels_first(context: TimeContext) -> Answer:
     """On a CPU: convolutions and their neighbours over NCHW tensors, whose kernels are written for NHWC."""
-    if not case.on_host or case.spec is None:
+    if not context.on_host or context.spec is None:
         return None
-    conv = case.of_kind("conv") & case.known
-    rows = np.flatnonzero(case.named(lambda n: LAYERS.fullmatch(n) is not None) & case.known & (case.left > case.limit))
+    conv = context.of_kind("conv") & context.known
+    rows = np.flatnonzero(context.named(lambda n: LAYERS.fullmatch(n) is not None) & context.known & (context.left > context.limit))
     if not conv.any() or not len(rows):
         return None
-    code, read = case.by_signature(rows)
+    code, read = context.by_signature(rows)
     rows = rows[np.array([_planes(call) for _, call in read], bool)[code]]
     if not len(rows):
         return None
-    spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
-    claimed = case.claim(rows, case.left[rows] - case.limit[rows])
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    return Lever(
-        "channels_first",
-        "Convolution, pooling and norm layers work on NCHW tensors",
-        f"{acting(len(rows), 'call', 'takes')} {took(spent)} where the limit is {took(least)}, {took(most)} above it in "
-        f"{over(name, shapes)}; "
-        "the kernels of a CPU work best with the channels last.",
-        case.each(float(claimed.sum())),
-        "model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
-        "conv",
-        "roofline",
-        "The layers on the roofline",
-        find=name,
-        candidate=True,
-        rows=rows,
-        claimed=claimed,
+    spent, least = float(context.left[rows].sum()), float(context.limit[rows].sum())
+    claim = context.claim(rows, context.left[rows] - context.limit[rows])
+    return context.finding(
+        f"{acting(len(rows), 'call', 'takes')} {took(spent)} where the limit is {took(least)}, {claim.most} above it in "
+        f"{claim.where}; the kernels of a CPU work best with the channels last.",
+        claim,
+        find=claim.name,
     )
 
 
@@ -175,39 +170,38 @@ def _image(call: Inputs) -> bool:
 NARROW: Final = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2")
 
 
-def weight_casts(case: Case) -> Lever | None:
+@rule(
+    "weight_casts",
+    title="Weights are cast from FP32 in every step",
+    page="roofline",
+    label="Copies on the roofline",
+    color="other",
+    candidate=True,
+)
+def weight_casts(context: TimeContext) -> Answer:
     """Copies from FP32 to a narrow type over exactly the size of a weight that a product or a convolution takes in that type."""
-    if case.spec is None:
+    if context.spec is None:
         return None
-    rows = np.flatnonzero(case.named("aten::copy_".__eq__) & case.known & (case.left == case.time))
-    users = np.flatnonzero(case.of_kind("gemm", "conv") & case.of_type("bf16", "fp16", "fp8"))
+    rows = np.flatnonzero(context.named("aten::copy_".__eq__) & context.known & (context.left == context.time))
+    users = np.flatnonzero(context.of_kind("gemm", "conv") & context.of_type("bf16", "fp16", "fp8"))
     if not len(rows) or not len(users):
         return None
-    code, read = case.by_signature(rows)
-    weights = _weights(case, users)
+    code, read = context.by_signature(rows)
+    weights = _weights(context, users)
     hit = np.array([_cast(call) in weights for _, call in read], bool)[code]
     rows = rows[hit]
     if not len(rows):
         return None
-    claimed = case.claim(rows, case.left[rows])
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    trains = len(case.capture.tables["backward"]) > 0
-    return Lever(
-        "weight_casts",
-        "Weights are cast from FP32 in every step",
-        f"{acting(len(rows), 'cast', 'takes')} {took(claimed.sum())}, {took(most)} of it in {over(name, shapes)}: each has the size of "
+    claim = context.claim(rows, context.left[rows])
+    trains = len(context.capture.tables["backward"]) > 0
+    return context.finding(
+        f"{acting(len(rows), 'cast', 'takes')} {took(claim.total)}, {claim.most} of it in {claim.where}: each has the size of "
         "a weight that a product takes in the narrow type.",
-        case.each(float(claimed.sum())),
-        "fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))  # or weights in BF16, FP32 in the optimizer"
+        claim,
+        fix="fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))  # or weights in BF16, FP32 in the optimizer"
         if trains
         else "model = model.to(torch.bfloat16)  # in place of autocast: weights are cast once",
-        "other",
-        "roofline",
-        "Copies on the roofline",
-        find=name,
-        candidate=True,
-        rows=rows,
-        claimed=claimed,
+        find=claim.name,
     )
 
 
@@ -218,10 +212,10 @@ def _cast(call: Inputs) -> tuple[int, ...]:
     return to.shape if fits and to is not None else (0,)
 
 
-def _weights(case: Case, rows: Ints) -> set[tuple[int, ...]]:
+def _weights(context: TimeContext, rows: Ints) -> set[tuple[int, ...]]:
     """Sizes of the weights of some products and convolutions, as modules keep them: (out, in), or of a convolution as recorded."""
     out: set[tuple[int, ...]] = set()
-    for name, call in case.by_signature(rows)[1]:
+    for name, call in context.by_signature(rows)[1]:
         found = product(name, call)
         weight = call.tensor(1)
         if found is not None and found.batch == 1:

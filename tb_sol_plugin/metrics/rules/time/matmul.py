@@ -13,8 +13,8 @@ import pandas as pd
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.rules.engine import Lever, acting, counted, over, took
-from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, acting, counted, over, rule, took
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.time.kernel_names import short_name, unit_name
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -130,56 +130,50 @@ class _Products:
     found: list[Product | None]
 
 
-def _products(case: Case, *, compute_bound: bool) -> _Products | None:
-    use = case.of_kind("gemm") & case.known & (case.left > case.limit) & (case.flop > 0)
+def _products(context: TimeContext, *, compute_bound: bool) -> _Products | None:
+    use = context.of_kind("gemm") & context.known & (context.left > context.limit) & (context.flop > 0)
     if compute_bound:
-        use &= arrays.where(case.ops["bound"], "compute".__eq__)
+        use &= arrays.where(context.ops["bound"], "compute".__eq__)
     rows = np.flatnonzero(use)
     if not len(rows):
         return None
-    code, read = case.by_signature(rows)
+    code, read = context.by_signature(rows)
     found = [product(name, call) for name, call in read]
     keep = np.array([f is not None for f in found])[code]
     return _Products(rows[keep], code[keep], found) if keep.any() else None
 
 
-def misaligned_products(case: Case) -> Lever | None:
+@rule(
+    "misaligned_products",
+    title="Products have rows that are not a multiple of 16 bytes",
+    fix="F.pad(x, (0, -x.shape[-1] % 8))  # or pad vocabulary, sequence and hidden sizes to multiples of 8",
+    page="roofline",
+    label="The products on the roofline",
+    color="gemm",
+)
+def misaligned_products(context: TimeContext) -> Answer:
     """Low-precision products on NVIDIA devices whose rows are no multiple of 16 bytes apart, far below their limit."""
-    if case.vendor != "nvidia" or case.on_host:
+    if context.vendor != "nvidia" or context.on_host:
         return None
-    p = _products(case, compute_bound=False)
+    p = _products(context, compute_bound=False)
     if p is None:
         return None
     odd = np.array([f is not None and f.aligned < ALIGNED for f in p.found])[p.code]
-    odd &= case.of_type(*LOW_BITS)[p.rows] & (case.limit[p.rows] < POOR * case.time[p.rows])
+    odd &= context.of_type(*LOW_BITS)[p.rows] & (context.limit[p.rows] < POOR * context.time[p.rows])
     rows, code = p.rows[odd], p.code[odd]
     if not len(rows):
         return None
     grown = np.array([1.0 if f is None else _padded(f) for f in p.found])[code]
-    wanted = np.maximum(case.left[rows] - case.limit[rows] * grown, 0.0)
-    spent, least = float(case.left[rows].sum()), float((case.limit[rows] * grown).sum())
-    claimed = case.claim(rows, wanted)
-    worst = int(claimed.argmax())
-    shape = p.found[int(code[worst])]
-    kernel = case.kernel_name(int(rows[worst]))
-    loads = aligned_by_name(kernel)
-    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {over(name, shapes)}"
+    wanted = np.maximum(context.left[rows] - context.limit[rows] * grown, 0.0)
+    spent, least = float(context.left[rows].sum()), float((context.limit[rows] * grown).sum())
+    claim = context.claim(rows, wanted)
+    shape = p.found[int(code[claim.worst])]
+    loads = aligned_by_name(context.kernel_name(int(rows[claim.worst])))
+    evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {claim.where}"
     evidence += f" with {shape.odd}" if shape is not None else ""
     evidence += f": its kernel loads {counted(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
-    return Lever(
-        "misaligned_products",
-        "Products have rows that are not a multiple of 16 bytes",
-        f"{evidence}; padded to 16 bytes the limit is {took(least)}.",
-        case.each(float(claimed.sum())),
-        "F.pad(x, (0, -x.shape[-1] % 8))  # or pad vocabulary, sequence and hidden sizes to multiples of 8",
-        "gemm",
-        "roofline",
-        "The products on the roofline",
-        find=name,
-        candidate=loads is None or loads >= 8,
-        rows=rows,
-        claimed=claimed,
+    return context.finding(
+        f"{evidence}; padded to 16 bytes the limit is {took(least)}.", claim, find=claim.name, candidate=loads is None or loads >= 8
     )
 
 
@@ -189,39 +183,40 @@ def _padded(p: Product, step: int = 8) -> float:
     return n * k / (p.n * p.k)
 
 
-def unfilled_tiles(case: Case) -> list[Lever]:
+@rule("unfilled_tiles", "small_products", page="roofline", label="The products on the roofline", color="gemm", candidate=True)
+def unfilled_tiles(context: TimeContext) -> Answer:
     """Compute-bound products whose blocks do not fill their tiles or the last round, and those with fewer blocks than units.
 
     used = m n / (tiles that cover m × n); a unit works on ceil(blocks / units) blocks while blocks / units would do, whatever
     the number of blocks that it holds at once. The time that a perfect fit would save is time (1 - used × filled), and no more
     than the time above the limit.
     """
-    units = case.spec.units if case.spec is not None else None
-    if not units or case.on_host:
+    units = context.spec.units if context.spec is not None else None
+    if not units or context.on_host:
         return []
-    p = _products(case, compute_bound=True)
+    p = _products(context, compute_bound=True)
     if p is None:
         return []
-    blocks, used = _blocks(case, p)
+    blocks, used = _blocks(context, p)
     known = blocks > 0
     filled = np.where(known, blocks / units / np.ceil(np.maximum(blocks, 1) / units), 1.0)
-    wasted = np.where(known, case.left[p.rows] * (1 - used * filled), 0.0)
-    wanted = np.minimum(wasted, case.left[p.rows] - case.limit[p.rows])
+    wasted = np.where(known, context.left[p.rows] * (1 - used * filled), 0.0)
+    wanted = np.minimum(wasted, context.left[p.rows] - context.limit[p.rows])
     small = known & (blocks < units)
     out = [
-        _fit(case, p.rows[small], wanted[small], blocks[small], used[small], units, few=True),
-        _fit(case, p.rows[known & ~small], wanted[known & ~small], blocks[known & ~small], used[known & ~small], units, few=False),
+        _fit(context, p.rows[small], wanted[small], blocks[small], used[small], units, few=True),
+        _fit(context, p.rows[known & ~small], wanted[known & ~small], blocks[known & ~small], used[known & ~small], units, few=False),
     ]
-    return [lever for lever in out if lever is not None]
+    return [f for f in out if f is not None]
 
 
-def _blocks(case: Case, p: _Products) -> tuple[Floats, Floats]:
+def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
     """(blocks per call, part of its tiles that is used). 0 blocks where the kernel does not say its tile or its grid.
 
     A persistent kernel starts no more blocks than there are units and walks over the tiles: the larger of tiles and grid counts.
     """
-    device = case.capture.device
-    main = case.main[p.rows]
+    device = context.capture.device
+    main = context.main[p.rows]
     names = np.where(main >= 0, arrays.codes(device["name"])[np.maximum(main, 0)], -1)
     grids = np.where(main >= 0, arrays.codes(device["grid"])[np.maximum(main, 0)], -1)
     pairs = np.stack([p.code, names, grids], axis=1)
@@ -239,39 +234,41 @@ def _blocks(case: Case, p: _Products) -> tuple[Floats, Floats]:
     return blocks[which], used[which]
 
 
-def _fit(case: Case, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, units: int, *, few: bool) -> Lever | None:
+def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, units: int, *, few: bool) -> Finding | None:
     if not len(rows) or not (wanted > 0).any():
         return None
-    claimed = case.claim(rows, np.maximum(wanted, 0.0))
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    worst = int(claimed.argmax())
-    count, part = int(blocks[worst]), float(used[worst])
-    unit = "CUs" if case.vendor == "amd" else "SMs"
-    largest = f"Largest: {over(name, shapes)}, {took(most)}"
+    claim = context.claim(rows, np.maximum(wanted, 0.0))
+    count, part = int(blocks[claim.worst]), float(used[claim.worst])
+    unit = "CUs" if context.vendor == "amd" else "SMs"
+    largest = f"Largest: {claim.where}, {claim.most}"
     if few:
-        return Lever(
-            "small_products",
-            f"Products have fewer blocks than the device has {unit}",
-            f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())} and leave {unit} without work. "
+        return context.finding(
+            f"{acting(len(rows), 'product', 'takes')} {took(context.time[rows].sum())} and leave {unit} without work. "
             f"{largest}, {counted(count, 'block')} on {units} {unit}.",
-            case.each(float(claimed.sum())),
-            "# larger batches, or several products in one: torch.bmm, one Linear for q, k and v",
-            "gemm", "roofline", "The products on the roofline", find=name, candidate=True, rows=rows, claimed=claimed,
-        )  # fmt: skip
+            claim,
+            rule="small_products",
+            title=f"Products have fewer blocks than the device has {unit}",
+            fix="# larger batches, or several products in one: torch.bmm, one Linear for q, k and v",
+            find=claim.name,
+        )
     rounds = count / units
     filled = rounds / np.ceil(rounds)
-    return Lever(
-        "unfilled_tiles",
-        "Products do not fill their tiles or the last round of blocks",
-        f"{acting(len(rows), 'product', 'takes')} {took(case.time[rows].sum())}. {largest}: its tiles are {human(part, 'ratio')} full, and "
-        f"{human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run "
+    return context.finding(
+        f"{acting(len(rows), 'product', 'takes')} {took(context.time[rows].sum())}. {largest}: its tiles are {human(part, 'ratio')} full, "
+        f"and {human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run "
         f"({human(float(filled), 'ratio')}).",
-        case.each(float(claimed.sum())),
-        "torch.cuda.tunable.enable()  # TunableOp tries other tiles per size"
-        if case.vendor == "amd"
-        else 'torch.compile(model, mode="max-autotune")  # tries other tiles; or batch × sequence in multiples of the tile',
-        "gemm", "roofline", "The products on the roofline", find=name, candidate=True, rows=rows, claimed=claimed,
-    )  # fmt: skip
+        claim,
+        title="Products do not fill their tiles or the last round of blocks",
+        fix=_tuned(context, "tries other tiles per size", "tries other tiles; or batch × sequence in multiples of the tile"),
+        find=claim.name,
+    )
+
+
+def _tuned(context: TimeContext, amd: str, other: str) -> str:
+    """The tuner of the device's libraries, and what it does."""
+    if context.vendor == "amd":
+        return f"torch.cuda.tunable.enable()  # TunableOp {amd}"
+    return f'torch.compile(model, mode="max-autotune")  # {other}'
 
 
 # -- Products that the same device does faster elsewhere in the same recording ---------------------------------------
@@ -287,19 +284,20 @@ SLOWER: Final = 1.15
 """Kernels within 15 % of each other are alike."""
 
 
-def slower_kernel(case: Case) -> Lever | None:
+@rule("slower_kernel", title="The same product runs faster elsewhere in this recording", page="kernels", label="The kernel", color="gemm")
+def slower_kernel(context: TimeContext) -> Answer:
     """Large products whose kernel is slower than another kernel that ran for the same sizes and type."""
-    if case.on_host:
+    if context.on_host:
         return None
-    whole = case.known & (case.left == case.time) & (case.main >= 0)
-    rows = np.flatnonzero(case.of_kind("gemm", "conv") & whole & (case.limit >= LARGE_NS))
+    whole = context.known & (context.left == context.time) & (context.main >= 0)
+    rows = np.flatnonzero(context.of_kind("gemm", "conv") & whole & (context.limit >= LARGE_NS))
     if len(rows) < 2 * LEAST_CALLS:
         return None
     frame = pd.DataFrame(
         {
-            "sizes": _sizes(case, rows),
-            "kernel": arrays.codes(case.capture.device["name"])[case.main[rows]],
-            "time": case.time[rows],
+            "sizes": _sizes(context, rows),
+            "kernel": arrays.codes(context.capture.device["name"])[context.main[rows]],
+            "time": context.time[rows],
         }
     )
     kernels = frame.groupby(["sizes", "kernel"])["time"].agg(["median", "size"]).reset_index()
@@ -313,40 +311,38 @@ def slower_kernel(case: Case) -> Lever | None:
     slow = np.flatnonzero(known & other & (frame["time"].to_numpy() > SLOWER * reference))
     if not len(slow):
         return None
-    claimed = case.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
-    worst = int(claimed.argmax())
-    row = int(rows[slow][worst])
-    fast = str(case.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[slow[worst]]])])
-    ratio = float(frame["time"].iloc[slow[worst]] / reference[slow[worst]])
-    return Lever(
-        "slower_kernel",
-        "The same product runs faster elsewhere in this recording",
-        f"{acting(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {took(most)} more in "
-        f"{over(name, shapes)}, where `{short_name(case.kernel_name(row))}` ran instead of `{short_name(fast)}`.",
-        case.each(float(claimed.sum())),
-        "torch.cuda.tunable.enable()  # TunableOp picks one kernel per size"
-        if case.vendor == "amd"
-        else 'torch.compile(model, mode="max-autotune")  # one kernel per size, by measurement',
-        "gemm",
-        "kernels",
-        "The kernel",
-        find=short_name(case.kernel_name(row)),
-        rows=rows[slow],
-        claimed=claimed,
+    claim = context.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
+    worst = slow[claim.worst]
+    kernel = short_name(context.kernel_name(int(rows[worst])))
+    fast = str(context.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[worst]])])
+    ratio = float(frame["time"].iloc[worst] / reference[worst])
+    return context.finding(
+        f"{acting(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {claim.most} more in "
+        f"{claim.where}, where `{kernel}` ran instead of `{short_name(fast)}`.",
+        claim,
+        fix=_tuned(context, "picks one kernel per size", "one kernel per size, by measurement"),
+        find=kernel,
     )
 
 
-def behind_the_best(case: Case) -> Lever | None:
+@rule(
+    "behind_the_best",
+    title="Some large products reach far less of their limit than others here",
+    page="roofline",
+    label="The product on the roofline",
+    color="gemm",
+    candidate=True,
+)
+def behind_the_best(context: TimeContext) -> Answer:
     """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
-    if case.on_host:
+    if context.on_host:
         return None
-    large = case.of_kind("gemm") & case.known & (case.limit >= LARGE_NS) & arrays.where(case.ops["bound"], "compute".__eq__)
-    rows = np.flatnonzero(large & (case.left == case.time))
+    large = context.of_kind("gemm") & context.known & (context.limit >= LARGE_NS) & arrays.where(context.ops["bound"], "compute".__eq__)
+    rows = np.flatnonzero(large & (context.left == context.time))
     if len(rows) < 2 * LEAST_CALLS:
         return None
-    frame = pd.DataFrame({"type": arrays.codes(case.ops["dtype"])[rows], "sizes": _sizes(case, rows), "time": case.time[rows]})
-    frame["limit"] = case.limit[rows]
+    frame = pd.DataFrame({"type": arrays.codes(context.ops["dtype"])[rows], "sizes": _sizes(context, rows), "time": context.time[rows]})
+    frame["limit"] = context.limit[rows]
     groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
     groups["reached"] = groups["limit"] / groups["time"]
     fair = groups[(groups["calls"] >= LEAST_CALLS) & (groups["reached"] <= TOLERATED)]
@@ -357,36 +353,25 @@ def behind_the_best(case: Case) -> Lever | None:
     wanted = (frame["time"] - frame["limit"] / reach).to_numpy()[slow]
     if not (wanted > 0).any():
         return None
-    claimed = case.claim(rows[slow], np.maximum(wanted, 0.0))
-    worst = int(claimed.argmax())
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows[slow], claimed)
+    claim = context.claim(rows[slow], np.maximum(wanted, 0.0))
+    worst = claim.worst
     dtype = frame["type"].iloc[slow[worst]]
     model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
-    good, good_shapes = (str(arrays.pick(case.ops[c], [model])[0]) for c in ("name", "shapes"))
-    return Lever(
-        "behind_the_best",
-        "Some large products reach far less of their limit than others here",
-        f"{acting(len(slow), 'product', 'takes')} {took(frame['time'].to_numpy()[slow].sum())}; {over(name, shapes)} reaches "
+    good, good_shapes = (str(arrays.pick(context.ops[c], [model])[0]) for c in ("name", "shapes"))
+    return context.finding(
+        f"{acting(len(slow), 'product', 'takes')} {took(frame['time'].to_numpy()[slow].sum())}; {claim.where} reaches "
         f"{human(float(own[slow][worst]), 'ratio')} of its limit where {over(good, good_shapes)} reaches "
-        f"{human(float(reach[slow][worst]), 'ratio')}: {took(most)} more than at that rate.",
-        case.each(float(claimed.sum())),
-        "torch.cuda.tunable.enable()  # TunableOp tries other kernels per size"
-        if case.vendor == "amd"
-        else 'torch.compile(model, mode="max-autotune")  # tries other kernels per size',
-        "gemm",
-        "roofline",
-        "The product on the roofline",
-        find=name,
-        candidate=True,
-        rows=rows[slow],
-        claimed=claimed,
+        f"{human(float(reach[slow][worst]), 'ratio')}: {claim.most} more than at that rate.",
+        claim,
+        fix=_tuned(context, "tries other kernels per size", "tries other kernels per size"),
+        find=claim.name,
     )
 
 
-def _sizes(case: Case, rows: Ints) -> Ints:
+def _sizes(context: TimeContext, rows: Ints) -> Ints:
     """A number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
-    dtype = arrays.codes(case.ops["dtype"])[rows]
-    return case.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1
+    dtype = arrays.codes(context.ops["dtype"])[rows]
+    return context.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1
 
 
 # -- Matrix work that leaves the matrix units idle -------------------------------------------------------------------
@@ -401,103 +386,94 @@ PLAIN_PEAK: Final = 2.1
 """Plain units compute FP16 at no more than twice their FP32 rate; what is faster than 2.1 times cannot have run on them."""
 
 
-def fp32_matrix(case: Case) -> Lever | None:
+@rule("fp32_matrix", page="roofline", label="FP32 work on the roofline")
+def fp32_matrix(context: TimeContext) -> Answer:
     """FP32 products and convolutions on plain units (or FP32 matrix units), against the limit in a type with a higher peak."""
-    spec = case.spec
+    spec = context.spec
     fp32 = spec.matrix_peak("fp32") if spec is not None else None
     if spec is None or not fp32 or spec.memory_bandwidth is None:
         return None
     better = [t for t in ("tf32", "bf16", "fp16") if spec.matrix.get(t, 0.0) >= WORTH * fp32 and t not in spec.unsupported]
-    if case.vendor != "nvidia":
+    if context.vendor != "nvidia":
         better = [t for t in better if t != "tf32"]
     if not better:
         return None
-    use = case.of_kind(*MATRIX_KINDS) & case.of_type("fp32") & case.known & (case.flop > 0)
-    if case.vendor == "nvidia":
-        use &= case.matrix_unit == 0  # a matrix kernel on FP32 operands already uses TF32 or emulates FP32
-    rows = np.flatnonzero(use & (case.left > 0))
+    use = context.of_kind(*MATRIX_KINDS) & context.of_type("fp32") & context.known & (context.flop > 0)
+    if context.vendor == "nvidia":
+        use &= context.matrix_unit == 0  # a matrix kernel on FP32 operands already uses TF32 or emulates FP32
+    rows = np.flatnonzero(use & (context.left > 0))
     if not len(rows):
         return None
-    limits = {t: _limit(case, rows, t) for t in better}
+    limits = {t: _limit(context, rows, t) for t in better}
     chosen = better[0]
-    spent = case.left[rows]
+    spent = context.left[rows]
     gain = spent > limits[chosen]
     if not gain.any():
         return None
     total = float(spent[gain].sum())
-    claimed = case.claim(rows[gain], (spent - limits[chosen])[gain])
-    rows = rows[gain]
-    said = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
-    (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    (kind,), _ = arrays.largest([case.ops["kind"]], rows, claimed)
-    unit = unit_name(case.vendor)
-    title = "Matrix work runs in FP32" if case.vendor in ("cpu", "amd") else f"Matrix work runs in FP32 and leaves the {unit}s unused"
-    return Lever(
-        "fp32_matrix",
-        title,
-        f"{acting(len(rows), 'call', 'computes')} in FP32 for {took(total)}; the limit of the same work is {said}. "
-        f"Largest: {over(name, shapes)}, {took(most)} above that. Results differ by rounding.",
-        case.each(float(claimed.sum())),
-        _precision_fix(case, chosen, kind),
-        kind,
-        "roofline",
-        "FP32 work on the roofline",
-        find=name,
-        rows=rows,
-        claimed=claimed,
-    )  # fmt: skip
+    claim = context.claim(rows[gain], (spent - limits[chosen])[gain])
+    least = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
+    kind = claim.largest("kind")
+    plain = "Matrix work runs in FP32"
+    return context.finding(
+        f"{acting(len(claim.rows), 'call', 'computes')} in FP32 for {took(total)}; the limit of the same work is {least}. "
+        f"Largest: {claim.where}, {claim.most} above that. Results differ by rounding.",
+        claim,
+        title=plain if context.vendor in ("cpu", "amd") else f"{plain} and leaves the {unit_name(context.vendor)}s unused",
+        fix=_precision_fix(context, chosen, kind),
+        color=kind,
+        find=claim.name,
+    )
 
 
-def _limit(case: Case, rows: Ints, dtype: str) -> Floats:
+def _limit(context: TimeContext, rows: Ints, dtype: str) -> Floats:
     """ns per call at the peak of another type. A 16-bit type halves the traffic; TF32 keeps it."""
-    assert case.spec is not None and case.spec.memory_bandwidth is not None
-    data = np.nan_to_num(case.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
-    seconds = np.maximum(case.flop[rows] / case.spec.matrix[dtype], data / case.spec.memory_bandwidth)
-    return np.asarray(seconds * 1e9 / case.fall.parallel, np.float64)
+    assert context.spec is not None and context.spec.memory_bandwidth is not None
+    data = np.nan_to_num(context.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
+    seconds = np.maximum(context.flop[rows] / context.spec.matrix[dtype], data / context.spec.memory_bandwidth)
+    return np.asarray(seconds * 1e9 / context.fall.parallel, np.float64)
 
 
-def _precision_fix(case: Case, dtype: str, kind: str) -> str:
+def _precision_fix(context: TimeContext, dtype: str, kind: str) -> str:
     if dtype == "tf32":
         if kind == "conv":
             return 'torch.backends.cudnn.conv.fp32_precision = "tf32"  # before torch 2.9: torch.backends.cudnn.allow_tf32 = True'
         return 'torch.set_float32_matmul_precision("high")  # or torch.autocast("cuda", torch.bfloat16)'
-    place = "cpu" if case.on_host else "cuda"
+    place = "cpu" if context.on_host else "cuda"
     scaler = "  # with torch.amp.GradScaler() in training" if dtype == "fp16" else ""
     return f'with torch.autocast("{place}", torch.{"float16" if dtype == "fp16" else "bfloat16"}):{scaler}'
 
 
-def plain_units(case: Case) -> Lever | None:
+@rule(
+    "plain_units",
+    fix="# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8",
+    page="kernels",
+    label="The kernel",
+    color="gemm",
+)
+def plain_units(context: TimeContext) -> Answer:
     """Products and convolutions in a type that matrix units take, whose kernel is known to run on plain units."""
-    spec = case.spec
+    spec = context.spec
     vector = spec.vector_peak("fp32") if spec is not None else None
-    if spec is None or not vector or spec.memory_bandwidth is None or case.on_host:
+    if spec is None or not vector or spec.memory_bandwidth is None or context.on_host:
         return None
     types = [t for t in ("fp16", "bf16", "fp8", "int8") if spec.matrix.get(t, 0.0) >= WORTH * vector]
-    use = case.of_kind(*MATRIX_KINDS) & case.of_type(*types) & (case.matrix_unit == 0) & case.known & (case.flop > 0)
-    data = np.nan_to_num(case.bytes) / spec.memory_bandwidth
-    use &= case.flop / vector > data  # where memory is the wall anyway (a product with a vector), the unit does not matter
+    use = context.of_kind(*MATRIX_KINDS) & context.of_type(*types) & (context.matrix_unit == 0) & context.known & (context.flop > 0)
+    data = np.nan_to_num(context.bytes) / spec.memory_bandwidth
+    use &= context.flop / vector > data  # where memory is the wall anyway (a product with a vector), the unit does not matter
     with np.errstate(divide="ignore", invalid="ignore"):
-        use &= ~(case.flop / np.where(case.time > 0, case.time, np.nan) * 1e9 > PLAIN_PEAK * vector)
-    rows = np.flatnonzero(use & (case.left > case.limit))
+        use &= ~(context.flop / np.where(context.time > 0, context.time, np.nan) * 1e9 > PLAIN_PEAK * vector)
+    rows = np.flatnonzero(use & (context.left > context.limit))
     if not len(rows):
         return None
-    spent, least = float(case.left[rows].sum()), float(case.limit[rows].sum())
-    claimed = case.claim(rows, case.left[rows] - case.limit[rows])
-    (name, shapes), _ = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, claimed)
-    (dtype,), _ = arrays.largest([case.ops["dtype"]], rows, claimed)
-    kernel = case.kernel_name(int(rows[int(claimed.argmax())]))
-    unit = unit_name(case.vendor)
-    return Lever(
-        "plain_units",
-        f"Matrix work in {WORDS[dtype]} misses the {unit}s",
-        f"{acting(len(rows), 'call', 'runs')} {took(spent)} in kernels that do not use them (`{short_name(kernel)}`), most in "
-        f"{over(name, shapes)}; on {unit}s the limit is {took(least)}.",
-        case.each(float(claimed.sum())),
-        "# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8",
-        "gemm",
-        "kernels",
-        "The kernel",
-        find=short_name(kernel),
-        rows=rows,
-        claimed=claimed,
+    spent, least = float(context.left[rows].sum()), float(context.limit[rows].sum())
+    claim = context.claim(rows, context.left[rows] - context.limit[rows])
+    kernel = short_name(context.kernel_name(int(rows[claim.worst])))
+    unit = unit_name(context.vendor)
+    return context.finding(
+        f"{acting(len(rows), 'call', 'runs')} {took(spent)} in kernels that do not use them (`{kernel}`), most in "
+        f"{claim.where}; on {unit}s the limit is {took(least)}.",
+        claim,
+        title=f"Matrix work in {WORDS[claim.largest('dtype')]} misses the {unit}s",
+        find=kernel,
     )

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics.rules.engine import Lever, acting, over, took
-from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.rules.engine import Answer, acting, over, rule, took
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -22,57 +22,54 @@ WORDS: Final = {
 }
 
 
-def above_limit(case: Case) -> list[Lever]:
+@rule(*(f"{kind}_above_limit" for kind in WORDS), page="roofline", label="On the roofline")
+def above_limit(context: TimeContext) -> Answer:
     """Per kind the time above the limit that nobody claimed.
 
     Calls that nobody claimed from count with their sign, so that work that beats its limit (a cached read, a shorter algorithm)
     is weighed against the rest. Of the others counts what remains above the limit.
     """
     out = []
-    touched = case.left < case.time
-    rest = np.where(touched, np.maximum(case.left - np.nan_to_num(case.limit), 0.0), case.time - case.limit)
-    known = np.isfinite(case.limit)
+    touched = context.left < context.time
+    rest = np.where(touched, np.maximum(context.left - np.nan_to_num(context.limit), 0.0), context.time - context.limit)
+    known = np.isfinite(context.limit)
     for kind, title in WORDS.items():
-        rows = np.flatnonzero(known & case.of_kind(kind))
+        rows = np.flatnonzero(known & context.of_kind(kind))
         total = float(rest[rows].sum())
-        rows = rows[(rest[rows] > 0) & (case.left[rows] > 0)]
+        rows = rows[(rest[rows] > 0) & (context.left[rows] > 0)]
         if total <= 0 or not len(rows):
             continue
         wasted = rest[rows]
         total = min(total, float(wasted.sum()))
-        (name, shapes), most = arrays.largest([case.ops["name"], case.ops["shapes"]], rows, wasted)
-        (dtype,), _ = arrays.largest([case.ops["dtype"]], rows, wasted)
-        ratio = float(case.limit[rows].sum() / case.time[rows].sum())
-        evidence = f"{acting(len(rows), 'call', 'runs')} {took(case.time[rows].sum())} at {human(ratio, 'ratio')} of their limit; "
+        (name, shapes), most = arrays.largest([context.ops["name"], context.ops["shapes"]], rows, wasted)
+        (dtype,), _ = arrays.largest([context.ops["dtype"]], rows, wasted)
+        ratio = float(context.limit[rows].sum() / context.time[rows].sum())
+        evidence = f"{acting(len(rows), 'call', 'runs')} {took(context.time[rows].sum())} at {human(ratio, 'ratio')} of their limit; "
         evidence += f"{took(most)} above it in {over(name, shapes)}."
-        claimed = case.claim(rows, wasted * (total / wasted.sum()))
-        out.append(
-            Lever(
-                f"{kind}_above_limit", title, evidence, case.each(float(claimed.sum())), _fix(case, kind, name, dtype), kind, "roofline",
-                "On the roofline", find=name, rows=rows, claimed=claimed,
-            )
-        )  # fmt: skip
+        claim = context.claim(rows, wasted * (total / wasted.sum()))
+        fix = _fix(context, kind, name, dtype)
+        out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind, find=name))
     return out
 
 
-def _fix(case: Case, kind: str, name: str, dtype: str) -> str:
+def _fix(context: TimeContext, kind: str, name: str, dtype: str) -> str:
     """One line for the operator and type that waste most of a kind."""
     if name.startswith("fsdp::"):
         return "fully_shard(block, reshard_after_forward=False)  # gathered once per step, for more memory"
-    if case.vendor == "cpu":
+    if context.vendor == "cpu":
         return "# more (batch, head) pairs per core: larger batches" if kind == "attention" and "flash" in name else _CPU[kind]
-    if kind in ("gemm", "conv", "attention") and dtype == "fp32" and case.spec is not None and "tf32" in case.spec.matrix:
+    if kind in ("gemm", "conv", "attention") and dtype == "fp32" and context.spec is not None and "tf32" in context.spec.matrix:
         return 'torch.set_float32_matmul_precision("high")  # or autocast to bfloat16'
-    if kind == "gemm" and case.vendor == "amd":
+    if kind == "gemm" and context.vendor == "amd":
         return "torch.cuda.tunable.enable()  # TunableOp picks the fastest hipBLASLt or rocBLAS kernel per size"
     if kind == "gemm":
         return 'torch.compile(model, mode="max-autotune")  # or larger, 8-aligned sizes'
     if kind == "conv":
-        library = "MIOpen" if case.vendor == "amd" else "cuDNN"
+        library = "MIOpen" if context.vendor == "amd" else "cuDNN"
         return f"torch.backends.cudnn.benchmark = True  # {library} tries its algorithms once per size"
     if kind == "attention" and "flash" not in name:
         return "with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION):"
-    if kind == "attention" and case.vendor == "nvidia":
+    if kind == "attention" and context.vendor == "nvidia":
         return "with torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION):"
     if kind == "norm" and "batch_norm" in name:
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
@@ -97,27 +94,27 @@ _CPU: Final = {
 # time bought with memory.
 
 
-def recompute(case: Case) -> Lever | None:
+@rule(
+    "recompute",
+    title="Forward work runs a second time in the backward pass",
+    fix="checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, ops_to_save))",
+    page="modules",
+    label="Modules",
+    color="other",
+)
+def recompute(context: TimeContext) -> Answer:
     """All time of recomputed calls could go, if their activations were kept."""
-    rows = np.flatnonzero(case.ops["recompute"].to_numpy() & (case.left > 0))
+    rows = np.flatnonzero(context.ops["recompute"].to_numpy() & (context.left > 0))
     if not len(rows):
         return None
-    cost = float(case.left[rows].sum())
-    matrix = case.of_kind("gemm", "attention", "conv")[rows]
-    heavy = float(case.left[rows][matrix].sum())
-    (layer,), most = arrays.largest([case.ops["layer"]], rows, case.left[rows])
-    claimed = case.claim(rows, case.left[rows])
+    cost = float(context.left[rows].sum())
+    matrix = context.of_kind("gemm", "attention", "conv")[rows]
+    heavy = float(context.left[rows][matrix].sum())
+    (layer,), most = arrays.largest([context.ops["layer"]], rows, context.left[rows])
+    claim = context.claim(rows, context.left[rows])
     where = f", {took(most)} of it in `{layer}`" if layer else ""
-    return Lever(
-        "recompute",
-        "Forward work runs a second time in the backward pass",
+    return context.finding(
         f"{acting(len(rows), 'recomputed call', 'takes')} {took(cost)}{where}; {human(heavy / cost, 'ratio')} of that are products, "
         "convolutions and attention, whose results are worth keeping. Keeping them costs memory.",
-        case.each(float(claimed.sum())),
-        "checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, ops_to_save))",
-        "other",
-        "modules",
-        "Modules",
-        rows=rows,
-        claimed=claimed,
+        claim,
     )

@@ -1,51 +1,54 @@
-"""Communication while nothing computes, and copies: those that hold the host, those that nothing hides, those that need not be.
+"""Communication while nothing computes, and copies: those that block the host, those that nothing hides, those that need not be.
 
-What is wrong with copies is found in `metrics.memcpy.patterns`; here a finding takes from the ledger what no other one has taken: the
-idle time for which its copies hold the host, and the exclusive time of the copies themselves.
+What is wrong with copies is found by the rules of `rules.copies`; here a finding takes from the ledger what no other one has taken: the
+idle time while its copies block the host, and the exclusive time of the copies themselves.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
-from tb_sol_plugin.metrics.rules.engine import LEAST, CopyFinding, Lever, acting, took
-from tb_sol_plugin.metrics.rules.time.context import Case
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, acting, rule, took
+from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 
-def communication(case: Case) -> Lever | None:
+@rule(
+    "exposed_communication",
+    title="Communication is not hidden behind computation",
+    page="gpu_breakdown",
+    label="Overlap by device",
+    color="communication",
+)
+def communication(context: TimeContext) -> Answer:
     """Collectives while nothing computes."""
-    exposed = case.fall.exposed_communication_ns
+    exposed = context.fall.exposed_communication_ns
     if not exposed:
         return None
-    device = case.capture.device
+    device = context.capture.device
     rows = np.flatnonzero(device["communication"].to_numpy() & (device["kind"].to_numpy() == S.KERNEL))
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
-    whole = iv.length(iv.intersect(iv.union(start, stop), case.fall.windows))
-    (kernel,), most = arrays.largest([device["name"]], rows, case.fall.own[rows])
+    whole = iv.length(iv.intersect(iv.union(start, stop), context.fall.windows))
+    (kernel,), most = arrays.largest([device["name"]], rows, context.fall.own[rows])
     name = plain_name(kernel)
-    advices = _HIDE if len(case.capture.tables["backward"]) else _HIDE_SERVING
-    return Lever(
-        "exposed_communication",
-        "Communication is not hidden behind computation",
+    advices = _HIDE if len(context.capture.tables["backward"]) else _HIDE_SERVING
+    return context.finding(
         f"{took(exposed)} of {took(whole)} of communication run while nothing computes, {took(most)} of it in `{name}`.",
-        case.each(exposed),
-        next(advice for pattern, advice in advices.items() if re.search(pattern, name, re.IGNORECASE)),
-        "communication",
-        "gpu_breakdown",
-        "Overlap by device",
+        ns=exposed,
+        fix=next(advice for pattern, advice in advices.items() if re.search(pattern, name, re.IGNORECASE)),
     )
 
 
@@ -69,74 +72,71 @@ COPY_RULES: Final = tuple(f"copies_{key}" for key in KEYS)
 """Findings about copies, by the names that the page of waits and patterns has for them."""
 
 
-def copies_inside(case: Case) -> list[Lever]:
+@rule(*COPY_RULES)
+def copies_inside(context: TimeContext) -> Answer:
     """Copies inside of the device: gradients stored by copying, inputs of graphs, the same bytes again, tiny ones."""
-    return _levers(case, [f for f in _findings(case) if f.direction == "DtoD" and not f.host])
+    return _claimed(context, [f for f in _findings(context) if f.direction == "DtoD" and not f.host])
 
 
-def copies(case: Case) -> list[Lever]:
-    """Copies that hold the host while the device runs dry, and copies over a link that nothing hides, each by its cause."""
-    return _levers(case, [f for f in _findings(case) if f.direction != "DtoD" or f.host])
+@rule(*COPY_RULES)
+def copies(context: TimeContext) -> Answer:
+    """Copies that block the host while the device is idle, and copies over a link that nothing hides, each by its cause."""
+    return _claimed(context, [f for f in _findings(context) if f.direction != "DtoD" or f.host])
 
 
-def other_copies(case: Case) -> Lever | None:
+@rule("exposed_copies", title="Copies are not hidden behind computation", page="memcpy", label="Memory copies", color="memcpy")
+def other_copies(context: TimeContext) -> Answer:
     """Exposed copies that no other finding speaks for."""
-    device = case.capture.device
-    rows = np.flatnonzero(case.copy_left > 0)
+    device = context.capture.device
+    rows = np.flatnonzero(context.ledger.copies > 0)
     if not len(rows):
         return None
-    left = case.copy_left[rows]
+    left = context.ledger.copies[rows]
     worst = arrays.largest([device["direction"]], rows, left)[0][0] or "Unknown"
     size, duration = device["bytes"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows]
     known = (size >= 0) & (duration > 0)
     rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-    return Lever(
-        "exposed_copies",
-        "Copies are not hidden behind computation",
+    return context.finding(
         f"{acting(len(rows), 'copy', 'runs', 'copies')} {took(left.sum())} while nothing computes, most of it {worst}{rate}.",
-        case.each(float(left.sum())),
-        _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
-        "memcpy",
-        "memcpy",
-        "Memory copies",
+        ns=float(left.sum()),
+        fix=_HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
     )
 
 
-def _findings(case: Case) -> list[CopyFinding]:
+def _findings(context: TimeContext) -> list[Finding]:
     """What is proven first, then the candidates; the largest first. What would not be shown claims nothing."""
-    least = LEAST * case.fall.total_ns / case.fall.steps
-    found = copy_findings(case.capture, case.part, bandwidth.peaks(case.spec))
-    return sorted((f for f in found if f.saving_ns >= least), key=lambda f: f.candidate)
+    found = copy_findings(context.capture, context.part, bandwidth.peaks(context.spec))
+    return sorted((f for f in found if f.saving >= context.least), key=lambda f: f.candidate)
 
 
-def _levers(case: Case, findings: list[CopyFinding]) -> list[Lever]:
-    if not findings:
+def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
+    """The same findings, with what no other one has taken."""
+    if not found:
         return []
-    row = records.copies(case.capture, case.part.device)["row"].to_numpy()
+    row = records.copies(context.capture, context.part.device)["row"].to_numpy()
     out = []
-    for f in findings:
-        most = float(f.saving_ns * f.steps)
-        idle = case.claim_idle(iv.intersect(f.spans, case.idle))
-        calls, claimed, own = (np.zeros(0, np.int64), np.zeros(0), 0.0) if f.host else _claim(case, row[f.rows], max(most - idle, 0.0))
-        out.append(Lever(
-            f"copies_{f.key}", f.title, f.evidence, case.each(idle + own), f.fix, f.color, "memcpy_findings", "Waits and patterns",
-            query=(("rule", f.key),), candidate=f.candidate, rows=calls, claimed=claimed, per_step=True,
+    for f in found:
+        idle = context.ledger.take_idle(iv.intersect(f.spans, context.idle))
+        most = max(float(f.saving * context.fall.steps) - idle, 0.0)
+        calls, own = _claim(context, row[[] if f.host else f.rows], 0.0 if f.host else most)
+        out.append(replace(
+            f, saving=context.each(idle + own), label="Waits and patterns", rows=calls.rows, claimed=calls.ns, spans=iv.empty()
         ))  # fmt: skip
     return out
 
 
-def _claim(case: Case, rows: Ints, most: float) -> tuple[Ints, Floats, float]:
-    """Take up to `most` ns of the exclusive time of some device rows: (operator calls, what was taken of each, what was taken in all).
+def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float]:
+    """Take up to `most` ns of the exclusive time of some device rows: (what was taken of operator calls, what was taken in all).
 
     A copy that is the work of a modelled call stands in that call's time, any other in the exposed copies of the waterfall.
     """
-    owner, modelled = case.fall.work.owner, case.fall.kind[rows] != NO_KIND
-    free, mine = rows[~modelled], rows[modelled & (owner[rows] >= 0)] if len(owner) == len(case.copy_left) else rows[:0]
-    calls, place = np.unique(owner[mine], return_inverse=True)
-    wanted = np.minimum(np.bincount(place, case.fall.own[mine], minlength=len(calls)), case.left[calls])
-    there = float(case.copy_left[free].sum() + wanted.sum())
+    left = context.ledger.copies
+    owner, modelled = context.fall.work.owner, context.fall.kind[rows] != NO_KIND
+    free, mine = rows[~modelled], rows[modelled & (owner[rows] >= 0)] if len(owner) == len(left) else rows[:0]
+    calls, place = np.unique(owner[mine].astype(np.int64), return_inverse=True)
+    wanted = np.minimum(np.bincount(place, context.fall.own[mine], minlength=len(calls)), context.left[calls])
+    there = float(left[free].sum() + wanted.sum())
     part = min(1.0, most / there) if there > 0 else 0.0
-    taken = case.copy_left[free] * part
-    case.copy_left[free] -= taken
-    claimed = case.claim(calls.astype(np.int64), wanted * part)
-    return calls.astype(np.int64), claimed, float(taken.sum() + claimed.sum())
+    taken = context.ledger.take_copies(free, part)
+    claim = context.claim(calls, wanted * part)
+    return claim, taken + claim.total

@@ -10,7 +10,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.copies import counted, groups
-from tb_sol_plugin.metrics.rules.copies import patterns
+from tb_sol_plugin.metrics.rules.copies.counted import counted_patterns
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -139,7 +139,7 @@ def test_times_make_a_bandwidth_of_sums(capture: Capture) -> None:
 
 
 def test_what_the_host_waits_for_is_found_the_longest_first(capture: Capture) -> None:
-    found = patterns.findings(capture)
+    found = counted_patterns(capture)
     assert [(f.rule, f.direction, f.candidate) for f in found] == [
         ("reads", "DtoH", False), ("pageable", "HtoD", False), ("layout", "copy kernel", True),
     ]  # fmt: skip
@@ -154,30 +154,30 @@ def test_copies_that_wait_for_nothing_are_no_finding(capture: Capture) -> None:
     # GIVEN the same copies, of which the host waits for none; or nobody knows
     for blocking in (0, -1):
         calm = with_copies(capture, blocking=blocking)
-        assert [f.rule for f in patterns.findings(calm)] == ["layout"]
+        assert [f.rule for f in counted_patterns(calm)] == ["layout"]
     # AND laid out anew by 1 MiB in the two steps is below what is worth a word, by a byte
     copies = capture.tables["copies"]
     kernel = copies["direction"].astype(str) == "copy kernel"
     for size, rules in ((2**20, ["layout"]), (2**20 - 1, [])):
         calm = with_copies(capture, blocking=0, bytes=copies["bytes"].where(~kernel, size))
-        assert [f.rule for f in patterns.findings(calm)] == rules
+        assert [f.rule for f in counted_patterns(calm)] == rules
 
 
 def test_pinned_memory_that_the_host_waits_for_is_another_finding(capture: Capture) -> None:
     copies = capture.tables["copies"]
     pinned = with_copies(capture, blocking=copies["count"].where(copies["src_kind"].astype(str) == "Pinned", 0))
-    (first, _) = patterns.findings(pinned)
+    (first, _) = counted_patterns(pinned)
     assert (first.rule, first.direction, first.copies, first.waits) == ("blocking", "HtoD", 2, 2)
 
 
 def test_a_profile_of_the_device_tells_pageable_copies_by_their_time(capture: Capture) -> None:
     # GIVEN times of the device, and nothing of waiting: pageable memory makes the host wait, whoever knows of it
-    found = patterns.findings(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1))
+    found = counted_patterns(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1))
     assert [(f.rule, f.direction, f.copies, f.waits, f.time_ns) for f in found] == [
         ("pageable", "HtoD", 6, 0, 2e6), ("layout", "copy kernel", 2, 0, 2e6),
     ]  # fmt: skip
     names = capture.tables["copies"]["name"].cat.rename_categories({TO: "Memcpy HtoD (Pageable -> Device)"})
-    (first, _) = patterns.findings(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1, name=names))
+    (first, _) = counted_patterns(with_copies(capture, time_ns=1e6, call_ns=np.nan, blocking=-1, name=names))
     assert first.operators == () and first.phases == ("load",)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.metrics.rules.copies import rules_off
-from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
+from tb_sol_plugin.metrics.rules.engine import combined_ns, to_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import US, found, steps
@@ -30,7 +30,7 @@ def test_loading_from_pageable_memory(tmp_path: Path) -> None:
     # THEN pinned they take 8e6 / (0.8 x 40) = 250 us, 250 us less; all exposed time, 400 us, could go; and 2 us in which the call holds
     # the host of an idle device
     loading = got["pageable_loading"]
-    assert loading.saving_ns == 402 * US and not loading.candidate and "250.0\u202fµs less" in loading.evidence
+    assert loading.saving == 402 * US and not loading.candidate and "250.0\u202fµs less" in loading.evidence
     assert "80.0\u202f% of the bytes to the device" in loading.evidence and "pin_memory=True" in loading.fix
     # AND the same copies are not told again as exposed or as holding the host
     assert set(got) == {"pageable_loading"}
@@ -43,7 +43,7 @@ def test_the_host_that_waits_for_loading_counts_too(tmp_path: Path) -> None:
     t.copy("HtoD", 100 * US, 50 * US, bytes=1 << 20, src="Pageable", call=(20 * US, 140 * US))
     t.launch("b", at=170 * US, start=180 * US, duration=820 * US)
     # THEN 50 us of the copy, 70 us before it, and 30 us until the next kernel
-    assert found(t, tmp_path)["pageable_loading"].saving_ns == 150 * US
+    assert found(t, tmp_path)["pageable_loading"].saving == 150 * US
 
 
 def test_values_from_pageable_memory_are_no_data(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_values_from_pageable_memory_are_no_data(tmp_path: Path) -> None:
 
 def test_less_than_four_fifths_is_no_pageable_loading(tmp_path: Path) -> None:
     got = found(loads(7_999_999, 2_000_000), tmp_path)
-    assert "pageable_loading" not in got and got["exposed_HtoD"].saving_ns == 400 * US
+    assert "pageable_loading" not in got and got["exposed_HtoD"].saving == 400 * US
 
 
 def test_a_tracer_that_does_not_tell_kinds_switches_the_rules_off(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_unified_memory(tmp_path: Path) -> None:
     t.launch("b", at=96 * US, start=150 * US, duration=850 * US)
     got = found(t, tmp_path / "a")
     # THEN the copy, the 5 us in which it holds the host, and as much of the wait after that are its own: 45 us
-    assert list(got) == ["managed_copies"] and got["managed_copies"].saving_ns == 45 * US
+    assert list(got) == ["managed_copies"] and got["managed_copies"].saving == 45 * US
     t = steps(1)
     t.copy("HtoD", 100 * US, 40 * US, bytes=4096, src="Pinned", call=(90 * US, 5 * US))
     assert "managed_copies" not in found(t, tmp_path / "b")
@@ -101,7 +101,7 @@ def exposed(direction: str, length: int, hidden: int) -> TraceBuilder:
 def test_large_copies_that_nothing_hides(direction: str, tmp_path: Path) -> None:
     # GIVEN a copy of 100 001 ns of which 50 001 are exposed: more than half THEN these are the saving
     got = found(exposed(direction, 100_001, 50_000), tmp_path)[f"exposed_{direction}"]
-    assert got.saving_ns == 50_001 and got.direction == direction and not got.host and "copy_stream" in got.fix
+    assert got.saving == 50_001 and got.direction == direction and not got.host and "copy_stream" in got.fix
 
 
 @pytest.mark.parametrize(("direction", "length", "hidden"), [("HtoD", 100_000, 0), ("HtoD", 200_000, 100_000), ("DtoD", 200_000, 0)])
@@ -113,7 +113,7 @@ def test_what_communication_hides_is_no_saving(tmp_path: Path) -> None:
     # GIVEN a copy of 200 us, of which 80 us run beside a collective THEN hiding it saves the other 120 us
     t = exposed("HtoD", 200_000, 0)
     t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=1_000, start=500 * US, duration=80 * US, stream=20)
-    assert found(t, tmp_path)["exposed_HtoD"].saving_ns == 120 * US
+    assert found(t, tmp_path)["exposed_HtoD"].saving == 120 * US
 
 
 def test_the_share_of_the_link_is_told_and_never_above_it(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_two_findings_about_one_copy_count_its_time_once(tmp_path: Path) -> None
         t.copy(direction, (1_000 + 200 * i) * US, 150 * US, bytes=4 << 20, src=src, dst=dst, call=(100 * US, US))
     got = found(t, tmp_path)
     # THEN three rules speak of these 600 us, and together they save them once
-    assert {k: f.saving_ns for k, f in got.items()} == {"ping_pong": 600 * US, "exposed_HtoD": 300 * US, "exposed_DtoH": 300 * US}
+    assert {k: f.saving for k, f in got.items()} == {"ping_pong": 600 * US, "exposed_HtoD": 300 * US, "exposed_DtoH": 300 * US}
     assert combined_ns(list(got.values())) == 600 * US and combined_ns([]) == 0
     # AND a card links to the copies behind it
-    card = as_finding(got["ping_pong"], 10_000 * US, query={"step": "1"})
+    card = to_report(got["ping_pong"], pages=("memcpy_findings",), step_ns=10_000 * US, keep={"step": "1"})
     assert card.link is not None and (card.link.analysis, card.link.query) == ("memcpy_findings", {"step": "1", "rule": "ping_pong"})
     assert card.share == pytest.approx(0.06) and card.candidate and card.rule == "copies_ping_pong"

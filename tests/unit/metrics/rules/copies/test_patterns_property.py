@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.copies import records
-from tb_sol_plugin.metrics.rules.copies import step_ns
-from tb_sol_plugin.metrics.rules.engine import as_finding, combined_ns
-from tb_sol_plugin.metrics.rules.time import combined_ns as levers_ns
-from tb_sol_plugin.metrics.rules.time import levers
+from tb_sol_plugin.metrics.rules.copies import step_ns, together_ns
+from tb_sol_plugin.metrics.rules.engine import combined_ns, to_report
+from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
@@ -61,15 +60,15 @@ def test_findings_stay_within_the_step(copies: list[tuple], kernels: list[tuple[
     step = step_ns(c, where)
     # THEN none saves more than a step, all together no more than a step and than their sum, and each names copies
     for f in got:
-        assert 0 < f.saving_ns <= step and as_finding(f, step).share is not None
+        assert 0 < f.saving <= step and to_report(f, pages=(), step_ns=step).share is not None
         assert len(f.rows) and len(np.unique(f.rows)) == len(f.rows) and f.rows.min() >= 0 and f.rows.max() < count
-    assert combined_ns(got) <= min(sum(f.saving_ns for f in got), step)
-    assert not got or combined_ns(got) >= max(f.saving_ns for f in got) - 1
+    assert together_ns(c, where, got) <= min(sum(f.saving for f in got), step)
+    assert not got or together_ns(c, where, got) >= max(f.saving for f in got) - 1
     # AND in the list of what to fix they share the step with all other findings
     fall = waterfall(c, where)
-    everything = levers(c, where, fall)
-    assert levers_ns(everything) <= fall.total_ns / fall.steps + len(everything)
-    for lever in everything:
-        if lever.rule.startswith("copies_"):
-            own = next(f for f in got if lever.rule == f"copies_{f.key}")
-            assert lever.saving_ns <= own.saving_ns + 1
+    everything = time_findings(c, where, fall)
+    assert combined_ns(everything) <= fall.total_ns / fall.steps + len(everything)
+    for finding in everything:
+        if finding.subject == "copies":
+            own = next(f for f in got if finding.rule == f.rule)
+            assert finding.saving <= own.saving + 1

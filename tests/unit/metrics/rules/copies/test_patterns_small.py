@@ -42,7 +42,7 @@ def test_many_tiny_copies_save_all_latencies_but_one(direction: str, tmp_path: P
     # GIVEN 32 copies of 1000 B in a step: each 2000 ns + 100 ns
     got = found(tiny(32, 1000, direction=direction), tmp_path)[f"tiny_{direction}"]
     # THEN n t0 - (t0 + bytes / rate) = 32 x 2000 - (2000 + 32 000 B / 10 B per ns) = 58 800 ns
-    assert got.saving_ns == pytest.approx(58_800, rel=0.03) and len(got.rows) == 32 and got.candidate
+    assert got.saving == pytest.approx(58_800, rel=0.03) and len(got.rows) == 32 and got.candidate
 
 
 def test_one_copy_less_or_larger_ones_are_not_many_tiny_copies(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_without_a_fit_the_longest_copy_is_left(tmp_path: Path) -> None:
         moved(t, i * 2_000 * US + 10 * US, 1000)
     got = found(t, tmp_path)["tiny_HtoD"]
     # THEN at most 31 of 32 x 2100 ns
-    assert got.saving_ns == 31 * 2_100 and "too few sizes" in got.evidence
+    assert got.saving == 31 * 2_100 and "too few sizes" in got.evidence
 
 
 def test_tiny_copies_behind_a_kernel_save_nothing(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def row(count: int, size: int, gap: int, *, other: str = "") -> TraceBuilder:
 def test_copies_in_a_row_save_all_latencies_but_one(tmp_path: Path) -> None:
     # GIVEN 3 copies of 100 000 B in a row, 999 999 ns apart THEN 2 x 2000 ns
     got = found(row(3, 100_000, 999_999), tmp_path)["coalescable_HtoD"]
-    assert got.saving_ns == pytest.approx(4_000, rel=0.03) and len(got.rows) == 3 and got.candidate
+    assert got.saving == pytest.approx(4_000, rel=0.03) and len(got.rows) == 3 and got.candidate
     assert "one run of up to 3" in got.evidence or "1 run of up to 3" in got.evidence
 
 

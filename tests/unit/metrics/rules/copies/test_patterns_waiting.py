@@ -31,18 +31,17 @@ def test_a_loop_of_item(tmp_path: Path) -> None:
     got = found(loop_of_item(steps(3)), tmp_path)
     # THEN it is the reading of a value; the device is dry from 412 to 500 us (the 10 us before are a hand-over): 88 us per step
     assert list(got) == ["scalar_reads"]
-    lever = got["scalar_reads"]
-    assert (lever.saving_ns, lever.host_ns, len(lever.rows), lever.steps, lever.host, lever.candidate) == (
+    finding = got["scalar_reads"]
+    assert (finding.saving, finding.host_ns, len(finding.rows), finding.host, finding.candidate) == (
         88 * US,
         360 * US,
-        3,
         3,
         True,
         False,
     )
     # AND its module and its line are named
-    assert "`aten::item` of `Net_0` at `train.py:12 step`" in lever.evidence and ".item()" in lever.fix
-    assert "One copy per step" in lever.evidence and "Device → Pageable" in lever.evidence
+    assert "`aten::item` of `Net_0` at `train.py:12 step`" in finding.evidence and ".item()" in finding.fix
+    assert "One copy per step" in finding.evidence and "Device → Pageable" in finding.evidence
 
 
 def test_one_byte_more_is_no_value(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_small_copies_to_the_host_end_at_the_threshold(tmp_path: Path) -> None:
     small = found(loop_of_item(steps(1), size=64 * KIB - 1, operator="aten::to"), tmp_path / "a")
     large = found(loop_of_item(steps(1), size=64 * KIB, operator="aten::to"), tmp_path / "b")
     assert list(small) == ["small_to_host"] and list(large) == ["blocking_to_host"]
-    assert small["small_to_host"].saving_ns == large["blocking_to_host"].saving_ns == 88 * US
+    assert small["small_to_host"].saving == large["blocking_to_host"].saving == 88 * US
 
 
 def test_a_host_that_is_held_behind_a_busy_device_saves_nothing(tmp_path: Path) -> None:
@@ -85,8 +84,8 @@ def test_synchronous_copies_from_pinned_memory_only_miss_a_flag(tmp_path: Path) 
     # GIVEN a synchronous copy from pinned memory WHEN the host is held in [20, 160) us
     got = found(uploads("Pinned", "cudaMemcpy"), tmp_path)["blocking_to_device"]
     # THEN the device is dry in [150, 180) us (the 10 us before the copy are a hand-over)
-    assert got.saving_ns == 30 * US and got.host_ns == 140 * US and "pinned already" in got.fix
-    assert found(uploads("Pinned", "cudaMemcpyAsync"), tmp_path / "b")["blocking_to_device"].saving_ns == 30 * US  # ends after the copy
+    assert got.saving == 30 * US and got.host_ns == 140 * US and "pinned already" in got.fix
+    assert found(uploads("Pinned", "cudaMemcpyAsync"), tmp_path / "b")["blocking_to_device"].saving == 30 * US  # ends after the copy
 
 
 def test_copies_from_pageable_memory_that_are_no_pattern_of_loading(tmp_path: Path) -> None:
@@ -106,7 +105,7 @@ def test_sets_of_host_memory_and_copies_of_the_host(tmp_path: Path) -> None:
     t.launch("c", at=401 * US, start=410 * US, duration=590 * US)
     got = found(t, tmp_path)
     # THEN the set: 95 us before it, 3 us after it and, of 10 us until the next kernel, 2: it held the host for 100. The copy: 30, 20, 10
-    assert got["blocking_sets"].saving_ns == 100 * US and got["blocking_other"].saving_ns == 60 * US
+    assert got["blocking_sets"].saving == 100 * US and got["blocking_other"].saving == 60 * US
 
 
 def test_copies_outside_of_every_step_are_no_part_of_a_step(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def duplicates(lengths: list[int], **other: object) -> TraceBuilder:
 def test_the_same_bytes_copied_back_to_back(tmp_path: Path) -> None:
     # GIVEN two clones of one size, 25 001 + 25 000 ns of a step of 1 ms WHEN that is more than 5 % THEN both could go
     got = found(duplicates([25_001, 25_000]), tmp_path)["duplicate_copies"]
-    assert got.saving_ns == 50_001 and got.candidate and len(got.rows) == 2
+    assert got.saving == 50_001 and got.candidate and len(got.rows) == 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_gradients_copied_into_buckets(tmp_path: Path) -> None:
     t.launch("k", at=0, start=320 * US, duration=100 * US, stream=9)
     got = found(t, tmp_path)["gradient_copies"]
     # THEN 50 us could go, by views into the buckets
-    assert got.saving_ns == 50 * US and got.candidate and "gradient_as_bucket_view" in got.fix
+    assert got.saving == 50 * US and got.candidate and "gradient_as_bucket_view" in got.fix
     assert "`torch::autograd::AccumulateGrad`" in got.evidence and "bucket" in got.evidence
 
 
@@ -98,7 +98,7 @@ def test_inputs_that_are_copied_to_where_a_graph_reads_them(tmp_path: Path) -> N
     t.copy("DtoD", 200 * US, 30 * US, bytes=4096, correlation=number)
     got = found(t, tmp_path / "a")["graph_inputs"]
     # THEN only the copy before the launch is told
-    assert got.saving_ns == 40 * US and len(got.rows) == 1 and "mark_static_address" in got.fix
+    assert got.saving == 40 * US and len(got.rows) == 1 and "mark_static_address" in got.fix
     # AND without a graph it is an ordinary copy
     t = steps(1)
     copied(t, 100 * US, 40 * US, ["CompiledFunction", "aten::copy_"])

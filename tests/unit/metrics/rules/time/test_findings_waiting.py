@@ -21,23 +21,23 @@ def synced(*, begin: int, wait: int = 0) -> TraceBuilder:
 
 def test_a_host_that_waits_for_the_device_makes_the_device_wait(tmp_path: Path) -> None:
     # GIVEN a wait from 210 to 400 us over the end of a kernel at 390 us WHEN the next kernel starts at 460 us
-    lever = found(synced(begin=210_000), tmp_path)["host_sync"]
+    finding = found(synced(begin=210_000), tmp_path)["host_sync"]
     # THEN the gap of 70 us is lost, the wait is named, and the fix is about .item()
-    assert lever.saving_ns == 70_000 and "`aten::_local_scalar_dense`" in lever.evidence and ".item()" in lever.fix
-    assert (lever.analysis, lever.find) == ("operators", "aten::_local_scalar_dense")
+    assert finding.saving == 70_000 and "`aten::_local_scalar_dense`" in finding.evidence and ".item()" in finding.fix
+    assert (finding.page, finding.query) == ("operators", {"find": "aten::_local_scalar_dense"})
 
 
 def test_a_wait_costs_no_more_than_its_own_length(tmp_path: Path) -> None:
     # GIVEN the same gap of 70 us, but a wait of only 20 us (380 to 400 us)
     got = found(synced(begin=380_000), tmp_path)
     # THEN 20 us come from the wait, 50 us and the 10 us before the first kernel from something else
-    assert got["host_sync"].saving_ns == 20_000 and got["host_wait"].saving_ns == 60_000
+    assert got["host_sync"].saving == 20_000 and got["host_wait"].saving == 60_000
 
 
 def test_a_wait_that_ends_before_the_gap_is_not_its_cause(tmp_path: Path) -> None:
     # GIVEN a wait that returns at 310 us, while the kernel runs until 390 us
     got = found(synced(begin=210_000, wait=100_000), tmp_path)
-    assert "host_sync" not in got and got["host_wait"].saving_ns == 80_000
+    assert "host_sync" not in got and got["host_wait"].saving == 80_000
 
 
 def test_the_first_launch_of_a_kernel_loads_its_code(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_the_first_launch_of_a_kernel_loads_its_code(tmp_path: Path) -> None:
     t.op("aten::relu", 0, 310_000_000)
     t.launch("a", at=0, start=300_000_000, duration=100_000_000, call_duration=300_000_000)
     t.launch("b", at=310_000_000, start=400_000_000, duration=600_000_000)
-    lever = found(t, tmp_path)["warm_up"]
-    assert lever.saving_ns == 300_000_000 and "schedule(" in lever.fix and "`cudaLaunchKernel`" in lever.evidence
+    finding = found(t, tmp_path)["warm_up"]
+    assert finding.saving == 300_000_000 and "schedule(" in finding.fix and "`cudaLaunchKernel`" in finding.evidence
 
 
 def test_a_later_slow_launch_is_no_first_use(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_memory_from_the_driver(tmp_path: Path) -> None:
     t.call("cudaMalloc", 100_000, 200_000)
     t.launch("b", at=330_000, start=350_000, duration=650_000)
     got = found(t, tmp_path)
-    assert got["device_allocation"].saving_ns == 200_000 and "expandable_segments" in got["device_allocation"].fix
-    assert got["host_wait"].saving_ns == 100_000
+    assert got["device_allocation"].saving == 200_000 and "expandable_segments" in got["device_allocation"].fix
+    assert got["host_wait"].saving == 100_000
 
 
 def queued(gap: int, launched_before: int) -> TraceBuilder:
@@ -83,14 +83,14 @@ def queued(gap: int, launched_before: int) -> TraceBuilder:
 
 def test_gaps_between_queued_kernels_are_the_devices_own(tmp_path: Path) -> None:
     # GIVEN nine gaps of 2 us, each before a kernel that was launched 50 us before
-    lever = found(queued(2_000, 50_000), tmp_path)["handover"]
-    assert lever.saving_ns == 9 * 2_000 and "9 times" in lever.evidence and "2.00\u202fµs" in lever.evidence
+    finding = found(queued(2_000, 50_000), tmp_path)["handover"]
+    assert finding.saving == 9 * 2_000 and "9 times" in finding.evidence and "2.00\u202fµs" in finding.evidence
 
 
 def test_gaps_before_kernels_that_were_launched_late_are_the_hosts(tmp_path: Path) -> None:
     # GIVEN the same gaps, but each kernel launched 1 us into its gap
     got = found(queued(2_000, -1_000), tmp_path)
-    assert "handover" not in got and got["launch_bound"].saving_ns == 9 * 2_000
+    assert "handover" not in got and got["launch_bound"].saving == 9 * 2_000
 
 
 def test_few_late_launches_are_no_stretch(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_copy_that_holds_the_host_is_named(tmp_path: Path) -> None:
     t.launch("a", at=0, start=0, duration=1_000)
     t.call("cudaMemcpyAsync", 1_000, 500_000)
     t.launch("b", at=501_000, start=501_000, duration=499_000)
-    lever = found(t, tmp_path)["host_wait"]
-    assert lever.saving_ns == 500_000 and "`cudaMemcpyAsync`" in lever.evidence and "`aten::to`" in lever.evidence
-    assert "pin_memory" in lever.fix
+    finding = found(t, tmp_path)["host_wait"]
+    assert finding.saving == 500_000 and "`cudaMemcpyAsync`" in finding.evidence and "`aten::to`" in finding.evidence
+    assert "pin_memory" in finding.fix
 
 
 def test_kernels_alone_are_no_ground_for_advice(tmp_path: Path) -> None:

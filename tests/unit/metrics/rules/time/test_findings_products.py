@@ -35,11 +35,11 @@ def limit(m: int, n: int, k: int, peak: float, size: int) -> float:
 
 def test_fp32_on_plain_units_against_tf32(tmp_path: Path) -> None:
     # GIVEN 1024**3 in FP32 on a kernel without matrix units, 100 us
-    lever = rules(tmp_path, 1024, 1024, 1024, 100, kernel=SGEMM, types="float")["fp32_matrix"]
+    finding = rules(tmp_path, 1024, 1024, 1024, 100, kernel=SGEMM, types="float")["fp32_matrix"]
     # THEN in TF32 the work takes 4.3 us (in BF16 2.2 us), the traffic 3.8 us
-    assert lever.saving_ns == pytest.approx(100_000 - limit(1024, 1024, 1024, H100_TF32, 4), abs=2)  # type: ignore[attr-defined]
-    assert "4.34\u202fµs in TF32 and 2.17\u202fµs in BF16" in lever.evidence  # type: ignore[attr-defined]
-    assert 'set_float32_matmul_precision("high")' in lever.fix  # type: ignore[attr-defined]
+    assert finding.saving == pytest.approx(100_000 - limit(1024, 1024, 1024, H100_TF32, 4), abs=2)  # type: ignore[attr-defined]
+    assert "4.34\u202fµs in TF32 and 2.17\u202fµs in BF16" in finding.evidence  # type: ignore[attr-defined]
+    assert 'set_float32_matmul_precision("high")' in finding.fix  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("kernel", "types"), [(TF32, "float"), (MMA, BF16), (SGEMM, BF16), (SGEMM, "double")])
@@ -52,15 +52,15 @@ def test_on_amd_the_advice_is_bf16(tmp_path: Path) -> None:
     t = step(501_000, device="AMD Instinct MI300X")
     name = "Cijk_Ailk_Bljk_SB_MT128x128x16_MI32x32x2x1_SN"
     call(t, "aten::mm", 1_000, 500_000, [[2048, 2048], [2048, 2048]], kernel=name, kernel_api="hipModuleLaunchKernel")
-    lever = found(t, tmp_path)["fp32_matrix"]
-    assert "bfloat16" in lever.fix and "TF32" not in lever.evidence and "Tensor Core" not in lever.title
+    finding = found(t, tmp_path)["fp32_matrix"]
+    assert "bfloat16" in finding.fix and "TF32" not in finding.evidence and "Tensor Core" not in finding.title
 
 
 def test_bf16_on_plain_units(tmp_path: Path) -> None:
     # GIVEN 1024**3 in BF16 in 200 us, 10.7 TFLOP/s, by a kernel that says so
-    lever = rules(tmp_path, 1024, 1024, 1024, 200, kernel=SIMT)["plain_units"]
-    assert lever.saving_ns == pytest.approx(200_000 - limit(1024, 1024, 1024, H100_BF16, 2), abs=2)  # type: ignore[attr-defined]
-    assert "Tensor Cores" in lever.title  # type: ignore[attr-defined]
+    finding = rules(tmp_path, 1024, 1024, 1024, 200, kernel=SIMT)["plain_units"]
+    assert finding.saving == pytest.approx(200_000 - limit(1024, 1024, 1024, H100_BF16, 2), abs=2)  # type: ignore[attr-defined]
+    assert "Tensor Cores" in finding.title  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_no_advice_about_units_where_it_is_not_known_or_does_not_matter(tmp_path
 
 def test_rows_that_are_not_16_bytes_apart(tmp_path: Path) -> None:
     # GIVEN n = 4095 in BF16 (rows of 8190 bytes), 500 us where 139 us are the limit, by a kernel that loads one element at a time
-    lever = rules(tmp_path, 4096, 4095, 4096, 500, kernel=ODD)["misaligned_products"]
+    finding = rules(tmp_path, 4096, 4095, 4096, 500, kernel=ODD)["misaligned_products"]
     # THEN padded to 4096 the limit grows by 4096 / 4095
     padded = limit(4096, 4095, 4096, H100_BF16, 2) * 4096 / 4095
-    assert lever.saving_ns == pytest.approx(500_000 - padded, abs=2) and not lever.candidate  # type: ignore[attr-defined]
-    assert "4095 elements between rows of the second" in lever.evidence  # type: ignore[attr-defined]
-    assert "loads one element at a time" in lever.evidence  # type: ignore[attr-defined]
+    assert finding.saving == pytest.approx(500_000 - padded, abs=2) and not finding.candidate  # type: ignore[attr-defined]
+    assert "4095 elements between rows of the second" in finding.evidence  # type: ignore[attr-defined]
+    assert "loads one element at a time" in finding.evidence  # type: ignore[attr-defined]
 
 
 def test_without_a_word_in_the_kernels_name_it_is_a_candidate(tmp_path: Path) -> None:
@@ -99,24 +99,24 @@ def test_odd_row_counts_and_fast_products_are_left_alone(tmp_path: Path, m: int,
 def test_a_last_round_that_is_not_full(tmp_path: Path) -> None:
     # GIVEN 12 x 12 tiles of 128 x 128 on 132 SMs: 1.09 rounds where 2 run
     got = rules(tmp_path, 1536, 1536, 4096, 100, kernel=MMA, kernel_grid=(12, 12, 1))
-    lever = got["unfilled_tiles"]
-    assert lever.saving_ns == pytest.approx(100_000 * (1 - 144 / (2 * H100_UNITS)), abs=2) and lever.candidate  # type: ignore[attr-defined]
-    assert "144 blocks on 132 SMs are 1.09 rounds where 2 run (54.5\u202f%)" in lever.evidence  # type: ignore[attr-defined]
+    finding = got["unfilled_tiles"]
+    assert finding.saving == pytest.approx(100_000 * (1 - 144 / (2 * H100_UNITS)), abs=2) and finding.candidate  # type: ignore[attr-defined]
+    assert "144 blocks on 132 SMs are 1.09 rounds where 2 run (54.5\u202f%)" in finding.evidence  # type: ignore[attr-defined]
     # AND the rest above the limit stays with the general rule
     rest = 100_000 * 144 / (2 * H100_UNITS) - limit(1536, 1536, 4096, H100_BF16, 2)
-    assert got["gemm_above_limit"].saving_ns == pytest.approx(rest, abs=2)  # type: ignore[attr-defined]
+    assert got["gemm_above_limit"].saving == pytest.approx(rest, abs=2)  # type: ignore[attr-defined]
 
 
 def test_a_result_that_does_not_fill_its_tiles(tmp_path: Path) -> None:
     # GIVEN 1408 x 1496 in 11 x 12 tiles of 128 x 128: one full round, 1408 * 1496 of 1408 * 1536 elements used
-    lever = rules(tmp_path, 1408, 1496, 4096, 100, kernel=MMA, kernel_grid=(12, 11, 1))["unfilled_tiles"]
-    assert lever.saving_ns == pytest.approx(100_000 * (1 - 1496 / 1536), abs=2)  # type: ignore[attr-defined]
+    finding = rules(tmp_path, 1408, 1496, 4096, 100, kernel=MMA, kernel_grid=(12, 11, 1))["unfilled_tiles"]
+    assert finding.saving == pytest.approx(100_000 * (1 - 1496 / 1536), abs=2)  # type: ignore[attr-defined]
 
 
 def test_a_product_with_fewer_blocks_than_units(tmp_path: Path) -> None:
     # GIVEN 8 x 8 tiles on 132 SMs, 50 us
-    lever = rules(tmp_path, 1024, 1024, 4096, 50, kernel=MMA, kernel_grid=(8, 8, 1))["small_products"]
-    assert lever.saving_ns == pytest.approx(50_000 * (1 - 64 / H100_UNITS), abs=2) and lever.candidate  # type: ignore[attr-defined]
+    finding = rules(tmp_path, 1024, 1024, 4096, 50, kernel=MMA, kernel_grid=(8, 8, 1))["small_products"]
+    assert finding.saving == pytest.approx(50_000 * (1 - 64 / H100_UNITS), abs=2) and finding.candidate  # type: ignore[attr-defined]
 
 
 def test_full_rounds_of_full_tiles_are_left_alone(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_split_products_fill_the_device_by_their_grid(tmp_path: Path) -> None:
     # GIVEN 8 x 8 tiles, split four ways over k: 256 blocks in 2 rounds of 132
     got = rules(tmp_path, 1024, 1024, 4096, 50, kernel=MMA, kernel_grid=(8, 8, 4))
     assert "small_products" not in got
-    assert got["unfilled_tiles"].saving_ns == pytest.approx(50_000 * (1 - 256 / 264), abs=2)  # type: ignore[attr-defined]
+    assert got["unfilled_tiles"].saving == pytest.approx(50_000 * (1 - 256 / 264), abs=2)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def twice(tmp_path: Path, calls: int, slow_us: int) -> dict[str, object]:
 
 def test_the_same_product_in_a_slower_kernel(tmp_path: Path) -> None:
     # GIVEN three calls of 200 us and three of 300 us THEN the latter could save 100 us each
-    lever = twice(tmp_path, 3, 300)["slower_kernel"]
-    assert lever.saving_ns == 3 * 100_000 and "1.50×" in lever.evidence  # type: ignore[attr-defined]
+    finding = twice(tmp_path, 3, 300)["slower_kernel"]
+    assert finding.saving == 3 * 100_000 and "1.50×" in finding.evidence  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("calls", "slow_us"), [(2, 300), (3, 220)], ids=["too few", "alike"])
@@ -199,9 +199,9 @@ def beside(tmp_path: Path, other_us: int, *, kernel: str = MMA) -> dict[str, obj
 
 def test_a_product_far_behind_another_of_its_type(tmp_path: Path) -> None:
     # GIVEN 69.5 % of the limit here and 34.7 % there WHEN the second ran at the rate of the first it would take 100 us instead of 200
-    lever = beside(tmp_path, 200)["behind_the_best"]
-    assert lever.saving_ns == pytest.approx(3 * 100_000, abs=5) and lever.candidate  # type: ignore[attr-defined]
-    assert "34.7\u202f%" in lever.evidence and "69.5\u202f%" in lever.evidence  # type: ignore[attr-defined]
+    finding = beside(tmp_path, 200)["behind_the_best"]
+    assert finding.saving == pytest.approx(3 * 100_000, abs=5) and finding.candidate  # type: ignore[attr-defined]
+    assert "34.7\u202f%" in finding.evidence and "69.5\u202f%" in finding.evidence  # type: ignore[attr-defined]
 
 
 def test_the_same_sizes_in_two_types_are_compared_each_with_its_own(tmp_path: Path) -> None:
@@ -223,5 +223,5 @@ def test_a_product_a_little_behind_another_is_left_alone(tmp_path: Path) -> None
 def test_the_parts_of_one_product_add_up_to_its_time_above_the_limit(tmp_path: Path) -> None:
     # GIVEN an odd, unfilled, slow product THEN all that is said of it is no more than its time above its limit
     got = rules(tmp_path, 1536, 1535, 4096, 100, kernel=ODD, kernel_grid=(12, 12, 1))
-    assert sum(f.saving_ns for f in got.values()) <= 100_000 - limit(1536, 1535, 4096, H100_BF16, 2) + 1_000 + len(got)  # type: ignore[attr-defined]
+    assert sum(f.saving for f in got.values()) <= 100_000 - limit(1536, 1535, 4096, H100_BF16, 2) + 1_000 + len(got)  # type: ignore[attr-defined]
     assert H100_FP32 < H100_BF16

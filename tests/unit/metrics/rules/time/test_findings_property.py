@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.rules.time import RULES, combined_ns, levers
+from tb_sol_plugin.metrics.rules.engine import combined_ns
+from tb_sol_plugin.metrics.rules.time import RULES, time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
@@ -53,13 +54,13 @@ def test_findings_stay_within_the_time_there_is(calls: list[tuple], stepped: boo
         c = read_back(t, Path(folder))
     part = scope(c, Query())
     fall = waterfall(c, part)
-    found = levers(c, part, fall)
+    found = time_findings(c, part, fall)
     # THEN each is known, has words, and saves something; together they save at most the step
-    assert {f.rule for f in found} <= set(RULES)
-    assert all(f.saving_ns > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in found)
+    assert {f.id for f in found} <= set(RULES)
+    assert all(f.saving > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in found)
     assert combined_ns(found) <= fall.total_ns / fall.steps + len(found)
     taken = np.zeros(len(fall.work.ops))
     for f in found:
         np.add.at(taken, f.rows, f.claimed)
     assert (taken <= fall.work.ops["device_sum_ns" if device else "measured_ns"].to_numpy() + 1).all()
-    assert [f.rule for f in found] == [f.rule for f in sorted(found, key=lambda f: -f.saving_ns)]
+    assert [f.id for f in found] == [f.id for f in sorted(found, key=lambda f: -f.saving)]

@@ -1,4 +1,4 @@
-"""Levers: what is named, with which numbers, and what is not."""
+"""Findings: what is named, with which numbers, and what is not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.metrics.rules.engine import to_report
+from tb_sol_plugin.model.report import Link
 from tests.support.findings import H100_BANDWIDTH, H100_BF16, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder
 
@@ -18,12 +20,12 @@ def test_loading_while_the_device_idles(tmp_path: Path) -> None:
     for at in (0, 500_000):
         t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 300_000)
     t.launch("k", at=400_000, start=500_000, duration=100_000)
-    lever = found(t, tmp_path)["input_wait"]
+    finding = found(t, tmp_path)["input_wait"]
     # THEN it could save 600 - 100 us, and the fix is about worker processes
-    assert lever.saving_ns == 500_000 and lever.fix.startswith("DataLoader(num_workers=")
+    assert finding.saving == 500_000 and finding.fix.startswith("DataLoader(num_workers=")
     assert (
-        "2 batches load in the training process, 300.0\u202fµs each" in lever.evidence
-        and lever.title == "The GPU waits for the input pipeline"
+        "2 batches load in the training process, 300.0\u202fµs each" in finding.evidence
+        and finding.title == "The GPU waits for the input pipeline"
     )
 
 
@@ -34,12 +36,12 @@ def test_the_phase_in_which_the_device_idles_is_named(tmp_path: Path) -> None:
     t.launch("k", at=500_000, start=550_000, duration=50_000)
     t.annotation("## math ##", 600_000, 300_000)
     t.launch("k", at=600_000, start=600_000, duration=300_000)
-    lever = found(t, tmp_path)["host_wait"]
+    finding = found(t, tmp_path)["host_wait"]
     # THEN of 650 us of idle time 550 lie in it
-    assert lever.saving_ns == 650_000
+    assert finding.saving == 650_000
     assert (
-        lever.title == "The GPU waits while the host is in exchange"
-        and "for 550.0\u202fµs of it the host is in `exchange`" in lever.evidence
+        finding.title == "The GPU waits while the host is in exchange"
+        and "for 550.0\u202fµs of it the host is in `exchange`" in finding.evidence
     )
 
 
@@ -50,12 +52,12 @@ def test_many_short_kernels_ask_for_graphs(tmp_path: Path) -> None:
         t.launch("k", at=100_000 * i, start=100_000 * i + 1_000, duration=5_000)
     got = found(t, tmp_path)
     # THEN the nine gaps of 95 us between them are the launches', the 1 us before the first and the 94 us after the last the host's
-    lever = got["launch_bound"]
-    assert lever.saving_ns == 9 * 95_000 + 1_000 and "reduce-overhead" in lever.fix and "CUDA graphs" in lever.fix
+    finding = got["launch_bound"]
+    assert finding.saving == 9 * 95_000 + 1_000 and "reduce-overhead" in finding.fix and "CUDA graphs" in finding.fix
     assert (
-        "10 of 10 kernels, in one stretch of 8 or more," in lever.evidence and "runs 5.00\u202fµs and waits 95.00\u202fµs" in lever.evidence
+        "10 of 10 kernels, in one stretch of 8 or more," in finding.evidence and "runs 5.00\u202fµs and waits 95.00\u202fµs" in finding.evidence
     )
-    assert got["host_wait"].saving_ns == 94_000
+    assert got["host_wait"].saving == 94_000
 
 
 def test_exposed_communication_and_copies_from_pageable_memory(tmp_path: Path) -> None:
@@ -66,15 +68,16 @@ def test_exposed_communication_and_copies_from_pageable_memory(tmp_path: Path) -
     t.copy("HtoD", 200_000, 50_000, bytes=1_000, src="Pageable", call=(10_000, 1_000), stream=21)
     t.copy("HtoD", 900_000, 100_000, bytes=1_000_000, src="Pageable", call=(20_000, 1_000), stream=21)
     got = found(t, tmp_path)
-    assert got["exposed_communication"].saving_ns == 100_000
+    assert got["exposed_communication"].saving == 100_000
     assert (
         "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence
         and "_micro_pipeline_tp" in got["exposed_communication"].fix
     )
     # THEN of the 150 us of copies from pageable memory the 100 us are saved that nothing hides
     loading = got["copies_pageable_loading"]
-    assert loading.saving_ns == 100_000 and "100.0\u202f% of the bytes" in loading.evidence and "pin_memory" in loading.fix
-    assert (loading.analysis, loading.query, loading.candidate) == ("memcpy_findings", (("rule", "pageable_loading"),), False)
+    assert loading.saving == 100_000 and "100.0\u202f% of the bytes" in loading.evidence and "pin_memory" in loading.fix
+    assert (loading.id, loading.page, loading.candidate) == ("copies_pageable_loading", "memcpy_findings", False)
+    assert to_report(loading, pages=("memcpy_findings",)).link == Link("memcpy_findings", {"rule": "pageable_loading"}, "Waits and patterns")
     assert "exposed_copies" not in got and "copies_exposed_HtoD" not in got and "host_wait" not in got
 
 
@@ -101,12 +104,12 @@ def test_attention_through_a_score_matrix(tmp_path: Path) -> None:
     t = step(200_000)
     attention(t, 0)
     got = found(t, tmp_path)
-    lever = got["unfused_attention"]
+    finding = got["unfused_attention"]
     # THEN fused: 2 * 2 * 8*256*256*32 FLOP and 4 tensors of 8*256*32 floats; the larger of both times is the limit
     flop, data = 4 * 8 * 256 * 256 * 32, 4 * 8 * 256 * 32 * 4
     limit = max(flop / H100_FP32, data / H100_BANDWIDTH) * 1e9
-    assert lever.saving_ns == pytest.approx(110_000 - limit, abs=2)
-    assert "8×256×256" in lever.evidence and lever.fix == "F.scaled_dot_product_attention(q, k, v)"
+    assert finding.saving == pytest.approx(110_000 - limit, abs=2)
+    assert "8×256×256" in finding.evidence and finding.fix == "F.scaled_dot_product_attention(q, k, v)"
     # AND the same time is not offered again as products above their limit
     assert "gemm_above_limit" not in got and "norm_above_limit" not in got
 
@@ -127,9 +130,9 @@ def test_products_above_their_limit(tmp_path: Path) -> None:
     t = step(200_000)
     t.op("aten::mm", 0, 20_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
     t.launch("gemm", at=1_000, start=20_000, duration=100_000)
-    lever = found(t, tmp_path)["gemm_above_limit"]
-    assert lever.saving_ns == pytest.approx(100_000 - 2 * 512**3 / H100_FP32 * 1e9, abs=2)
-    assert "set_float32_matmul_precision" in lever.fix and "`aten::mm` over 512×512 512×512" in lever.evidence and lever.find == "aten::mm"
+    finding = found(t, tmp_path)["gemm_above_limit"]
+    assert finding.saving == pytest.approx(100_000 - 2 * 512**3 / H100_FP32 * 1e9, abs=2)
+    assert "set_float32_matmul_precision" in finding.fix and "`aten::mm` over 512×512 512×512" in finding.evidence and finding.query == {"find": "aten::mm"}
 
 
 BF16 = "c10::BFloat16"
@@ -158,17 +161,17 @@ def test_what_is_left_above_the_limit_per_kind(tmp_path: Path, kind: str, slow: 
     t = step(10_000 + duration)
     call(t, name, 10_000, duration, shapes, types=dtype, concrete=values)
     # THEN those 50 us are all there is to save
-    lever = found(t, tmp_path).get(f"{kind}_above_limit")
-    assert (lever.saving_ns if lever else None) == (pytest.approx(50_000, abs=2) if slow else None)
+    finding = found(t, tmp_path).get(f"{kind}_above_limit")
+    assert (finding.saving if finding else None) == (pytest.approx(50_000, abs=2) if slow else None)
 
 
 def test_the_copies_of_a_sharded_model_are_not_for_a_compiler(tmp_path: Path) -> None:
     # GIVEN the copy that FSDP makes before it gathers, far above its limit
     t = step(600_000)
     call(t, "fsdp::split_with_sizes_copy", 10_000, 500_000, [[1 << 20], [], [], [[1 << 20]]], types="float", concrete=["", "", "", ""])
-    got = [lever for rule, lever in found(t, tmp_path).items() if rule.endswith("_above_limit")]
+    got = [finding for rule, finding in found(t, tmp_path).items() if rule.endswith("_above_limit")]
     # THEN the advice is about sharding
-    assert [lever.fix.partition("(")[0] for lever in got] == ["fully_shard"]
+    assert [finding.fix.partition("(")[0] for finding in got] == ["fully_shard"]
 
 
 def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> Non
     t.copy("HtoD", 200_000, 100_000, bytes=2_000_000, src="Pinned", call=(10_000, 1_000), stream=21)
     t.copy("HtoD", 900_000, 100_000, bytes=2_000_000, src="Pinned", call=(20_000, 1_000), stream=21)
     got = found(t, tmp_path)
-    assert got["exposed_copies"].saving_ns == 100_000 and "20.00\u202fGB/s" in got["exposed_copies"].evidence
+    assert got["exposed_copies"].saving == 100_000 and "20.00\u202fGB/s" in got["exposed_copies"].evidence
     assert not [r for r in got if r.startswith("copies_")] and "non_blocking" in got["exposed_copies"].fix
 
 
@@ -190,8 +193,8 @@ def test_a_large_copy_that_nothing_hides_is_told_once(tmp_path: Path) -> None:
     t.copy("HtoD", 899_000, 101_000, bytes=2_000_000, src="Pinned", call=(20_000, 1_000), stream=21)
     got = found(t, tmp_path)
     # THEN the large one has its finding, the short one is what is left
-    assert got["copies_exposed_HtoD"].saving_ns == 101_000 and "19.80\u202fGB/s" in got["copies_exposed_HtoD"].evidence
-    assert got["exposed_copies"].saving_ns == 20_000 and "DtoH" in got["exposed_copies"].evidence
+    assert got["copies_exposed_HtoD"].saving == 101_000 and "19.80\u202fGB/s" in got["copies_exposed_HtoD"].evidence
+    assert got["exposed_copies"].saving == 20_000 and "DtoH" in got["exposed_copies"].evidence
 
 
 def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Path) -> None:
@@ -205,9 +208,9 @@ def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Pat
     t.launch("b", at=450_000, start=460_000, duration=540_000)
     got = found(t, tmp_path)
     # THEN the copy was queued when the kernel ended (a hand-over of 10 us), and the device is dry from 402 to 460 us: 58 us
-    lever = got["copies_scalar_reads"]
-    assert lever.saving_ns == 58_000 and "`aten::item`" in lever.evidence and ".item()" in lever.fix
-    assert "host_sync" not in got and got["host_wait"].saving_ns == 20_000
+    finding = got["copies_scalar_reads"]
+    assert finding.saving == 58_000 and "`aten::item`" in finding.evidence and ".item()" in finding.fix
+    assert "host_sync" not in got and got["host_wait"].saving == 20_000
 
 
 def test_gradients_that_are_copied_take_their_time_from_the_calls(tmp_path: Path) -> None:
@@ -218,9 +221,9 @@ def test_gradients_that_are_copied_take_their_time_from_the_calls(tmp_path: Path
     t.op("aten::copy_", 11_000, 3_000, shapes=[[1 << 20], [1 << 20], []], types=["float", "float", "Scalar"])
     t.copy("DtoD", 950_000, 50_000, bytes=4 << 20, call=(12_000, 1_000))
     got = found(t, tmp_path)
-    lever = got["copies_gradient_copies"]
+    finding = got["copies_gradient_copies"]
     # THEN all of it can go, and nothing of it is offered again
-    assert lever.saving_ns == 50_000 and lever.claimed.sum() == pytest.approx(50_000) and lever.candidate
+    assert finding.saving == 50_000 and finding.claimed.sum() == pytest.approx(50_000) and finding.candidate
     assert not {"exposed_copies", "other_above_limit", "elementwise_above_limit"} & set(got)
 
 
@@ -237,8 +240,8 @@ def test_savings_are_per_step_and_the_evidence_says_over_how_many(tmp_path: Path
     for n in range(2):
         t.step(n, 100_000 * n, 100_000)
         t.launch("k", at=100_000 * n, start=100_000 * n, duration=40_000)
-    lever = found(t, tmp_path)["host_wait"]
-    assert lever.saving_ns == 60_000 and lever.evidence.startswith("In 2 steps: The GPU idles 120.0\u202fµs")
+    finding = found(t, tmp_path)["host_wait"]
+    assert finding.saving == 60_000 and finding.evidence.startswith("In 2 steps: The GPU idles 120.0\u202fµs")
 
 
 def test_a_recording_of_the_host_names_only_the_loading(tmp_path: Path) -> None:
@@ -246,4 +249,4 @@ def test_a_recording_of_the_host_names_only_the_loading(tmp_path: Path) -> None:
     t.step(1, 0, 1_000)
     t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 100, 250)
     got = found(t, tmp_path)
-    assert list(got) == ["input_wait"] and got["input_wait"].saving_ns == 250
+    assert list(got) == ["input_wait"] and got["input_wait"].saving == 250

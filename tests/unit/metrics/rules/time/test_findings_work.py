@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.rules.engine import Lever
-from tb_sol_plugin.metrics.rules.time import levers
+from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import _waterfall
 from tb_sol_plugin.metrics.work.work import work
@@ -47,8 +47,8 @@ def test_scale_mask_and_dropout_between_belong_to_unfused_attention(tmp_path: Pa
     got = found(t, tmp_path)
     # THEN fused: the larger of both products at 66.9 TFLOP/s and q, k, v, o of 8*256*32 floats
     limit = max(FLOP / H100_FP32, 4 * 8 * 256 * 32 * 4 / H100_BANDWIDTH) * 1e9
-    lever = got["unfused_attention"]
-    assert lever.saving_ns == pytest.approx(147_000 - limit, abs=2) and len(lever.rows) == 6
+    finding = got["unfused_attention"]
+    assert finding.saving == pytest.approx(147_000 - limit, abs=2) and len(finding.rows) == 6
     # AND nothing of it is offered again
     assert not set(got) & {"fusable_chains", "elementwise_above_limit", "norm_above_limit", "gemm_above_limit"}
 
@@ -66,10 +66,10 @@ def test_the_backward_of_unfused_attention(tmp_path: Path) -> None:
     products = [("aten::bmm", 40, [SCORE, NARROW]), ("aten::bmm", 40, [NARROW, WIDE])]
     run(t, [*products, ("aten::_softmax_backward_data", 30, [SCORE, SCORE]), ("aten::mul", 10, [SCORE, []]),
             ("aten::bmm", 40, [SCORE, NARROW]), ("aten::bmm", 40, [SCORE, NARROW])])  # fmt: skip
-    lever = found(t, tmp_path)["unfused_attention"]
+    finding = found(t, tmp_path)["unfused_attention"]
     # THEN a fused backward: five products instead of four, q, k, v, o, do read and dq, dk, dv written
     limit = max(5 * FLOP / 2 / H100_FP32, 8 * 8 * 256 * 32 * 4 / H100_BANDWIDTH) * 1e9
-    assert lever.saving_ns == pytest.approx(200_000 - limit, abs=2) and len(lever.rows) == 6 and "once backward" in lever.evidence
+    assert finding.saving == pytest.approx(200_000 - limit, abs=2) and len(finding.rows) == 6 and "once backward" in finding.evidence
 
 
 def test_a_math_backend_is_told_to_take_another(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_math_backend_is_told_to_take_another(tmp_path: Path) -> None:
     t = step(200_000)
     t.op("aten::_scaled_dot_product_attention_math", 5, 10_000)
     run(t, FORWARD)
-    lever = found(t, tmp_path)["unfused_attention"]
-    assert "math backend" in lever.evidence and "sdpa_kernel" in lever.fix
+    finding = found(t, tmp_path)["unfused_attention"]
+    assert "math backend" in finding.evidence and "sdpa_kernel" in finding.fix
 
 
 def test_a_classifier_is_no_attention(tmp_path: Path) -> None:
@@ -103,12 +103,12 @@ def test_an_optimizer_of_many_passes(tmp_path: Path) -> None:
     # GIVEN eight passes of 10 us over 2**20 FP32 parameters
     t = step(82_000)
     optimizer(t, ADAM)
-    lever = found(t, tmp_path)["unfused_optimizer"]
+    finding = found(t, tmp_path)["unfused_optimizer"]
     # THEN fused: 7 arrays of 4 MiB at 3.35 TB/s; the 1 us before the first kernel and after the last, while it runs, could go too
     limit = 7 * 4 * MILLION / H100_BANDWIDTH * 1e9
-    assert lever.saving_ns == pytest.approx(80_000 - limit + 2_000, abs=2)
-    assert "8 kernels a step" in lever.evidence and lever.fix == "torch.optim.AdamW(model.parameters(), fused=True)"
-    assert "1\u202f048\u202f576 elements" in lever.evidence
+    assert finding.saving == pytest.approx(80_000 - limit + 2_000, abs=2)
+    assert "8 kernels a step" in finding.evidence and finding.fix == "torch.optim.AdamW(model.parameters(), fused=True)"
+    assert "1\u202f048\u202f576 elements" in finding.evidence
 
 
 def test_a_fused_optimizer_is_left_alone(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def convolution(t: TraceBuilder, first: str) -> None:
 def test_a_librarys_layout_kernels(tmp_path: Path) -> None:
     t = step(140_000)
     convolution(t, "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(x)")
-    lever = found(t, tmp_path)["layout_kernels"]
+    finding = found(t, tmp_path)["layout_kernels"]
     # THEN their 30 us of the call's 130 could go
-    assert lever.saving_ns == 30_000 and "23.1\u202f%" in lever.evidence and "channels_last" in lever.fix
-    assert (lever.analysis, lever.find) == ("kernels", "nchwToNhwcKernel")
+    assert finding.saving == 30_000 and "23.1\u202f%" in finding.evidence and "channels_last" in finding.fix
+    assert (finding.page, finding.query) == ("kernels", {"find": "nchwToNhwcKernel"})
 
 
 def test_other_helper_kernels_are_no_layout_change(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list
     # GIVEN copies of 50 us: dense to permuted, dense to dense, and out of a larger tensor
     t = step(60_000)
     call(t, "aten::copy_", 10_000, 50_000, [[8, 64, 32], [8, 64, 32]], strides=list(strides))
-    lever = found(t, tmp_path).get("permuting_copies")
+    finding = found(t, tmp_path).get("permuting_copies")
     # THEN only the first changes nothing but the order; whether it is needed is not known
-    assert (lever.saving_ns if lever else None) == saving and (lever is None or lever.candidate)
+    assert (finding.saving if finding else None) == saving and (finding is None or finding.candidate)
 
 
 @pytest.mark.parametrize(("shape", "saving"), [([512, 1024], 20_000), ([64, 1024], None)], ids=["weight", "activation"])
@@ -172,9 +172,9 @@ def test_weights_that_are_cast_for_every_step(tmp_path: Path, shape: list[int], 
     t.op("aten::copy_", 100, 40, shapes=[shape, shape], types=["c10::BFloat16", "float"])
     t.launch("cast", at=110, start=10_000, duration=20_000)
     call(t, "aten::mm", 30_000, 30_000, [[64, 1024], [1024, 512]], types="c10::BFloat16")
-    lever = found(t, tmp_path).get("weight_casts")
+    finding = found(t, tmp_path).get("weight_casts")
     # THEN only a tensor of the weight's size (out, in) is one that need not be cast
-    assert (lever.saving_ns if lever else None) == saving and (lever is None or lever.candidate)
+    assert (finding.saving if finding else None) == saving and (finding is None or finding.candidate)
 
 
 # -- chains ---------------------------------------------------------------------------------------------------
@@ -186,12 +186,12 @@ def test_a_chain_of_elementwise_kernels(tmp_path: Path) -> None:
     # GIVEN relu, mul, add of 10 us each over 2**20 floats: (1+1) + (2+1) + (1+1) arrays, less two intermediates read and written
     t = step(31_000)
     run(t, CHAIN)
-    lever = found(t, tmp_path)["fusable_chains"]
+    finding = found(t, tmp_path)["fusable_chains"]
     # THEN 3 arrays stay: both operands and the result
     limit = 3 * 4 * MILLION / H100_BANDWIDTH * 1e9
-    assert lever.saving_ns == pytest.approx(30_000 - limit, abs=2)
-    assert "`relu → mul → add` over 1048576, once" in lever.evidence and "move 16.78\u202fMB" in lever.evidence
-    assert lever.fix == "torch.compile(model)"
+    assert finding.saving == pytest.approx(30_000 - limit, abs=2)
+    assert "`relu → mul → add` over 1048576, once" in finding.evidence and "move 16.78\u202fMB" in finding.evidence
+    assert finding.fix == "torch.compile(model)"
 
 
 def test_kernels_over_other_sizes_are_no_chain(tmp_path: Path) -> None:
@@ -225,10 +225,10 @@ def test_a_reduction_hands_on_its_smaller_result(tmp_path: Path) -> None:
     t = step(31_000)
     call(t, "aten::mean", 1_000, 20_000, [[1024, 1024], [], []], concrete=["", "[-1]", "True", ""])
     call(t, "aten::add", 21_000, 10_000, [[1024, 1], []])
-    lever = found(t, tmp_path)["fusable_chains"]
+    finding = found(t, tmp_path)["fusable_chains"]
     # THEN fused: 4 MiB read and 4 KiB written; the mean's 4 KiB stay inside
     limit = max((4 * MILLION + 4 * 1024) / H100_BANDWIDTH, (MILLION + 1024) / H100_FP32) * 1e9
-    assert lever.saving_ns == pytest.approx(30_000 - limit, abs=2)
+    assert finding.saving == pytest.approx(30_000 - limit, abs=2)
 
 
 # -- recomputation --------------------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ def test_work_that_runs_again_in_the_backward_pass(tmp_path: Path, again: bool) 
     t.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 500, 490, sequence=1, forward_thread=1)
     call(t, "aten::mm", 51_000, 30_000, shapes, sequence=7 if again else None)
     call(t, "aten::mm", 81_000, 20_000, shapes)
-    lever = found(t, tmp_path).get("recompute")
+    finding = found(t, tmp_path).get("recompute")
     # THEN its 30 us could go, all of them a product's, and the finding says what that costs
-    assert (lever.saving_ns if lever else None) == (30_000 if again else None)
-    assert lever is None or ("costs memory" in lever.evidence and "selective_checkpoint" in lever.fix and "100.0\u202f%" in lever.evidence)
+    assert (finding.saving if finding else None) == (30_000 if again else None)
+    assert finding is None or ("costs memory" in finding.evidence and "selective_checkpoint" in finding.fix and "100.0\u202f%" in finding.evidence)
 
 
 # -- without a device -----------------------------------------------------------------------------------------
@@ -256,19 +256,19 @@ CPU = DeviceSpec(key="CPU", name="a CPU", vendor="cpu", matrix={"fp32": 100e9, "
 """Measured limits of some CPU with BF16 units."""
 
 
-def on_cpu(t: TraceBuilder, folder: Path) -> dict[str, Lever]:
+def on_cpu(t: TraceBuilder, folder: Path) -> dict[str, Finding]:
     c = read_back(t, folder)
     part = scope(c, Query())
-    return {f.rule: f for f in levers(c, part, _waterfall(c, part, work(c, CPU)))}
+    return {f.id: f for f in time_findings(c, part, _waterfall(c, part, work(c, CPU)))}
 
 
 def test_a_cpu_with_bf16_units(tmp_path: Path) -> None:
     # GIVEN 1024**3 in FP32, 30 ms WHEN BF16 has four times the rate: 2.147 GFLOP at 400 GFLOP/s are 5.4 ms
     t = step(40_000_000, device="")
     t.op("aten::mm", 0, 30_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
-    lever = on_cpu(t, tmp_path)["fp32_matrix"]
-    assert lever.saving_ns == pytest.approx(30_000_000 - 2 * 1024**3 / 400e9 * 1e9, abs=2)
-    assert lever.fix == 'with torch.autocast("cpu", torch.bfloat16):' and "Core" not in lever.title
+    finding = on_cpu(t, tmp_path)["fp32_matrix"]
+    assert finding.saving == pytest.approx(30_000_000 - 2 * 1024**3 / 400e9 * 1e9, abs=2)
+    assert finding.fix == 'with torch.autocast("cpu", torch.bfloat16):' and "Core" not in finding.title
 
 
 NCHW, NHWC = [32 * 32 * 64, 32 * 32, 32, 1], [32 * 32 * 64, 1, 32 * 64, 64]
@@ -291,7 +291,7 @@ def test_images_with_their_channels_first(tmp_path: Path, strides: list[int]) ->
     # THEN only with the channels first there is advice, over both, and never as a proven cause
     assert ("channels_first" in got) == (strides is NCHW)
     if strides is NCHW:
-        assert got["channels_first"].candidate and len(got["channels_first"].rows) == 2 and got["channels_first"].saving_ns < 50_000_000
+        assert got["channels_first"].candidate and len(got["channels_first"].rows) == 2 and got["channels_first"].saving < 50_000_000
 
 
 def test_a_chain_on_a_cpu(tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_a_chain_on_a_cpu(tmp_path: Path) -> None:
     t = step(10_000_000, device="")
     t.op("aten::relu", 0, 4_000_000, shapes=[[MILLION]], types=["float"])
     t.op("aten::mul", 5_000_000, 4_000_000, shapes=[[MILLION], [MILLION]], types=["float", "float"])
-    lever = on_cpu(t, tmp_path)["fusable_chains"]
-    assert lever.saving_ns == pytest.approx(8_000_000 - 3 * 4 * MILLION / 20e9 * 1e9, abs=2) and "2 elementwise operators" in lever.evidence
+    finding = on_cpu(t, tmp_path)["fusable_chains"]
+    assert finding.saving == pytest.approx(8_000_000 - 3 * 4 * MILLION / 20e9 * 1e9, abs=2) and "2 elementwise operators" in finding.evidence
 
 
 def test_a_recording_of_the_host_without_measured_limits_says_nothing_of_its_work(tmp_path: Path) -> None:
