@@ -15,14 +15,14 @@ import pickletools
 from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from tb_sol_plugin.errors import BadInput
 
 # -- The compiled walk over a pickle's opcodes -----------------------------------------------------------------------
-# nothing is built, every length, place and depth is checked before anything is.
-#
-# It keeps the machine's stack as nesting depths only. What passes holds dicts, lists, tuples, texts, bytes, numbers and None.
+# It builds nothing and checks every length, position and depth. The stack of the pickle machine is kept as nesting depths only.
+# A pickle that passes holds dicts, lists, tuples, texts, bytes, numbers and None.
 
 
 # why it stopped
@@ -31,8 +31,71 @@ LONGEST_NUMBER = 9
 """Bytes of a whole number: 64 bits and a sign."""
 LONGEST_LINE = 64
 """Characters of a number in the forms of text."""
+NEWEST = 5
+"""Newest protocol that is read."""
+MOST_MARKS = 131072
+"""Marks that may be open within each other."""
 OF_DICT, OF_LIST, OF_TUPLE, OF_TEXT, OF_NUMBER, OF_PAIR, OF_ITEM = 64, 56, 40, 56, 32, 50, 9
 """Bytes of memory that a value takes, roughly."""
+
+_CODES: Final = {op.name: ord(op.code) for op in pickletools.opcodes}
+PROTO, POP, APPEND, SETITEM, TUPLE1, SETITEMS, APPENDS, DICT, DUP = (
+    _CODES[name] for name in ("PROTO", "POP", "APPEND", "SETITEM", "TUPLE1", "SETITEMS", "APPENDS", "DICT", "DUP")
+)
+
+
+def _by_code(values: dict[str, int]) -> npt.NDArray[np.uint8]:
+    """Value of each opcode, 0 where none is given. values: names of opcodes with spaces between them -> value."""
+    out = np.zeros(256, np.uint8)
+    for names, value in values.items():
+        out[[_CODES[name] for name in names.split()]] = value
+    return out
+
+
+LENGTH, LINE = 16, 255
+FORM: Final = _by_code({
+    "PROTO BININT1 BINGET BINPUT": 1,
+    "BININT2": 2,
+    "BININT LONG_BINGET LONG_BINPUT": 4,
+    "BINFLOAT FRAME": 8,
+    "SHORT_BINUNICODE SHORT_BINSTRING SHORT_BINBYTES LONG1": LENGTH + 1,
+    "BINUNICODE BINSTRING BINBYTES LONG4": LENGTH + 4,
+    "BINUNICODE8 BINBYTES8": LENGTH + 8,
+    "INT LONG FLOAT STRING UNICODE GET PUT": LINE,
+})  # fmt: skip
+"""Size of each opcode's argument: its bytes; LENGTH plus the bytes of a length that precedes it; or LINE, up to a newline."""
+
+PUSH, STORE, FETCH, MARK, FEW, MANY, DROP, HEADER, STOP = range(1, 10)
+ACTION: Final = _by_code({
+    "NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT BINFLOAT LONG1 LONG4 INT LONG FLOAT": PUSH,
+    "SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINSTRING BINSTRING SHORT_BINBYTES BINBYTES BINBYTES8 STRING UNICODE": PUSH,
+    "BINPUT LONG_BINPUT PUT MEMOIZE": STORE,
+    "BINGET LONG_BINGET GET": FETCH,
+    "MARK": MARK,
+    "APPEND SETITEM TUPLE1 TUPLE2 TUPLE3 DUP": FEW,
+    "APPENDS SETITEMS TUPLE LIST DICT": MANY,
+    "EMPTY_DICT EMPTY_LIST EMPTY_TUPLE": PUSH,
+    "POP POP_MARK": DROP,
+    "PROTO FRAME": HEADER,
+    "STOP": STOP,
+})  # fmt: skip
+"""What each opcode does; 0 for those that are refused."""
+
+CONSTANT, NUMBER, SEQUENCE, MAPPING, LONG, DECIMAL, TEXT, ESCAPED = range(8)
+WHICH: Final = _by_code({
+    "BININT1 BININT2 BININT BINFLOAT": NUMBER,
+    "EMPTY_LIST EMPTY_TUPLE": SEQUENCE,
+    "EMPTY_DICT": MAPPING,
+    "LONG1 LONG4": LONG,
+    "INT LONG FLOAT": DECIMAL,
+    "SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINSTRING BINSTRING SHORT_BINBYTES BINBYTES BINBYTES8": TEXT,
+    "STRING UNICODE": ESCAPED,
+})  # fmt: skip
+"""Which scalar or empty container an opcode pushes; CONSTANT is None, True and False."""
+DEPTH: Final = _by_code({"EMPTY_DICT EMPTY_LIST EMPTY_TUPLE": 1})
+"""Levels of nesting of what an opcode pushes."""
+OF_KIND: Final = np.array([0, OF_NUMBER, OF_LIST, OF_DICT, OF_NUMBER + 8, OF_NUMBER + 8, OF_TEXT, OF_TEXT], np.int64)
+"""Bytes of memory that each of them takes, roughly, without the characters of a text."""
 
 
 @njit(cache=True, nogil=True)
@@ -71,222 +134,219 @@ def _decimal(data, at, end):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _text_bytes(data, at, end):  # type: ignore[no-untyped-def]
     """Bytes that a text takes in memory."""
+    seen = np.uint8(0)
     for k in range(at, end):
-        if data[k] >= 128:
-            return 4 * (end - at)
+        seen |= data[np.uint64(k)]  # not negative: without the test for it
+    if seen >= 128:
+        return 4 * (end - at)
     return end - at
 
 
 @njit(cache=True, nogil=True)
 def _grown(array):  # type: ignore[no-untyped-def]
+    """The array with as many zeros after it."""
     out = np.zeros(2 * len(array), array.dtype)
     out[: len(array)] = array
     return out
 
 
 @njit(cache=True, nogil=True)
+def _argument(data, at, form):  # type: ignore[no-untyped-def]
+    """(Where the argument of an opcode begins, index after it); -1 twice where it is not all there."""
+    n = len(data)
+    if form < LENGTH:
+        return (at, at + form) if n - at >= form else (-1, -1)
+    if form == LINE:
+        end = _line(data, at, n)
+        return (at, end + 1) if end < n else (-1, -1)
+    width = form - LENGTH
+    if n - at < width:
+        return -1, -1
+    length = _number(data, at, width)
+    return (at + width, at + width + length) if length <= n - at - width else (-1, -1)
+
+
+@njit(cache=True, nogil=True)
+def _pushed_bytes(data, op, argument, end):  # type: ignore[no-untyped-def]
+    """Bytes of memory that a scalar or an empty container takes; -1 for a number that is too long."""
+    kind = WHICH[op]
+    if kind < LONG:
+        return OF_KIND[kind]
+    if kind >= TEXT:
+        out = OF_KIND[kind] + _text_bytes(data, argument, end)
+        return out + 4 * (end - argument) if kind == ESCAPED else out  # escapes may name wide characters
+    return np.int64(-1) if end - argument > (LONGEST_NUMBER if kind == LONG else LONGEST_LINE) else OF_KIND[kind]
+
+
+@njit(cache=True, nogil=True)
+def _slot(data, action, form, argument, end, put, above):  # type: ignore[no-untyped-def]
+    """The memo slot that an opcode fetches or fills, the next one where it has no argument; below 0: minus the reason why it cannot.
+
+    put: slots that are filled. above: values above the innermost mark.
+    """
+    if form == 1:
+        slot = np.int64(data[argument])
+    elif form == LINE:
+        slot = _decimal(data, argument, end - 1)
+    else:
+        slot = _number(data, argument, form) if form else np.int64(put)
+    if slot < 0:
+        return np.int64(-NO_MEMO)
+    if action == STORE and above <= 0:
+        return np.int64(-MALFORMED)
+    return np.int64(-NO_MEMO) if slot >= put + (action == STORE) else slot
+
+
+@njit(cache=True, nogil=True)
+def _deepest(stack, low, high):  # type: ignore[no-untyped-def]
+    """Depth of the deepest of the values from `low` to `high`; 0 where there are none."""
+    deep = np.int64(0)
+    for k in range(low, high):
+        deep = max(deep, stack[k])
+    return deep
+
+
+@njit(cache=True, nogil=True)
+def _floor(marks, opened):  # type: ignore[no-untyped-def]
+    """Height of the stack at the innermost mark."""
+    return marks[opened - 1] if opened > 0 else np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def _drop(op, size, marks, opened):  # type: ignore[no-untyped-def]
+    """(Height of the stack, open marks) after POP or POP_MARK; height -1 where there is nothing to take off."""
+    if op == POP and size > _floor(marks, opened):
+        return size - 1, opened
+    return (marks[opened - 1], opened - 1) if opened else (np.int64(-1), opened)
+
+
+@njit(cache=True, nogil=True)
+def _few(op, stack, size, floor):  # type: ignore[no-untyped-def]
+    """What `_many` returns, for opcodes without a mark: APPEND, SETITEM, TUPLE1 to TUPLE3, and DUP, which takes nothing off."""
+    into = op in (APPEND, SETITEM)
+    count = np.int64(op) - TUPLE1 + 1
+    if into or op == DUP:
+        count = np.int64(2 if op == SETITEM else 1)
+    low = size - count - into
+    if low < floor:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    if op == DUP:
+        return size, np.int64(stack[low]), np.int64(0)
+    deep = _deepest(stack, low + into, size) + 1
+    if not into:
+        return low, deep, OF_TUPLE + 8 * count
+    return low, max(deep, np.int64(stack[low])), np.int64(OF_ITEM if op == APPEND else OF_PAIR) - 1
+
+
+@njit(cache=True, nogil=True)
+def _many(op, stack, size, low, floor, opened):  # type: ignore[no-untyped-def]
+    """Turn the values above a mark into a container, or put them into the one below the mark.
+
+    low: height of the stack at the mark; floor: at the mark below it; opened: open marks below it, -1 where there was no mark. Returns
+    (height of the stack without the values and their container, -1 where they do not fit; depth of the container, which is pushed next;
+    bytes of memory besides that push).
+    """
+    items = size - low
+    into = op in (APPENDS, SETITEMS)
+    of_pairs = op in (SETITEMS, DICT)
+    if opened < 0 or (of_pairs and items % 2) or low - into < floor:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    deep = _deepest(stack, low, size) + 1
+    cost = items // 2 * OF_PAIR if of_pairs else items * OF_ITEM
+    if not into:
+        return low, deep, cost + OF_DICT
+    container = np.int64(stack[low - 1])
+    return low - 1, max(container, deep) if items else container, cost - 1
+
+
+@njit(cache=True, nogil=True)
+def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
+    """Why a protocol, or a frame (its content follows as opcodes), cannot be read; GOOD where it can."""
+    if op == PROTO:
+        return REFUSED if data[argument] > NEWEST else GOOD
+    return CUT if _number(data, argument, 8) > len(data) - end else GOOD
+
+
+@njit(cache=True, nogil=True)
+def _last(action, size, opened):  # type: ignore[no-untyped-def]
+    """GOOD for STOP with a value on the stack; else why it is wrong, or REFUSED for any other opcode."""
+    if action != STOP:
+        return REFUSED
+    return MALFORMED if size < 1 or opened else GOOD
+
+
+@njit(cache=True, nogil=True)
+def _why_stopped(why, size):  # type: ignore[no-untyped-def]
+    """Why the walk stops: `why` where it says so, too few values, or a depth above the deepest."""
+    if why != GOOD:
+        return why
+    return MALFORMED if size < 0 else DEEP
+
+
+@njit(cache=True, nogil=True)
 def walk(data, deepest, most):  # type: ignore[no-untyped-def]
     """(why it stopped, where, opcode there, bytes of memory the values take). deepest: nesting; most: those bytes at most."""
     n = len(data)
-    stack = np.zeros(1024, np.int16)
-    marks = np.zeros(64, np.int64)
-    memo = np.zeros(1024, np.int16)
-    size, open_marks, put = 0, 0, 0
-    floor = 0  # of the stack: the height at the innermost mark
+    stack, size = np.zeros(1024, np.int16), np.int64(0)
+    marks, opened = np.zeros(64, np.int64), 0
+    memo, put = np.zeros(1024, np.int16), 0
+    floor = np.int64(0)  # of the stack: the height at the innermost mark
     cost = np.int64(0)
     i = 0
     while i < n:
         start = i
         op = data[i]
-        i += 1
-        value = -1  # depth to push; -1: nothing
-        store = np.int64(-1)  # memo slot to fill
-        fetch = np.int64(-1)  # memo slot to push
-        pops = 0  # values that the opcode takes off
-        # -- sizes of arguments
-        fixed = -1
-        width = 0  # of a length that precedes its text
-        line = False
-        if op == 0x80 or op == 75 or op == 104 or op == 113:  # PROTO, BININT1, BINGET, BINPUT
-            fixed = 1
-        elif op == 77:  # BININT2
-            fixed = 2
-        elif op == 74 or op == 106 or op == 114:  # BININT, LONG_BINGET, LONG_BINPUT
-            fixed = 4
-        elif op == 71 or op == 0x95:  # BINFLOAT, FRAME
-            fixed = 8
-        elif op == 0x8C or op == 85 or op == 67 or op == 0x8A:  # SHORT_BINUNICODE, SHORT_BINSTRING, SHORT_BINBYTES, LONG1
-            width = 1
-        elif op == 88 or op == 84 or op == 66 or op == 0x8B:  # BINUNICODE, BINSTRING, BINBYTES, LONG4
-            width = 4
-        elif op == 0x8D or op == 0x8E:  # BINUNICODE8, BINBYTES8
-            width = 8
-        elif op == 73 or op == 76 or op == 70 or op == 83 or op == 86 or op == 103 or op == 112:  # I L F S V g p
-            line = True
-        argument = i
-        if fixed > 0:
-            if n - i < fixed:
-                return CUT, start, op, cost
-            i += fixed
-        elif width > 0:
-            if n - i < width:
-                return CUT, start, op, cost
-            length = _number(data, i, width)
-            if length > n - i - width:
-                return CUT, start, op, cost
-            argument = i + width
-            i = argument + length
-        elif line:
-            end = _line(data, i, n)
-            if end >= n:
-                return CUT, start, op, cost
-            i = end + 1
-        # -- what it does
-        if op == 0x80:
-            if data[argument] > 5:
-                return REFUSED, start, op, cost
-        elif op == 0x95:  # a frame: its length must fit, its content follows as opcodes
-            if _number(data, argument, 8) > n - i:
-                return CUT, start, op, cost
-        elif op == 40:  # MARK
-            if open_marks == len(marks):
-                if open_marks > 65536:
-                    return DEEP, start, op, cost
+        argument, i = _argument(data, start + 1, FORM[op])
+        if i < 0:
+            return CUT, start, op, cost
+        value = np.int64(-1)  # depth to push; -1: nothing
+        why = GOOD
+        action = ACTION[op]
+        if action == PUSH:
+            value = np.int64(DEPTH[op])
+            taken = _pushed_bytes(data, op, argument, i)
+            if taken < 0:
+                return LONG_NUMBER, start, op, cost
+            cost += taken
+        elif action in (FETCH, STORE):
+            slot = _slot(data, action, FORM[op], argument, i, put, size - floor)
+            if slot < 0:
+                return -slot, start, op, cost
+            if action == FETCH:
+                value = np.int64(memo[slot])
+            else:
+                if slot == put:
+                    if put == len(memo):
+                        memo = _grown(memo)
+                    put += 1
+                    cost += 8
+                memo[slot] = stack[size - 1]
+        elif action == MARK:
+            if opened == len(marks):
                 marks = _grown(marks)
-            marks[open_marks] = size
-            open_marks += 1
-            floor = size
+            marks[opened] = floor = size
+            opened += 1
             cost += 8
-        elif op == 46:  # STOP
-            if size < 1 or open_marks:
-                return MALFORMED, start, op, cost
-            return GOOD, i, op, cost
-        elif op == 78 or op == 0x88 or op == 0x89:  # None, True, False
-            value = 0
-        elif op == 75 or op == 77 or op == 74 or op == 71:
-            value = 0
-            cost += OF_NUMBER
-        elif op == 0x8A or op == 0x8B:
-            if i - argument > LONGEST_NUMBER:
-                return LONG_NUMBER, start, op, cost
-            value = 0
-            cost += OF_NUMBER + 8
-        elif op == 73 or op == 76 or op == 70:
-            if i - argument > LONGEST_LINE:
-                return LONG_NUMBER, start, op, cost
-            value = 0
-            cost += OF_NUMBER + 8
-        elif op == 0x8C or op == 88 or op == 0x8D or op == 85 or op == 84 or op == 67 or op == 66 or op == 0x8E or op == 83 or op == 86:
-            value = 0
-            cost += OF_TEXT + _text_bytes(data, argument, i)
-            if op == 86 or op == 83:  # escapes may name wide characters
-                cost += 4 * (i - argument)
-        elif op == 125 or op == 93 or op == 41:  # {} [] ()
-            value = 1
-            cost += OF_DICT if op == 125 else OF_LIST
-        elif op == 104:
-            fetch = np.int64(data[argument])
-        elif op == 106:
-            fetch = _number(data, argument, 4)
-        elif op == 103:
-            fetch = _decimal(data, argument, i - 1)
-            if fetch < 0:
-                return NO_MEMO, start, op, cost
-        elif op == 113:
-            store = np.int64(data[argument])
-        elif op == 114:
-            store = _number(data, argument, 4)
-        elif op == 112:
-            store = _decimal(data, argument, i - 1)
-            if store < 0:
-                return NO_MEMO, start, op, cost
-        elif op == 0x94:  # MEMOIZE
-            store = np.int64(put)
-        elif op == 48:  # POP: a value, or the mark above it
-            if size > floor:
-                size -= 1
-            elif open_marks:
-                open_marks -= 1
-                floor = marks[open_marks - 1] if open_marks else 0
-            else:
-                return MALFORMED, start, op, cost
-        elif op == 49:  # POP_MARK
-            if not open_marks:
-                return MALFORMED, start, op, cost
-            open_marks -= 1
-            size = marks[open_marks]
-            floor = marks[open_marks - 1] if open_marks else 0
-        elif op == 50:  # DUP
-            if size <= floor:
-                return MALFORMED, start, op, cost
-            value = stack[size - 1]
-        elif op == 97 or op == 115:  # APPEND, SETITEM
-            pops = 1 if op == 97 else 2
-            if size - floor <= pops:
-                return MALFORMED, start, op, cost
-            deep = 0
-            for k in range(pops):
-                deep = max(deep, stack[size - 1 - k])
-            size -= pops
-            stack[size - 1] = max(stack[size - 1], deep + 1)
-            if stack[size - 1] > deepest:
-                return DEEP, start, op, cost
-            cost += OF_ITEM if op == 97 else OF_PAIR
-        elif 0x85 <= op <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
-            pops = op - 0x84
-            if size - floor < pops:
-                return MALFORMED, start, op, cost
-            deep = 0
-            for k in range(pops):
-                deep = max(deep, stack[size - 1 - k])
-            size -= pops
-            value = deep + 1
-            cost += OF_TUPLE + 8 * pops
-        elif op == 101 or op == 117 or op == 116 or op == 108 or op == 100:  # APPENDS, SETITEMS, TUPLE, LIST, DICT
-            if not open_marks:
-                return MALFORMED, start, op, cost
-            open_marks -= 1
-            low = marks[open_marks]
-            floor = marks[open_marks - 1] if open_marks else 0
-            items = size - low
-            deep = 0
-            for k in range(low, size):
-                deep = max(deep, stack[k])
-            size = low
-            if (op == 117 or op == 100) and items % 2:
-                return MALFORMED, start, op, cost
-            cost += items * OF_ITEM if op != 117 and op != 100 else items // 2 * OF_PAIR
-            if op == 101 or op == 117:
-                if size <= floor:
-                    return MALFORMED, start, op, cost
-                if items:
-                    stack[size - 1] = max(stack[size - 1], deep + 1)
-                    if stack[size - 1] > deepest:
-                        return DEEP, start, op, cost
-            else:
-                value = deep + 1
-                cost += OF_DICT
+            why = DEEP if opened > MOST_MARKS else GOOD
+        elif action == FEW:
+            size, value, taken = _few(op, stack, size, floor)
+            cost += taken
+        elif action == MANY:
+            low, opened = floor, opened - 1
+            floor = _floor(marks, opened)
+            size, value, taken = _many(op, stack, size, low, floor, opened)
+            cost += taken
+        elif action == DROP:
+            size, opened = _drop(op, size, marks, opened)
+            floor = _floor(marks, opened)
+        elif action == HEADER:
+            why = _header(data, op, argument, i)
         else:
-            return REFUSED, start, op, cost
-        # -- memo and stack
-        if store >= 0:
-            if size <= floor:
-                return MALFORMED, start, op, cost
-            if store > put:
-                return NO_MEMO, start, op, cost
-            if store == put:
-                put += 1
-                cost += 8
-                if put > len(memo):
-                    memo = _grown(memo)
-            memo[store] = stack[size - 1]
-        if fetch >= 0:
-            if fetch >= put:
-                return NO_MEMO, start, op, cost
-            value = memo[fetch]
+            why = _last(action, size, opened)
+            return why, i if why == GOOD else start, op, cost
+        if why != GOOD or size < 0 or value > deepest:
+            return _why_stopped(why, size), start, op, cost
         if value >= 0:
-            if value > deepest:
-                return DEEP, start, op, cost
             if size == len(stack):
                 stack = _grown(stack)
             stack[size] = value
@@ -314,7 +374,7 @@ _WHY: Final = {
     LONG_NUMBER: ("a number of more than 64 bits at byte {at:,}", SAFE),
     NO_MEMO: ("it is damaged at byte {at:,}: it refers to a value that is not there", AGAIN),
 }
-_NAMES: Final = {ord(op.code): op.name for op in pickletools.opcodes}
+_NAMES: Final = {code: name for name, code in _CODES.items()}
 _NAMED, _CALLS, _ASKS = "names a python object", "calls a python object", "asks for a registered extension"
 _WHAT: Final = {
     "GLOBAL": _NAMED, "STACK_GLOBAL": _NAMED, "INST": _CALLS, "OBJ": _CALLS, "REDUCE": "calls a function",
