@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Slot, Tensor, Value
-from tb_sol_plugin.cost.model import Formula
+from tb_sol_plugin.cost.model import Cost, Formula
 
 NO_SIZES: Final = "no sizes recorded"
 _MOST: Final = 40
@@ -46,6 +46,11 @@ def why_not(formula: Formula, call: Inputs) -> str:
         return NO_SIZES
     if answer is not None and answer.reason and answer.flop is None:
         return answer.reason
+    return _what_is_missing(call, watched, answer)
+
+
+def _what_is_missing(call: Inputs, watched: _Asked, answer: Cost | None) -> str:
+    """Say which of the arguments that a formula read has no type or no sizes. answer: what the formula returned."""
     places = [*watched.asked, *(at for at in watched.asked_lists if at not in watched.asked)] or list(range(len(call.slots)))
     if answer is not None:
         return next(filter(None, (_type_missing(call, at) for at in places)), "an element type is not known")

@@ -12,6 +12,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -300,12 +301,21 @@ def book_of(files: Sequence[tuple[Place, DeviceFile]], default: str = "") -> Dev
     return DeviceBook(specs=specs, layers=tuple(layers), default=default)
 
 
+@dataclass
+class _Draft:
+    """What is known of a layer while its rows are read: keys and names in use, and the rows that stand alone for the GPUs and CPUs."""
+
+    file: str
+    place: Place
+    problems: list[Problem]
+    specs: dict[str, DeviceSpec] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, str] = field(default_factory=dict)
+    alone: dict[bool, list[str]] = field(default_factory=lambda: {True: [], False: []})
+
+
 def _layer(place: Place, file: DeviceFile, rows: dict[str, dict[str, str]], specs: dict[str, DeviceSpec]) -> Layer:
-    problems = list(file.problems)
-    mine: dict[str, DeviceSpec] = {}
-    named: dict[str, str] = {}
-    alone: dict[bool, list[str]] = {True: [], False: []}
-    taken: dict[str, str] = {}
+    draft = _Draft(file.file, place, list(file.problems))
     pending = [(row, _key_of(row)) for row in file.rows]
     below = {k.lower(): k for k in rows}
     while pending:
@@ -318,28 +328,33 @@ def _layer(place: Place, file: DeviceFile, rows: dict[str, dict[str, str]], spec
             if waits or (base and not found):
                 left.append((row, key))
                 continue
-            problem = _taken(row, key, taken, named)
-            if problem is not None:
-                problems.append(Problem("error", file.file, row.place, *problem))
-                continue
-            problems += _sparse_by_mistake(row, key, rows.get(found), file.file)
-            spec = _resolve(row, key, rows, found, file.file)
-            mine[key] = spec
-            for name in (key, *spec.aliases):
-                taken[name.lower()] = key
-            named |= {n.lower(): key for n in _names(row)}
-            if place == "chosen" or key not in raw_rows():
-                alone[spec.vendor == "cpu"].append("" if _names(row) and place != "chosen" else key)
+            _add_row(draft, row, key, rows, found)
         if len(left) == len(pending):
             for row, _ in left:
                 why = "itself, through other rows" if row.inherits.lower() in wanted else f"{row.inherits[:60]}, which is not known"
-                problems.append(Problem("error", file.file, row.place, f"inherits {why}", "name a key of the table or of this file"))
+                draft.problems.append(Problem("error", file.file, row.place, f"inherits {why}", "name a key of the table or of this file"))
             break
         pending = left
         below = {k.lower(): k for k in rows}
-    specs.update(mine)
-    every = {cpu: keys[0] if len(keys) == 1 and place != "user" else "" for cpu, keys in alone.items()}
-    return Layer(file.file, place, tuple(mine), named, every[False], every[True], tuple(problems))
+    specs.update(draft.specs)
+    every = {cpu: keys[0] if len(keys) == 1 and place != "user" else "" for cpu, keys in draft.alone.items()}
+    return Layer(file.file, place, tuple(draft.specs), draft.named, every[False], every[True], tuple(draft.problems))
+
+
+def _add_row(draft: _Draft, row: Row, key: str, rows: dict[str, dict[str, str]], base: str) -> None:
+    """Add the spec of one row, or the problem that keeps it out. base: key of the row that it inherits from, "" for none."""
+    problem = _taken(row, key, draft.taken, draft.named)
+    if problem is not None:
+        draft.problems.append(Problem("error", draft.file, row.place, *problem))
+        return
+    draft.problems += _sparse_by_mistake(row, key, rows.get(base), draft.file)
+    spec = _resolve(row, key, rows, base, draft.file)
+    draft.specs[key] = spec
+    for name in (key, *spec.aliases):
+        draft.taken[name.lower()] = key
+    draft.named |= {n.lower(): key for n in _names(row)}
+    if draft.place == "chosen" or key not in raw_rows():
+        draft.alone[spec.vendor == "cpu"].append("" if _names(row) and draft.place != "chosen" else key)
 
 
 def _key_of(row: Row) -> str:

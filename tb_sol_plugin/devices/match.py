@@ -75,24 +75,26 @@ def _by_words(name: str, props: DeviceProps, table_rows: Mapping[str, DeviceSpec
         return None
     rows = families[found[0]]
     form = next((mark for word in words for start, mark in _FORMS.items() if word.startswith(start)), "")
-    method = "token"
     if form:
-        named = [r for r in rows if form in r.key]
-        rows = named or rows
-    if not mig:
-        fitting = [r for r in rows if _fits_memory(r, props)]
-        method = "memory" if len(fitting) < len(rows) else method
-        fitting, before = [r for r in fitting if _fits_units(r, props) and _fits_capability(r, props)], len(fitting)
-        method = "units" if len(fitting) < before else method
-        rows = fitting
-    else:
-        rows = [r for r in rows if _fits_capability(r, props)]
+        rows = [r for r in rows if form in r.key] or rows
+    rows, method = _fitting(rows, props, mig)
     if not rows:
         return None
     # a framework sees one die of an MI250X; a whole module is meant only where the unit count says so
     dies = [r for r in rows if r.key.endswith("_GCD")] if props.units != 220 else []
     plain = [r for r in rows if found[0] in (a.lower() for a in r.aliases)]
     return msgspec.structs.replace((dies or plain or rows)[0], method=method)
+
+
+def _fitting(rows: list[DeviceSpec], props: DeviceProps, mig: bool) -> tuple[list[DeviceSpec], str]:
+    """Return the rows that agree with the recorded properties, and which property told rows apart last."""
+    if mig:  # memory and units are those of a slice
+        return [r for r in rows if _fits_capability(r, props)], "token"
+    of_memory = [r for r in rows if _fits_memory(r, props)]
+    of_units = [r for r in of_memory if _fits_units(r, props) and _fits_capability(r, props)]
+    if len(of_units) < len(of_memory):
+        return of_units, "units"
+    return of_units, "memory" if len(of_memory) < len(rows) else "token"
 
 
 def _family(spec: DeviceSpec) -> str:

@@ -61,33 +61,42 @@ def classify(head: bytes, name: str) -> Classification:
     if not text:
         return Classification("kineto", "a trace without content yet") if certain else Classification("empty", "an empty file", "skipped")
     if text[:1] == b"{":
-        if b'"traceEvents"' in text and b'"Finalization Time (ns)"' in text:
-            return Classification("proton_cycles", "trace of Proton from inside of kernels", CYCLES)
-        if b'"traceEvents"' in text and b'"call_stack"' in text and not certain and not _KINETO.search(text):
-            return Classification("kineto", PROTON_TRACE)
-        if b'"traceEvents"' in text or certain:
-            return Classification("kineto", "PyTorch profiler trace")
-        if b'"nodes"' in text and b'"pid"' in text and b'"schema"' in text:
-            return Classification("execution_trace", "execution trace, not a timed trace", "record a profiler trace beside it")
-        if b'"deviceProperties"' in text or b'"baseTimeNanoseconds"' in text or (b'"schemaVersion"' in text and b'"record_shapes"' in text):
-            return Classification("kineto", "PyTorch profiler trace")
-        return Classification("other_json", "JSON without trace events", "skipped after the first 64 kB")
+        return _object(text, certain)
     if text[:1] == b"[":
-        inner = text[1:].lstrip()[:1]
-        if inner == b"{" and _has_phase(text):
-            return Classification("kineto", "list of trace events")
-        if inner == b"{" and b'"children"' in text and not certain:
-            return Classification("proton", PROTON)
-        if inner == b"[":
-            if _TIMELINE.match(text):
-                return Classification("memory_timeline", TIMELINE)
-            return Classification("other_json", "JSON list of lists", "skipped")
-        return (
-            Classification("kineto", "a trace without events")
-            if certain
-            else Classification("other_json", "JSON list without trace events", "skipped")
-        )
+        return _list(text, certain)
     return Classification("kineto", "a trace that is not JSON") if certain else Classification("not_json", "not JSON", "skipped")
+
+
+def _object(text: bytes, certain: bool) -> Classification:
+    """Classify the beginning of a JSON object. certain: the name is one of a PyTorch trace."""
+    events = b'"traceEvents"' in text
+    if events and b'"Finalization Time (ns)"' in text:
+        return Classification("proton_cycles", "trace of Proton from inside of kernels", CYCLES)
+    if events and b'"call_stack"' in text and not certain and not _KINETO.search(text):
+        return Classification("kineto", PROTON_TRACE)
+    if events or certain:
+        return Classification("kineto", "PyTorch profiler trace")
+    if b'"nodes"' in text and b'"pid"' in text and b'"schema"' in text:
+        return Classification("execution_trace", "execution trace, not a timed trace", "record a profiler trace beside it")
+    if b'"deviceProperties"' in text or b'"baseTimeNanoseconds"' in text or (b'"schemaVersion"' in text and b'"record_shapes"' in text):
+        return Classification("kineto", "PyTorch profiler trace")
+    return Classification("other_json", "JSON without trace events", "skipped after the first 64 kB")
+
+
+def _list(text: bytes, certain: bool) -> Classification:
+    """Classify the beginning of a JSON list. certain: the name is one of a PyTorch trace."""
+    inner = text[1:].lstrip()[:1]
+    if inner == b"{" and _has_phase(text):
+        return Classification("kineto", "list of trace events")
+    if inner == b"{" and b'"children"' in text and not certain:
+        return Classification("proton", PROTON)
+    if inner == b"[":
+        if _TIMELINE.match(text):
+            return Classification("memory_timeline", TIMELINE)
+        return Classification("other_json", "JSON list of lists", "skipped")
+    if certain:
+        return Classification("kineto", "a trace without events")
+    return Classification("other_json", "JSON list without trace events", "skipped")
 
 
 def _has_phase(text: bytes) -> bool:

@@ -63,6 +63,25 @@ def out_spatial(
     return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x, kernel, stride, padding, dilation, strict=True))
 
 
+def _spatial(
+    x: Tensor,
+    weight: Tensor,
+    stride: tuple[int, ...] | None,
+    padding: tuple[int, ...] | None,
+    dilation: tuple[int, ...] | None,
+    *,
+    transposed: bool,
+    output_padding: tuple[int, ...] | None,
+) -> tuple[int, ...] | None:
+    """Return the spatial sizes of the result as the arguments give them; None where one of them is not recorded."""
+    dims = len(weight.shape) - 2
+    steps, pads, gaps = _spread(stride, dims), _spread(padding, dims), _spread(dilation, dims)
+    if steps is None or pads is None or gaps is None or min(steps) <= 0:
+        return None
+    over = _spread(output_padding, dims) or ()
+    return out_spatial(x.shape[-dims:], weight.shape[2:], steps, pads, gaps, transposed=transposed, output_padding=over)
+
+
 def _forward(
     x: Tensor | None,
     weight: Tensor | None,
@@ -86,14 +105,11 @@ def _forward(
     if channels != given:
         return unknown(f"sizes contradict: {given} input channels, a weight for {channels}")
     dims = len(weight.shape) - 2
-    steps, pads, gaps = _spread(stride, dims), _spread(padding, dims), _spread(dilation, dims)
     reason = ""
-    if steps is not None and pads is not None and gaps is not None and min(steps) > 0:
-        over = _spread(output_padding, dims) or ()
-        spatial = out_spatial(x.shape[-dims:], weight.shape[2:], steps, pads, gaps, transposed=transposed, output_padding=over)
-    elif result is not None and len(result) == len(x.shape):
+    spatial = _spatial(x, weight, stride, padding, dilation, transposed=transposed, output_padding=output_padding)
+    if spatial is None and result is not None and len(result) == len(x.shape):
         spatial, reason = result[-dims:], FROM_BACKWARD
-    else:
+    if spatial is None:
         return unknown(NO_GEOMETRY)
     if min(spatial) <= 0 and x.numel:
         return unknown("sizes contradict: the kernel is larger than its input")

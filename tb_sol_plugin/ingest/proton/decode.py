@@ -168,11 +168,8 @@ def decode_json(text: str, file: str) -> object:
                 return _alone(value, text, at, file)
             expect = _NEXT
             continue
-        if mark == "," and expect == _NEXT:
-            expect = _KEY if isinstance(here, dict) else _VALUE
-            continue
-        if mark == ":" and expect == _COLON:
-            expect = _VALUE
+        if (mark == "," and expect == _NEXT) or (mark == ":" and expect == _COLON):
+            expect = _KEY if mark == "," and isinstance(here, dict) else _VALUE
             continue
         if expect in (_KEY, _FIRST_KEY):
             if quoted is None:
@@ -181,12 +178,9 @@ def decode_json(text: str, file: str) -> object:
             continue
         if expect not in (_VALUE, _FIRST_VALUE) or mark in (",", ":"):
             raise _broken(text, found.start(), file)
-        plain = _text(quoted) if quoted else _json_number(number) if number else _JSON_WORDS.get(word)
-        value = {} if mark == "{" else [] if mark == "[" else plain
-        if isinstance(here, dict):
-            here[key] = value
-        elif here is not None:
-            here.append(value)
+        value = _json_value(mark, quoted, number, word)
+        if here is not None:
+            _put(here, key, value)
         if mark:
             stack.append((here if here is not None else {}, key))
             here, expect = value, (_FIRST_KEY if mark == "{" else _FIRST_VALUE)  # type: ignore[assignment]
@@ -194,6 +188,20 @@ def decode_json(text: str, file: str) -> object:
             return _alone(value, text, at, file)
         else:
             expect = _NEXT
+
+
+def _put(container: dict[str, object] | list[object], key: str, value: object) -> None:
+    if isinstance(container, dict):
+        container[key] = value
+    else:
+        container.append(value)
+
+
+def _json_value(mark: str | None, quoted: str | None, number: str | None, word: str | None) -> object:
+    """Return the value that a token stands for; an empty dict or list for an opening bracket."""
+    if mark:
+        return {} if mark == "{" else []
+    return _text(quoted) if quoted else _json_number(number) if number else _JSON_WORDS.get(word or "")
 
 
 def _text(quoted: str) -> str:

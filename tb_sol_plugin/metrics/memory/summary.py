@@ -76,42 +76,49 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
     if curve.allocated is None or not len(curve.allocated):
         return None
     size = capacity(capture, curve.device, limits)
-    why: dict[str, str] = {}
     reserved = reserved_ns = at_peak = None
     if curve.reserved is not None:
         top = int(curve.reserved.argmax())
         reserved, reserved_ns = int(curve.reserved[top]), int(curve.time_ns[top])
         at_peak = _reserved_at(curve)
-    else:
-        why["reserved"] = NOT_TRACKED if is_host(curve.device) else NO_RESERVED
     used = reserved if reserved is not None else curve.peak
     left = size.bytes - used if size.bytes is not None and not (curve.relative and reserved is None) else None
-    if left is None:
-        why["left"] = size.why if size.bytes is None else CHANGES
-    elif reserved is None:
-        why["left"] = f"{size.why}; less what was in use, for what the allocator held is not known"
-    else:
-        why["left"] = f"{size.why}; less what the allocator held at most"
     known = at_peak is not None and not curve.relative and at_peak >= curve.peak
-    if at_peak is not None and not known:
-        why["fragmentation"] = CHANGES if curve.relative else "less is told as reserved than as in use: the two are not of one moment"
-    elif at_peak is None:
-        why["fragmentation"] = why.get("reserved", NO_RESERVED)
     untold = curve.source == "events" and is_host(curve.device)
-    if untold and curve.before >= 0:
-        why["before"] = HOST_SINCE
-    elif curve.before < 0:
-        why["before"] = CHANGES if curve.relative else "this source does not tell what was there before"
     failures = _failures(capture, curve)
-    if failures is None:
-        why["failures"] = NO_HISTORY
     return Summary(
         device=curve.device, source=curve.source, relative=curve.relative, peak=curve.peak, peak_ns=curve.peak_ns,
         reserved=reserved, reserved_ns=reserved_ns, reserved_at_peak=at_peak,
         fragmentation=at_peak - curve.peak if known and at_peak is not None else None,
         before=curve.before if curve.before >= 0 and not untold else None, end=int(curve.allocated[-1]), capacity=size, left=left,
-        failures=failures, why=why,
+        failures=failures, why=_why_unknown(curve, size, left=left, at_peak=at_peak, fragmentation_known=known, failures=failures),
     )  # fmt: skip
+
+
+def _why_unknown(
+    curve: Curves, size: Capacity, *, left: int | None, at_peak: int | None, fragmentation_known: bool, failures: int | None
+) -> dict[str, str]:
+    """Say by field of a summary why it is unknown, or what it means. at_peak: bytes reserved when most was in use."""
+    why: dict[str, str] = {}
+    if curve.reserved is None:
+        why["reserved"] = NOT_TRACKED if is_host(curve.device) else NO_RESERVED
+    if left is None:
+        why["left"] = size.why if size.bytes is None else CHANGES
+    elif curve.reserved is None:
+        why["left"] = f"{size.why}; less what was in use, for what the allocator held is not known"
+    else:
+        why["left"] = f"{size.why}; less what the allocator held at most"
+    if at_peak is not None and not fragmentation_known:
+        why["fragmentation"] = CHANGES if curve.relative else "less is told as reserved than as in use: the two are not of one moment"
+    elif at_peak is None:
+        why["fragmentation"] = why.get("reserved", NO_RESERVED)
+    if curve.source == "events" and is_host(curve.device) and curve.before >= 0:
+        why["before"] = HOST_SINCE
+    elif curve.before < 0:
+        why["before"] = CHANGES if curve.relative else "this source does not tell what was there before"
+    if failures is None:
+        why["failures"] = NO_HISTORY
+    return why
 
 
 def _failures(capture: Capture, curve: Curves) -> int | None:
