@@ -71,3 +71,8 @@ def efficiency(least: float | None, measured: float | None) -> float | None:
 def exceeds_limit(ratio: float | None) -> bool:
     """Whether an efficiency is above the limit by more than is tolerated."""
     return ratio is not None and ratio > TOLERATED
+
+
+def vector_dtype(dtype: str) -> Literal["fp64", "fp32"]:
+    """The dtype whose vector peak holds for `dtype`: FP64 has its own, everything else computes at the FP32 rate."""
+    return "fp64" if dtype == "fp64" else "fp32"

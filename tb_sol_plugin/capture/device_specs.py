@@ -1,7 +1,7 @@
-"""The limits of the device that a training run uses, as the capture library and its reports need them.
+"""The limits of the device that a training run uses: those of `tb_sol_plugin.devices`, under the names of the recorder's interface.
 
-`device_spec("auto")` reads the package's table of devices (loaded on first use). Without it, or for a device nobody knows,
-the answer is None and `find_device` says why.
+`device_spec("auto")` reads the package's table of devices, loaded on first use. Without it, or for a device nobody knows, the answer is
+None and `find_device` says why.
 """
 
 from __future__ import annotations
@@ -10,29 +10,32 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin.capture.operation_registry import DataType
+from tb_sol_plugin.roofline import vector_dtype
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook, DeviceProps
-    from tb_sol_plugin.devices.spec import DeviceSpec as Row
+    from tb_sol_plugin.devices.spec import DeviceSpec as Limits
 
 PEAK_OF: Final = {
     DataType.FP64: "fp64", DataType.FP32: "fp32", DataType.TF32: "tf32", DataType.FP16: "fp16", DataType.BF16: "bf16",
     DataType.FP8_E4M3: "fp8", DataType.FP8_E5M2: "fp8", DataType.FP4_E2M1: "fp4", DataType.INT8: "int8",
 }  # fmt: skip
 """Types with a peak, and what the table of devices calls it."""
-ENVIRONMENT: Final = "TB_SOL_DEVICES"
-NAMES: Final = ("sol_devices.json", "sol_devices.csv")
-"""A device file of these names beside the recordings holds for them, as it does on the page."""
+VECTOR_TYPE: Final = {dtype: DataType(vector_dtype(dtype.value)) for dtype in DataType}
+"""The type whose vector peak holds for a type."""
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Limits of one device. FLOP/s and bytes/s, decimal; what is missing or None is unknown.
+    """Limits of one device as the recorder's interface names them: the figures of a `devices.spec.DeviceSpec` by `DataType`.
+
+    FLOP/s and bytes/s, decimal; what is missing or None is unknown. It follows no rules of its own: `of` asks the one spec, and the
+    figures may also be given by hand, which needs no other package.
 
     name: key of the table, with `@1410MHz` or `+sparse` where asked for. peak_flops: dense matrix peaks; a type without matrix
     units has its vector peak. peak_flops_sparse: with 2:4 sparsity, used only with assume_sparsity. peak_flops_vector: FP64 and
@@ -69,12 +72,41 @@ class DeviceSpec:
 
     def vector_peak(self, dtype: DataType) -> float | None:
         """FLOP/s of everything else that computes."""
-        return self.peak_flops_vector.get(vector_type(dtype))
+        return self.peak_flops_vector.get(VECTOR_TYPE[dtype])
+
+    def is_unverified(self, dtype: DataType, *, vector: bool = False) -> bool:
+        """Whether the peak of a type is not confirmed. vector: the peak of everything but products, convolutions and attention."""
+        return VECTOR_TYPE[dtype] in self.unverified_vector if vector else dtype in self.unverified
+
+    @classmethod
+    def of(cls, limits: Limits, *, sparse: Limits | None = None, assume_sparsity: bool = False) -> DeviceSpec:
+        """Makes the view of some limits. sparse: the same device with 2:4 sparse peaks, None where it has none."""
+        dense, thin = ({d: of.matrix_peak(name) for d, name in PEAK_OF.items()} if of else {} for of in (limits, sparse))
+        return cls(
+            name=limits.key + "+sparse" * assume_sparsity,
+            memory_bandwidth_bytes_per_sec=limits.memory_bandwidth,
+            peak_flops=_known(dense),
+            peak_flops_sparse=_known({d: peak for d, peak in thin.items() if peak != dense[d]}),
+            peak_flops_vector=_known({d: limits.vector_peak(PEAK_OF[d]) for d in (DataType.FP64, DataType.FP32)}),
+            peak_flops_achievable=_known({d: limits.achievable(name) for d, name in PEAK_OF.items()}),
+            memory_bytes=limits.memory_bytes,
+            l2_bytes=limits.l2_bytes,
+            link_bytes_per_sec=limits.link_bytes_per_s,
+            pcie_bytes_per_sec=limits.pcie_bytes_per_s,
+            num_units=limits.units,
+            provenance=dict(limits.provenance),
+            vendor=limits.vendor,
+            title=limits.name,
+            method=limits.method,
+            notes=limits.notes,
+            assume_sparsity=assume_sparsity,
+            unverified=frozenset(d for d, name in PEAK_OF.items() if limits.is_unverified(name)),
+            unverified_vector=frozenset(d for d in (DataType.FP64, DataType.FP32) if limits.is_unverified(PEAK_OF[d], vector=True)),
+        )
 
 
-def vector_type(dtype: DataType) -> DataType:
-    """The type whose vector peak holds: FP64 has its own, all else computes at the rate of FP32."""
-    return DataType.FP64 if dtype is DataType.FP64 else DataType.FP32
+def _known(peaks: Mapping[DataType, float | None]) -> dict[DataType, float]:
+    return {dtype: peak for dtype, peak in peaks.items() if peak is not None}
 
 
 @dataclass(frozen=True)
@@ -97,14 +129,15 @@ def preload() -> None:
         import tb_sol_plugin.devices.expression
         import tb_sol_plugin.devices.files
         import tb_sol_plugin.devices.limits
-        import tb_sol_plugin.devices.match  # noqa: F401
+        import tb_sol_plugin.devices.match
+        import tb_sol_plugin.devices.places  # noqa: F401
 
 
 def find_device(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> Found:
-    """Limits by choice. Never raises.
+    """Finds limits by choice. Never raises.
 
     choice: `auto`, a key, alias or name of the table (`H100_SXM`, `A100_SXM_80@1410MHz`, `H100_SXM+sparse`), the path of a device
-    file, or `PATH#KEY`. logdir: device files beside it count too. where: type of the device that the model is on (`cuda`, `cpu`);
+    file, or `PATH#KEY`. logdir: device files in it count too. where: type of the device that the model is on (`cuda`, `cpu`);
     "" takes the GPU where there is one. A CPU has limits only where a device file holds measured ones for this host.
     """
     try:
@@ -136,7 +169,7 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
             return Found(None, f"{error.message}; {_near(wanted.base, choices(book))}", notes)
     elif path:
         row, reason = _of_file(path, book, where)
-        reason = reason.replace(os.path.basename(path), path, 1)  # here, a name alone would not say where was looked
+        reason = reason.replace(os.path.basename(path), path, 1)  # a name alone does not say where
     else:
         row, reason = _detected(book, where)
     if row is None:
@@ -150,11 +183,11 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
         thin = sparse(row)
     except BadQuery as error:
         thin, notes = None, (*notes, str(error)) if asked else notes
-    return Found(_converted(row, thin, asked and thin is not None), "", notes)
+    return Found(DeviceSpec.of(row, sparse=thin, assume_sparsity=asked and thin is not None), "", notes)
 
 
 def _near(key: str, keys: Sequence[str]) -> str:
-    """What somebody may have meant."""
+    """Suggests what somebody may have meant."""
     import difflib
 
     by_low = {k.lower(): k for k in keys}
@@ -174,11 +207,11 @@ def _split(choice: str) -> tuple[str, str]:
 
 
 def _book(chosen: str, logdir: str) -> DeviceBook:
-    """Rows of the user's own file, of the one beside the recordings, and of the chosen one."""
+    """Reads the rows of the user's own file, of the one adjacent to the recordings, and of the chosen one."""
     from tb_sol_plugin.devices.files import LARGEST, DeviceFile, book_of, parse
     from tb_sol_plugin.devices.spec import Place, Problem
 
-    found: list[tuple[Place, str]] = [("user", p) for p in _own_files()] + [("logdir", p) for p in _beside(logdir)]
+    found: list[tuple[Place, str]] = [("user", p) for p in _own_file()] + [("logdir", p) for p in _adjacent_file(logdir)]
     if chosen:
         found.append(("chosen", chosen))
     read: list[tuple[Place, DeviceFile]] = []
@@ -193,35 +226,27 @@ def _book(chosen: str, logdir: str) -> DeviceBook:
     return book_of(read)
 
 
-def _own_files() -> Iterator[str]:
-    given = os.environ.get(ENVIRONMENT)
-    if given is not None:
-        if given and os.path.isfile(os.path.expanduser(given)):
-            yield os.path.abspath(os.path.expanduser(given))
-        return
+def _own_file() -> list[str]:
+    from tb_sol_plugin.devices.places import user_file
+
     try:
-        import platformdirs
-    except ImportError:
-        return
-    folder = platformdirs.user_config_dir("tb-sol", appauthor=False)
-    yield from [p for p in (os.path.join(folder, n) for n in ("devices.json", "devices.csv")) if os.path.isfile(p)][:1]
+        path = user_file()
+    except ImportError:  # platformdirs, which knows the folder
+        return []
+    return [path] if os.path.isfile(path) else []
 
 
-def _beside(logdir: str) -> Iterator[str]:
+def _adjacent_file(logdir: str) -> list[str]:
     """The first device file in the logdir or the two folders above, where the page looks for it too."""
+    from tb_sol_plugin.devices.places import NAMES, folders_above
+
     if not logdir or "://" in logdir:
-        return
-    folder = os.path.abspath(os.path.expanduser(logdir))
-    for _ in range(3):
-        for name in NAMES:
-            path = os.path.join(folder, name)
-            if os.path.isfile(path):
-                yield path
-                return
-        folder = os.path.dirname(folder)
+        return []
+    paths = (os.path.join(folder, name) for folder in folders_above(logdir) for name in NAMES)
+    return [path for path in paths if os.path.isfile(path)][:1]
 
 
-def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Row | None, str]:
+def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Limits | None, str]:
     """The row of a chosen file: one that holds for this device, else the only one it has."""
     layer = book.layers[-1]
     if not layer.rows:
@@ -237,7 +262,7 @@ def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Row | None, str]:
 # -- the device of this process ----------------------------------------------------------------------------------------
 
 
-def _detected(book: DeviceBook, where: str) -> tuple[Row | None, str]:
+def _detected(book: DeviceBook, where: str) -> tuple[Limits | None, str]:
     props, vendor = (None, "") if where == "cpu" else _gpu()
     if props is None:
         from tb_sol_plugin.devices.limits import cpu_limits
@@ -270,31 +295,3 @@ def _gpu() -> tuple[DeviceProps | None, str]:
         warp_size=int(getattr(found, "warp_size", 0)),
     )
     return props, "amd" if getattr(torch.version, "hip", None) else "nvidia"
-
-
-def _converted(row: Row, thin: Row | None, assume_sparsity: bool) -> DeviceSpec:
-    def peaks(of: Row) -> dict[DataType, float]:
-        return {dtype: peak for dtype, name in PEAK_OF.items() if (peak := of.matrix_peak(name)) is not None}
-
-    dense = peaks(row)
-    return DeviceSpec(
-        name=row.key + "+sparse" * assume_sparsity,
-        memory_bandwidth_bytes_per_sec=row.memory_bandwidth,
-        peak_flops=dense,
-        peak_flops_sparse={} if thin is None else {d: p for d, p in peaks(thin).items() if p != dense.get(d)},
-        peak_flops_vector={d: p for d in (DataType.FP64, DataType.FP32) if (p := row.vector_peak(PEAK_OF[d])) is not None},
-        peak_flops_achievable={d: p for d, name in PEAK_OF.items() if (p := row.achievable(name)) is not None},
-        memory_bytes=row.memory_bytes,
-        l2_bytes=row.l2_bytes,
-        link_bytes_per_sec=row.link_bytes_per_s,
-        pcie_bytes_per_sec=row.pcie_bytes_per_s,
-        num_units=row.units,
-        provenance=dict(row.provenance),
-        vendor=row.vendor,
-        title=row.name,
-        method=row.method,
-        notes=row.notes,
-        assume_sparsity=assume_sparsity,
-        unverified=frozenset(d for d, name in PEAK_OF.items() if row.is_unverified(name)),
-        unverified_vector=frozenset(d for d in (DataType.FP64, DataType.FP32) if row.is_unverified(PEAK_OF[d], vector=True)),
-    )

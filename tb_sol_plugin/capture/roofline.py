@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from tb_sol_plugin.capture.device_specs import DeviceSpec, vector_type
+from tb_sol_plugin.capture.device_specs import DeviceSpec
 from tb_sol_plugin.capture.operation_registry import BoundType, CapturedFunctionalOp, CapturedOp, DataType, OpRecord, OpType
 from tb_sol_plugin.roofline import TOLERATED as TOLERATED
 from tb_sol_plugin.roofline import Bound, efficiency, exceeds_limit, intensity, limit, quotient, ridge
@@ -48,7 +48,7 @@ def current_precision() -> Precision:
 
 
 def _first(torch: object, names: tuple[str, ...]) -> str:
-    """The first setting that torch tells; it refuses the older one where a process used the newer."""
+    """The first setting that torch answers for; it refuses the older one where a process used the newer."""
     for name in names:
         try:
             value: object = attrgetter(name)(torch)
@@ -179,10 +179,9 @@ def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: 
 
 def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, peak: float | None, bound: BoundType) -> set[str]:
     """Flags of the peak that the work was set against."""
-    unverified = dtype in spec.unverified if matrix else vector_type(dtype) in spec.unverified_vector
     holds = {
         "no_peak": matrix and not peak,
         "sparse": matrix and spec.assume_sparsity and dtype in spec.peak_flops_sparse,
-        "unverified_peak": bound is BoundType.COMPUTE_BOUND and unverified,
+        "unverified_peak": bound is BoundType.COMPUTE_BOUND and spec.is_unverified(dtype, vector=not matrix),
     }
     return {flag for flag, is_so in holds.items() if is_so}

@@ -202,7 +202,8 @@ def _counted(recordings: list[Recording]) -> str:
 
 def device_files(out: Console, logdir: str, device: str = "") -> int:
     """Where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
-    from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, user_file
+    from tb_sol_plugin.devices.places import user_file
+    from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
     from tb_sol_plugin.store.open import is_file, options_for
 
     try:

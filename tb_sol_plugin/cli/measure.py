@@ -16,8 +16,8 @@ from tb_sol_plugin.cli.text import plain
 from tb_sol_plugin.devices.figures import figures
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
+from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.store.devices import ENVIRONMENT, user_file
 from tb_sol_plugin.units import human
 
 SHAPE = 'make it [{"key": ...}] or {"devices": [...]}, or name another file with --write'

@@ -1,7 +1,7 @@
 """The device limits of a recording: as recorded, from a device file, or as a reader asks.
 
 `device_for(capture, override)` is the way in. `match.py` matches names, `expression.py` parses what
-readers write, `layers.py` makes the book of rows that device files add.
+readers write, `files.py` makes the book of rows that device files add.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 
 from tb_sol_plugin.devices.catalog import by_name, known_keys, table
 from tb_sol_plugin.devices.expression import FORM, apply, parse
@@ -22,6 +21,8 @@ from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpe
 from tb_sol_plugin.errors import BadQuery
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tb_sol_plugin.model.capture import Capture
 
 __all__ = [
@@ -133,21 +134,24 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
     """Recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet, and of a SOL capture."""
     if not len(capture.device):
         return _of_a_ledger(capture) if capture.facts.source in (SOL_CAPTURE, PROTON) else []
-    ids, place = np.unique(capture.device["device"].to_numpy(), return_inverse=True)
-    busy = np.bincount(place, weights=capture.device["duration_ns"].to_numpy().clip(min=0).astype(np.float64))
-    order = [int(ids[i]) for i in np.argsort(-busy, kind="stable")]
+    busy = _sums(capture.device["duration_ns"].clip(lower=0), capture.device["device"])
     known = {props.id: props for props in capture.facts.devices}
-    used = [known[i] for i in order if i in known]
+    used = [known[i] for i in sorted(busy, key=lambda i: (-busy[i], i)) if i in known]
     return used or list(capture.facts.devices)
 
 
 def _of_a_ledger(capture: Capture) -> list[DeviceProps]:
     """The devices of counted work; where it is told apart by device, those with work, busiest first."""
     table = capture.tables["ledger"]
-    device, time = table["device"].to_numpy(), np.nan_to_num(table["time_ns"].to_numpy(dtype=np.float64))
-    spent = {one: float(time[device == one].sum()) for one in np.unique(device[device >= 0]).tolist()}
+    spent = _sums(table["time_ns"].astype("float64").fillna(0.0), table["device"])
     used = sorted((d for d in capture.facts.devices if d.id in spent), key=lambda d: -spent[d.id])
     return used or list(capture.facts.devices)
+
+
+def _sums(times: pd.Series, devices: pd.Series) -> dict[int, float]:
+    """Adds times by device. This module loads neither numpy nor pandas: the recorder uses it too."""
+    sums = times.groupby(devices.to_numpy()).sum()
+    return dict(zip(sums.index.tolist(), sums.tolist(), strict=True))
 
 
 def why_no_limits(capture: Capture) -> str:

@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tb_sol_plugin.roofline import vector_dtype
+
 MATRIX_COLUMNS: Final = {
     "fp64": "fp64_tensor_tflops", "fp32": "fp32_matrix_tflops", "tf32": "tf32_tensor_tflops", "fp16": "fp16_tensor_tflops",
     "bf16": "bf16_tensor_tflops", "fp8": "fp8_tensor_tflops", "fp4": "fp4_tensor_tflops", "int8": "int8_tops",
@@ -105,7 +107,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def vector_peak(self, dtype: str) -> float | None:
         """FLOP/s of the vector class: FP64 has its own rate, every other dtype counts at the FP32 rate."""
-        return self.vector.get("fp64" if dtype == "fp64" else "fp32")
+        return self.vector.get(vector_dtype(dtype))
 
     def achievable(self, dtype: str) -> float | None:
         """FLOP/s that a good GEMM in `dtype` reaches; None where nobody measured it.

@@ -10,9 +10,10 @@ import stat as modes
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tb_sol_plugin.devices import places
+from tb_sol_plugin.devices.places import NAMES, user_file
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.names import basename, is_url
@@ -21,23 +22,9 @@ if TYPE_CHECKING:
     from tb_sol_plugin.devices.files import DeviceFile
     from tb_sol_plugin.devices.spec import DeviceBook, Place
 
-NAMES: Final = ("sol_devices.json", "sol_devices.csv")
-"""A device file of these names in a logdir applies to all its runs; the first one found is read."""
-ENVIRONMENT: Final = "TB_SOL_DEVICES"
 REMOTE_SECONDS: Final = 10.0
 """How long a look at a remote folder holds."""
 _Stamp = tuple[int, float]
-
-
-def user_file() -> str:
-    """The reader's own device file: `TB_SOL_DEVICES` ("" for none), else `devices.json` or `.csv` in the user's configuration."""
-    given = os.environ.get(ENVIRONMENT)
-    if given is not None:
-        return os.path.abspath(os.path.expanduser(given)) if given else ""
-    import platformdirs
-
-    folder = Path(platformdirs.user_config_dir("tb-sol", appauthor=False))
-    return str(next((p for p in (folder / "devices.json", folder / "devices.csv") if p.is_file()), folder / "devices.json"))
 
 
 def split_choice(text: str) -> tuple[str, str]:
@@ -176,7 +163,4 @@ def folders_above(path: str, *, file: bool) -> tuple[str, ...]:
             parts = [*parts[:-1], above]
         return tuple(out[1:] if file else out)
     here = os.path.abspath(os.path.expanduser(path))
-    out = [os.path.dirname(here) if file else here]
-    for _ in range(2):
-        out.append(os.path.dirname(out[-1]))
-    return tuple(dict.fromkeys(out))
+    return places.folders_above(os.path.dirname(here) if file else here)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tb_sol_plugin.devices.places import NAMES as DEVICE_FILES
 from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.store import files, names
-from tb_sol_plugin.store.devices import NAMES as DEVICE_FILES
 from tb_sol_plugin.store.files import Budget, Entry, Walked
 from tb_sol_plugin.store.names import Root
 from tb_sol_plugin.store.options import StoreOptions

@@ -11,10 +11,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from tb_sol_plugin.capture.device_specs import DeviceSpec, device_spec, find_device
+from tb_sol_plugin.capture.device_specs import PEAK_OF, DeviceSpec, device_spec, find_device
 from tb_sol_plugin.capture.operation_registry import DataType
+from tb_sol_plugin.devices.catalog import known_keys
+from tb_sol_plugin.devices.limits import overridden
 
-MINE = {"key": "MY_CPU", "vendor": "cpu", "fp32_matrix_tflops": 0.2, "fp32_vector_tflops": 0.1, "mem_bw_gb_per_s": 20, "provenance": "measured"}
+MINE = {
+    "key": "MY_CPU",
+    "vendor": "cpu",
+    "fp32_matrix_tflops": 0.2,
+    "fp32_vector_tflops": 0.1,
+    "mem_bw_gb_per_s": 20,
+    "provenance": "measured",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +187,9 @@ def test_a_bad_row_beside_a_good_one_is_noted(tmp_path: Path) -> None:
 # -- a GPU -------------------------------------------------------------------------------------------------------------
 
 
-def with_gpu(monkeypatch: pytest.MonkeyPatch, name: str, gigabytes: float, units: int, capability: tuple[int, int], hip: str | None = None) -> None:
+def with_gpu(
+    monkeypatch: pytest.MonkeyPatch, name: str, gigabytes: float, units: int, capability: tuple[int, int], hip: str | None = None
+) -> None:
     torch = pytest.importorskip("torch")
     properties = SimpleNamespace(
         name=name, total_memory=int(gigabytes * 2**30), multi_processor_count=units, major=capability[0], minor=capability[1], warp_size=32
@@ -230,22 +241,42 @@ def test_a_device_of_another_type_has_a_reason() -> None:
 # -- torch alone -------------------------------------------------------------------------------------------------------
 
 
-def test_limits_are_found_without_pandas() -> None:
-    # GIVEN a training environment without pandas WHEN a device is named THEN its limits are there: the table needs none
-    code = "import sys; sys.modules['pandas'] = None\nfrom tb_sol_plugin.capture.device_specs import find_device\nprint(find_device('H100_SXM').spec.name)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout == "H100_SXM\n"
-
-
-@pytest.mark.parametrize("missing", ["msgspec", "numpy"])
-def test_without_the_packages_of_the_table_there_are_no_limits_and_no_error(missing: str) -> None:
+@pytest.mark.parametrize("missing", ["pandas", "numpy"])
+def test_limits_are_found_without_numpy_and_pandas(missing: str) -> None:
+    # GIVEN a training environment without one of them WHEN a device is named THEN its limits are there: the table needs none
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from tb_sol_plugin.capture.device_specs import find_device\n"
+        "print(find_device('H100_SXM').spec.name, {'numpy', 'pandas'} & {name for name, it in sys.modules.items() if it})"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout == "H100_SXM set()\n"
+    )
+
+
+def test_without_the_packages_of_the_table_there_are_no_limits_and_no_error() -> None:
+    # GIVEN no msgspec WHEN a device is named THEN a reason is given, and limits written by hand work
+    code = (
+        "import sys; sys.modules['msgspec'] = None\n"
+        "from tb_sol_plugin.capture.device_specs import DeviceSpec, find_device\n"
+        "from tb_sol_plugin.capture.operation_registry import DataType\n"
         "found = find_device('H100_SXM')\n"
-        "print(found.spec, found.reason)"
+        "print(found.spec, found.reason, DeviceSpec('MINE', 1e12, {DataType.BF16: 1e14}).matrix_peak(DataType.BF16))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout
-    assert out.startswith("None ") and missing in out and "not installed" in out
+    assert out.startswith("None ") and "msgspec" in out and "not installed" in out and out.endswith(" 100000000000000.0\n")
+
+
+@pytest.mark.parametrize("key", known_keys())
+def test_every_device_answers_as_its_row_of_the_table(key: str) -> None:
+    # GIVEN a row WHEN its limits are asked for by the recorder's names THEN each figure is what the row answers
+    row, view = overridden(key), found(key)
+    for dtype, name in PEAK_OF.items():
+        assert (view.matrix_peak(dtype), view.vector_peak(dtype)) == (row.matrix_peak(name), row.vector_peak(name))
+        assert view.is_unverified(dtype) == row.is_unverified(name)
+        assert view.peak_flops_achievable.get(dtype) == row.achievable(name)
+    assert list(view.peak_flops_vector) == [d for d in (DataType.FP64, DataType.FP32) if d in view.peak_flops_vector]
+    assert (view.name, view.title, view.memory_bandwidth_bytes_per_sec) == (row.key, row.name, row.memory_bandwidth)
 
 
 def test_a_wrong_key_is_answered_with_near_ones() -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from tb_sol_plugin.devices.files import LARGEST
 from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.store import devices
-from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, split_choice, user_file
+from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, split_choice
 from tb_sol_plugin.store.names import roots_of
 from tb_sol_plugin.store.open import open_run
 from tb_sol_plugin.store.options import StoreOptions
@@ -40,12 +41,12 @@ def recording(path: Path) -> Path:
 
 def test_the_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN no variable THEN it lies in the user's configuration; an empty variable switches it off, a path names it
-    monkeypatch.delenv(devices.ENVIRONMENT)
+    monkeypatch.delenv(ENVIRONMENT)
     assert user_file() == str(Path(platformdirs.user_config_dir("tb-sol", appauthor=False)) / "devices.json")
-    monkeypatch.setenv(devices.ENVIRONMENT, "")
+    monkeypatch.setenv(ENVIRONMENT, "")
     assert user_file() == "" and DeviceFiles().book().layers == ()
     own = rows(tmp_path / "mine.json", {"key": "mine", "mem_gb": 1})
-    monkeypatch.setenv(devices.ENVIRONMENT, str(own))
+    monkeypatch.setenv(ENVIRONMENT, str(own))
     assert list(DeviceFiles().book().specs) == ["mine"]
 
 

@@ -1,0 +1,30 @@
+"""Where device files lie on this machine. Nothing here opens them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+NAMES: Final = ("sol_devices.json", "sol_devices.csv")
+"""A device file of these names in a logdir applies to all its runs; the first one found is read."""
+ENVIRONMENT: Final = "TB_SOL_DEVICES"
+
+
+def user_file() -> str:
+    """The reader's own device file: `TB_SOL_DEVICES` ("" for none), else `devices.json` or `.csv` in the user's configuration."""
+    given = os.environ.get(ENVIRONMENT)
+    if given is not None:
+        return os.path.abspath(os.path.expanduser(given)) if given else ""
+    import platformdirs
+
+    folder = Path(platformdirs.user_config_dir("tb-sol", appauthor=False))
+    return str(next((p for p in (folder / "devices.json", folder / "devices.csv") if p.is_file()), folder / "devices.json"))
+
+
+def folders_above(folder: str) -> tuple[str, ...]:
+    """A local folder and the two above it, nearest first: the first of them that has a device file counts."""
+    out = [os.path.abspath(os.path.expanduser(folder))]
+    for _ in range(2):
+        out.append(os.path.dirname(out[-1]))
+    return tuple(dict.fromkeys(out))
