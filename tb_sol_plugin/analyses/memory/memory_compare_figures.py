@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory.memory_compare_tables import ComparePart, Line
-from tb_sol_plugin.metrics.ranks.axis import escaped
+from tb_sol_plugin.metrics.ranks.figure import escaped
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of

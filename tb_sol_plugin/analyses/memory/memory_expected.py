@@ -29,10 +29,20 @@ from tb_sol_plugin.analyses.memory.memory_expected_tables import (
     verdict,
 )
 from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
-from tb_sol_plugin.metrics.ranks import peers
+from tb_sol_plugin.metrics.ranks import sections as R
+from tb_sol_plugin.metrics.ranks.job import Ranks, ranks_of
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import over_workers
-from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, Scalar, make_facts, number_of
+from tb_sol_plugin.model.report import (
+    AnySection,
+    FactsSection,
+    FieldNow,
+    Mark,
+    Notice,
+    Report,
+    Scalar,
+    number_of,
+)
 from tb_sol_plugin.units import human
 
 MIB: Final = 1 << 20
@@ -56,10 +66,11 @@ ASSUMED: Final = ("gated", "rms_norm", "tied", "tp", "pp", "dp", "seq", "micro_b
     under="memory",
 )
 def run(workers: Sequence[WorkerPart[ExpectedPart]], query: MemoryExpectedQuery) -> Report:
-    parts = {w.worker: w.part for w in workers if w.state == "read"}
-    found = peers.crew(workers, lambda w: parts[w.worker].extent_ns)
+    found = ranks_of(workers, lambda w: w.part.extent_ns)
     given = asked_for(query)
-    ranks = [Rank(w, parts[w.worker], expectation(parts[w.worker], given, rank=w.rank, world=found.world)) for w in found.read]
+    parts = [w.part for w in found.read]
+    expected = [expectation(p, given, rank=w.rank, world=found.world_size) for w, p in zip(found.read, parts, strict=True)]
+    ranks = [Rank(*one) for one in zip(found.read, parts, expected, strict=True)]
     rows = rows_of(ranks)
     first = ranks[0].expected if ranks else Expectation()
     plan = [T.plan(ranks[0])] if ranks else []
@@ -78,12 +89,12 @@ def run(workers: Sequence[WorkerPart[ExpectedPart]], query: MemoryExpectedQuery)
     formulas = T.formulas(ranks)
     if formulas is not None:
         sections.append(formulas)
-    sections += peers.left_out(found)
+    sections += R.left_out(found)
     return Report(
         analysis="memory_expected",
         title="Expected",
         headline=_headline(ranks, rows),
-        notices=[*peers.notices(found), *_notices(ranks)],
+        notices=[*R.notices(found), *_notices(ranks)],
         sections=sections,
         fields={name: FieldNow(value) for name, (value, _) in first.sizes.items()},
     )
@@ -105,7 +116,7 @@ def _worst(rows: Sequence[Row]) -> Row | None:
     return max((row for row in compared(rows) if row.verdict != "ok"), key=lambda row: abs(row.difference or 0), default=None)
 
 
-def _values(found: peers.Crew[ExpectedPart], ranks: Sequence[Rank], rows: Sequence[Row]) -> dict[str, Scalar]:
+def _values(found: Ranks[ExpectedPart], ranks: Sequence[Rank], rows: Sequence[Row]) -> dict[str, Scalar]:
     full, worst, both = _fullest(ranks), _worst(rows), compared(rows)
     expected = full.expected.parts["total"].bytes if full is not None else None
     actual = full.part.held["total"].bytes if full is not None else None
@@ -125,8 +136,6 @@ def _values(found: peers.Crew[ExpectedPart], ranks: Sequence[Rank], rows: Sequen
 
 
 def _tiles(values: dict[str, Scalar]) -> FactsSection:
-    tiles = ("expected_bytes", "actual_bytes", "parts_ok", "worst_difference_bytes", "model_parameters")
-    shown = [n for n in tiles if values[n] is not None]
     marks = {"expected_bytes": Mark("estimated", "a closed form, not a measurement")} if values["expected_bytes"] is not None else {}
     notes = {
         "expected_bytes": f"by formula, {_gib(values['expected_bytes'])}",
@@ -134,11 +143,8 @@ def _tiles(values: dict[str, Scalar]) -> FactsSection:
         "parts_ok": f"of {values['parts_compared']} that can be compared", "model_parameters": "parameters by formula",
         "worst_difference_bytes": f"{values['worst_part']}, {values['worst_rank']}",
     }  # fmt: skip
-    ordered = {n: values[n] for n in [*shown, *(n for n in values if n not in shown)]}
-    return make_facts(
-        "facts", "Expected and actual", ordered, FACTS, style="tiles", weight="headline",
-        notes={n: text for n, text in notes.items() if n in shown}, marks=marks, hidden=[n for n in ordered if n not in shown],
-    )  # fmt: skip
+    shown = ("expected_bytes", "actual_bytes", "parts_ok", "worst_difference_bytes", "model_parameters")
+    return R.tiles(values, FACTS, title="Expected and actual", weight="headline", shown=shown, notes=notes, marks=marks)
 
 
 def _gib(size: Scalar) -> str:

@@ -17,7 +17,8 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.format import PLAN
 from tb_sol_plugin.metrics.memory.budget import CATEGORIES, budget, totals
 from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, ROWS, TRAINING, TrainingQuery, actual
-from tb_sol_plugin.metrics.ranks import peers
+from tb_sol_plugin.metrics.ranks.job import label
+from tb_sol_plugin.metrics.ranks.sections import LEFT_OUT, columns_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -112,7 +113,7 @@ FORMULAS: Final = (
     Column("count", "Result", "count", "the result where it is a number of things", missing="the result is in bytes"),
     Column("bytes", "Result", "B", "the result where it is bytes", missing="the result is a number of things"),
 )
-TABLES: Final = {"parts": PARTS, "captured": CAPTURED, "records": RECORDS, "sizes": SIZES, "formulas": FORMULAS, "left_out": peers.LEFT_OUT}
+TABLES: Final = {"parts": PARTS, "captured": CAPTURED, "records": RECORDS, "sizes": SIZES, "formulas": FORMULAS, "left_out": LEFT_OUT}
 FACTS: Final = (
     Fact("workers", "", "count", "workers of the run"),
     Fact("workers_read", "", "count", "those whose recording could be read"),
@@ -434,7 +435,7 @@ class Rank:
 
     @property
     def label(self) -> str:
-        return self.worker.worker if self.worker.rank is None else f"rank {self.worker.rank}"
+        return label(self.worker)
 
     def group(self, name: str) -> str | None:
         """`0 of 4`."""
@@ -554,8 +555,9 @@ def parts(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -> Tabl
         for column, mark in row.marks().items():
             marks.setdefault(column, {})[str(at)] = mark
     alone = len(ranks) == 1
+    columns = columns_of(PARTS, [all(rank.worker.rank is not None for rank in ranks)])
     return make_table(
-        "parts", "Expected against actual", frame, _columns(ranks), key="id", filters=["verdict"] if alone else ["rank", "part", "verdict"],
+        "parts", "Expected against actual", frame, columns, key="id", filters=["verdict"] if alone else ["rank", "part", "verdict"],
         marks=marks, links=links, truncated=len(rows) - len(kept),
         subtitle="bytes of each part on each rank; ok where they are at most 5 % apart",
         footer="Activations are the most that is kept for the backward pass at once; recordings hold them together with the logits. With "
@@ -650,14 +652,6 @@ def formulas(ranks: Sequence[Rank]) -> TableSection | None:
         filters=["stage"] if len({row["stage"] for row in rows}) > 2 else [], subtitle="each expected figure with what was put in",
         footer="Not in them: context, NCCL, fragmentation, workspaces of fused attention.",
     )  # fmt: skip
-
-
-def _columns(ranks: Sequence[Rank]) -> list[Column]:
-    """Workers without a rank are told by their names."""
-    if all(rank.worker.rank is not None for rank in ranks):
-        return list(PARTS)
-    shown = {"worker": 1, "rank": 3}
-    return sorted((msgspec.structs.replace(c, rank=shown.get(c.name, c.rank)) for c in PARTS), key=lambda c: c.name != "worker")
 
 
 def plan(rank: Rank) -> Link:

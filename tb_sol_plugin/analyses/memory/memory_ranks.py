@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-import msgspec
 import pandas as pd
 
+from tb_sol_plugin.analyses.memory import memory_ranks_tables as T
 from tb_sol_plugin.analyses.memory.memory_ranks_figures import strip
-from tb_sol_plugin.analyses.memory.memory_ranks_tables import MEASURES, RankPart, Ranks, by_stage, part, rows_of
+from tb_sol_plugin.analyses.memory.memory_ranks_tables import MEASURES, MemoryOfRanks, RankPart, part
 from tb_sol_plugin.metrics.memory.labels import gib
-from tb_sol_plugin.metrics.ranks import peers
+from tb_sol_plugin.metrics.ranks import sections as R
+from tb_sol_plugin.metrics.ranks.job import ranks_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import over_workers
@@ -33,10 +34,9 @@ from tb_sol_plugin.model.report import (
     Report,
     Scalar,
     Sort,
-    make_facts,
+    TableSection,
     make_table,
     number_of,
-    plain_list,
 )
 from tb_sol_plugin.units import human
 
@@ -91,11 +91,7 @@ STAGES: Final = (
     Column("growing", "Growing", "count", "ranks whose memory in use grows from step to step", missing="too few steps were recorded"),
 )  # fmt: skip
 FACTS: Final = (
-    Fact("workers", "", "count", "workers of the run"),
-    Fact("workers_read", "Workers", "count", "those whose recording could be read"),
-    Fact("ranks_present", "", "count", "different ranks among them"),
-    Fact("world_size", "", "count", "ranks of the job, as the recordings say"),
-    Fact("ranks_missing", "", "count", "ranks of the job without a recording here"),
+    *R.FACTS,
     Fact("stages", "", "count", "stages of the pipeline among them"),
     Fact("peak_bytes", "Highest peak", "B", "memory in use at most, of the rank with most"),
     Fact("reserved_bytes", "", "B", "held by an allocator at most, of the rank with most"),
@@ -119,152 +115,128 @@ EVEN: Final = 1.02
     query=MemoryRanksQuery,
     fields=("step", "device_limits"),
     beside=True,
-    tables={"stages": STAGES, "ranks": RANKS, "left_out": peers.LEFT_OUT},
+    tables={"stages": STAGES, "ranks": RANKS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     icon="memory",
     under="memory",
 )
 def run(workers: Sequence[WorkerPart[RankPart]], query: MemoryRanksQuery) -> Report:
-    parts = {w.worker: w.part for w in workers if w.state == "read"}
-    found = peers.crew(workers, lambda w: parts[w.worker].window_ns)
-    ranks = rows_of(found, parts, query.what)
-    stages = by_stage(ranks, query.what)
-    sections: list[AnySection] = [_tiles(_values(found, ranks, stages), ranks, query.what)]
-    if len(ranks.rows):
-        links = _links(ranks, query)
-        words = MEASURES[query.what].words
-        sections += [
-            strip(ranks, found, query.what),
-            make_table(
-                "stages", "Stages" if ranks.staged else "Over the ranks", stages, STAGES, key="stage", subtitle=f"compared by {words}",
-                footer="Stages of a pipeline hold different parts of the model: each is compared with itself." if ranks.staged else "",
-            ),
-            make_table(
-                "ranks", "Ranks", ranks.rows, _columns(ranks), key="worker", subtitle=f"compared by {words}", sort=Sort("of_median"),
-                filters=["stage"] if ranks.staged else [], marks=_marks(ranks, parts), row_links=links,
-                cell_links={"rank": links, "worker": links}, footer="A rank opens its memory. Left is of the whole recording.",
-            ),
-        ]  # fmt: skip
-    sections += peers.left_out(found)
+    found = ranks_of(workers, lambda w: w.part.window_ns)
+    parts = [w.part for w in found.read]
+    ranks = T.compare(found, parts, query.what)
+    stages = T.by_stage(ranks)
+    sections: list[AnySection] = [_tiles(_values(ranks, stages), ranks)]
+    if parts:
+        sections += [strip(ranks), _stage_table(ranks, stages), _rank_table(ranks, parts, query)]
+    sections += R.left_out(found)
     return Report(
-        analysis="memory_ranks", title="Ranks", headline=_headline(found, ranks, stages, query.what),
-        notices=[*peers.notices(found), *_notices(found, ranks, parts)], sections=sections,
+        analysis="memory_ranks", title="Ranks", headline=_headline(ranks, stages),
+        notices=[*R.notices(found), *_notices(ranks, parts)], sections=sections,
     )  # fmt: skip
 
 
-def _columns(ranks: Ranks) -> list[Column]:
-    """Workers without a rank are told by their names, which stand first; stages only where any is known."""
-    ranked = ranks.rows["rank"].notna()
-    hidden = {"stage"} if not ranks.rows["stage"].notna().any() else set()
-    shown = {} if ranked.all() else {"worker": 1, "rank": 1 if ranked.any() else 3}
-    columns = [msgspec.structs.replace(c, rank=3 if c.name in hidden else shown.get(c.name, c.rank)) for c in RANKS]
-    return columns if ranked.all() else sorted(columns, key=lambda c: c.name != "worker")
+def _stage_table(ranks: MemoryOfRanks, stages: pd.DataFrame) -> TableSection:
+    staged = T.staged(ranks)
+    return make_table(
+        "stages", "Stages" if staged else "Over the ranks", stages, STAGES, key="stage", subtitle=f"compared by {ranks.measure.label}",
+        footer="Stages of a pipeline hold different parts of the model: each is compared with itself." if staged else "",
+    )  # fmt: skip
 
 
-def _worst(stages: pd.DataFrame) -> dict[str, Scalar] | None:
-    """The row of the stage whose largest value lies farthest above its median."""
-    known = stages[stages["excess"].notna()] if len(stages) else stages
-    if not len(known):
-        return None
-    at = int(known["excess"].astype(float).to_numpy().argmax())
-    return {str(name): plain_list(known[name])[at] for name in known}
+def _rank_table(ranks: MemoryOfRanks, parts: list[RankPart], query: MemoryRanksQuery) -> TableSection:
+    rows = range(len(parts))
+    who = R.identity(ranks, rows)
+    step = {"step": query.step} if query.step else {}
+    links = R.row_links(ranks, rows, analysis="memory", label="the memory of this rank", query=[step] * len(parts))
+    hidden = frozenset({"stage"} if not ranks.frame["stage"].notna().any() else ())
+    return make_table(
+        "ranks", "Ranks", T.displayed(ranks).assign(**who), R.columns_of(RANKS, who["rank"].notna().tolist(), hidden), key="worker",
+        subtitle=f"compared by {ranks.measure.label}", sort=Sort("of_median"), filters=["stage"] if T.staged(ranks) else [],
+        marks=_marks(ranks, parts), row_links=links, cell_links={"rank": links, "worker": links},
+        footer="A rank opens its memory. Left is of the whole recording.",
+    )  # fmt: skip
 
 
-def _values(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame) -> dict[str, Scalar]:
-    worst = _worst(stages)
-    most = {name: peers.spread(ranks.of(name)) for name in ("peak", "reserved", "left")} if len(ranks.rows) else {}
-    growing = [v for v in stages["growing"].tolist() if v is not None] if len(stages) else []
-    largest = {name: round(s.most) if s.most is not None else None for name, s in most.items()}
-    least = most["left"].least if most else None
-    failed = [int(n) for n in ranks.rows["failures"].tolist() if n is not None and n == n] if len(ranks.rows) else []
+def _values(ranks: MemoryOfRanks, stages: pd.DataFrame) -> dict[str, Scalar]:
+    worst = R.largest(stages, "excess")
+    growing = [v for v in stages["growing"].tolist() if v is not None]
+    most = {name: ranks.spread_of(None, name).most for name in ("peak", "reserved")}
+    least = ranks.spread_of(None, "left").least
+    failed = ranks.frame["failures"].sum()
     return {
-        "workers": found.total, "workers_read": len(found.read), "ranks_present": len({p.rank for p in found.read if p.rank is not None}),
-        "world_size": found.world, "ranks_missing": len(found.missing) if found.world is not None else None,
-        "stages": len(ranks.stages) if ranks.staged else None, "peak_bytes": largest.get("peak"), "reserved_bytes": largest.get("reserved"),
+        **R.facts(ranks.ranks), "stages": len(ranks.groups) if T.staged(ranks) else None,
+        **{f"{name}_bytes": None if size is None else round(size) for name, size in most.items()},
         "imbalance": worst["imbalance"] if worst is not None else None, "excess_bytes": worst["excess"] if worst is not None else None,
-        "left_bytes": round(least) if least is not None else None, "growing": sum(growing) if growing else None,
-        "failures": sum(failed) if failed else None,
+        "left_bytes": None if least is None else round(least), "growing": sum(growing) if growing else None,
+        "failures": int(failed) if ranks.frame["failures"].notna().any() else None,
     }  # fmt: skip
 
 
-def _tiles(facts: dict[str, Scalar], ranks: Ranks, what: str) -> FactsSection:
-    tiles = ("workers_read", "peak_bytes", "imbalance", "left_bytes", "growing")
-    shown = [name for name in tiles if facts[name] is not None]
-    read, total, world = facts["workers_read"], facts["workers"], facts["world_size"]
-    job = f", job of {human(number_of(world), 'count')}" if world else ""
-    notes = {"workers_read": f"all read{job}" if read == total else f"of {human(number_of(total), 'count')}{job}"}
-    for name, column, most in (("peak_bytes", "peak", True), ("left_bytes", "left", False)):
-        of = peers.spread(ranks.of(column)) if len(ranks.rows) else peers.Spread(0)
-        rank, size = ranks.name_at(of.most_at if most else of.least_at), facts[name]
+def _tiles(facts: dict[str, Scalar], ranks: MemoryOfRanks) -> FactsSection:
+    ends = {"peak_bytes": ranks.spread_of(None, "peak").most_rank, "left_bytes": ranks.spread_of(None, "left").least_rank}
+    notes = {"workers_read": R.read_note(ranks.ranks)}
+    for name, rank in ends.items():
+        size = facts[name]
         notes[name] = ", ".join(filter(None, (rank or "", gib(int(size)) if isinstance(size, int) else "")))
-    notes |= {"imbalance": f"largest over median{' of its stage' if ranks.staged else ''}", "growing": "ranks that use more in every step"}
-    if what != "peak":
-        notes["imbalance"] = f"{MEASURES[what].words}: {notes['imbalance']}"
-    ordered = {name: facts[name] for name in [*shown, *(n for n in facts if n not in shown)]}
-    return make_facts(
-        "facts", "Over the ranks", ordered, FACTS, style="tiles",
-        notes={n: t for n, t in notes.items() if n in shown}, hidden=[n for n in ordered if n not in shown],
-    )  # fmt: skip
+    notes["growing"] = "ranks that use more in every step"
+    notes["imbalance"] = f"largest over median{' of its stage' if T.staged(ranks) else ''}"
+    if ranks.measure != MEASURES["peak"]:
+        notes["imbalance"] = f"{ranks.measure.label}: {notes['imbalance']}"
+    shown = ("workers_read", "peak_bytes", "imbalance", "left_bytes", "growing")
+    return R.tiles(facts, FACTS, title="Over the ranks", shown=shown, notes=notes)
 
 
-def _headline(found: peers.Crew[RankPart], ranks: Ranks, stages: pd.DataFrame, what: str) -> str:
-    many = f"{human(len(ranks.counting), 'count')} ranks"
-    if not found.read:
-        return f"None of {human(found.total, 'count')} workers has been read."
-    if len(ranks.counting) == 1:
-        return f"One of {human(found.total, 'count')} workers has been read: nothing to compare it with."
-    worst, words = _worst(stages), MEASURES[what].words
+def _headline(ranks: MemoryOfRanks, stages: pd.DataFrame) -> str:
+    if alone := R.incomparable(ranks.ranks):
+        return alone
+    many, what, staged = f"{human(ranks.ranks.compared, 'count')} ranks", ranks.measure.column, T.staged(ranks)
+    worst, words = R.largest(stages, "excess"), ranks.measure.label
     if worst is None:
         return f"The {words} of {many} is not known."
     times = number_of(worst["imbalance"])
-    where = f"the ranks of {worst['stage']}" if ranks.staged else many
+    where = f"the ranks of {worst['stage']}" if staged else many
     if what == "growth" and (times is None or times <= EVEN):
         grow = [v for v in stages["growing"].tolist() if v]
         if grow:
-            size = human(number_of(max(v for v in stages["most"].tolist() if v is not None)), "B")
+            size = human(float(stages["most"].astype(float).max()), "B")
             return f"Memory in use grows from step to step on {human(sum(grow), 'count')} of {many}, by up to **{size}** per step."
     if times is None or times <= EVEN:
-        within = ", each compared within its stage" if ranks.staged else ""
+        within = ", each compared within its stage" if staged else ""
         most = max(times or 1.0, 1.0)
         return f"{many[0].upper()}{many[1:]} are alike{within}: the {words} is nowhere more than {most:.2f} times the median."
     size, above = human(number_of(worst["most"]), "B"), human(number_of(worst["excess"]), "B")
-    top = peers.spread(ranks.of("peak"))
+    top = ranks.spread_of(None, "peak")
     if what == "peak" and top.most is not None:
-        fullest = ranks.name_at(top.most_at)
-        first = f"Most is in use on **{fullest}**: **{human(top.most, 'B')}** at its peak"
-        if fullest == worst["most_rank"]:
+        first = f"Most is in use on **{top.most_rank}**: **{human(top.most, 'B')}** at its peak"
+        if top.most_rank == worst["most_rank"]:
             return f"{first}, {times:.2f} times the median of {where}: {above} more."
-        if ranks.staged:
+        if staged:
             return f"{first}. Farthest from {where} is **{worst['most_rank']}**: {size}, {times:.2f} times their median, {above} more."
     lead = {"peak": f"uses {size} at its peak", "reserved": f"holds {size} at most"}.get(what, f"stands out: {words} {size}")
     return f"**{worst['most_rank']}** {lead}, {times:.2f} times the median of {where}: {above} more."
 
 
-def _notices(found: peers.Crew[RankPart], ranks: Ranks, parts: dict[str, RankPart]) -> list[Notice]:
+def _notices(ranks: MemoryOfRanks, parts: list[RankPart]) -> list[Notice]:
     out = []
-    failed = [(w, count) for w in found.read if (count := parts[w.worker].failures)]
+    failed = [at for at, p in enumerate(parts) if p.failures]
     if failed:
-        names = ", ".join(peers.label(w) for w, _ in failed[:4]) + (" …" if len(failed) > 4 else "")
-        count = sum(n for _, n in failed)
+        names = ", ".join(ranks.ranks.labels[at] for at in failed[:4]) + (" …" if len(failed) > 4 else "")
+        count = sum(parts[at].failures or 0 for at in failed)
         text = f"{human(count, 'count')} allocation{'s' if count > 1 else ''} failed, on {names}."
-        first = failed[0][0]
+        first = ranks.ranks.read[failed[0]]
         out.append(Notice(text, link=Link("memory_findings", {"worker": first.worker, "span": first.span}, "Why")))
-    sources = sorted({parts[w.worker].source for w in found.read})
+    sources = sorted({p.source for p in parts})
     if len(sources) > 1:
         out.append(Notice(f"Numbers of these ranks are from different sources: {', '.join(sources)}. They see different parts of the run."))
-    if any(parts[w.worker].relative for w in found.read):
+    if any(p.relative for p in parts):
         out.append(Notice("Some recordings hold no totals: their numbers are changes since they began, and do not compare with levels."))
     return out
 
 
-def _marks(ranks: Ranks, parts: dict[str, RankPart]) -> dict[str, dict[str, Mark]]:
-    out: dict[str, dict[str, Mark]] = {"of_median": {}, "rank": {}, "left": {}, "peak": {}, "growth": {}}
-    for i, worker in enumerate(ranks.rows["worker"].tolist()):
-        one = parts[worker]
-        if ranks.far[i]:
-            out["of_median"][str(i)] = Mark("flagged", "far from the other ranks" + (" of its stage" if ranks.staged else ""))
-        if not ranks.counts[i]:
-            out["rank"][str(i)] = Mark("flagged", "this rank is there more than once; another worker stands for it")
+def _marks(ranks: MemoryOfRanks, parts: list[RankPart]) -> dict[str, dict[str, Mark]]:
+    out = R.row_marks(ranks, range(len(parts)), "other ranks" + (" of its stage" if T.staged(ranks) else ""))
+    out |= {"left": {}, "peak": {}, "growth": {}}
+    for i, one in enumerate(parts):
         if one.left is None and one.at_most is not None:
             out["left"][str(i)] = Mark("estimated", "at most: what lies beside the allocator was not recorded")
         if one.relative:
@@ -272,12 +244,6 @@ def _marks(ranks: Ranks, parts: dict[str, RankPart]) -> dict[str, dict[str, Mark
         if one.verdict == "leak":
             out["growth"][str(i)] = Mark("flagged", "memory in use grows from step to step")
     return {name: marks for name, marks in out.items() if marks}
-
-
-def _links(ranks: Ranks, query: MemoryRanksQuery) -> dict[str, Link]:
-    step = {"step": query.step} if query.step else {}
-    rows = enumerate(zip(ranks.rows["worker"], ranks.span, strict=True))
-    return {str(i): Link("memory", {"worker": worker, "span": span} | step, "the memory of this rank") for i, (worker, span) in rows}
 
 
 __all__ = ["MemoryRanksQuery", "run"]

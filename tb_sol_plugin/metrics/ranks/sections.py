@@ -1,0 +1,197 @@
+"""What every page of ranks shows: tiles, columns, marks and links of ranks, notices, and the table of recordings left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeVar
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.ranks.comparison import Comparison
+from tb_sol_plugin.metrics.ranks.job import Ranks
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    Mark,
+    Notice,
+    Scalar,
+    TableSection,
+    make_facts,
+    make_table,
+    plain_list,
+)
+from tb_sol_plugin.units import human
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+NAMED: Final = 8
+"""Ranks or workers that a sentence names at most."""
+
+LEFT_OUT: Final = (
+    Column("worker", "Worker", doc="worker of the run that is in no number here", show="code"),
+    Column("rank", "Rank", doc="its rank, as recorded or as its name says", missing="not known"),
+    Column("file", "File", doc="its recording", show="code", missing="it has none"),
+    Column("why", "Why", doc="why it is left out", show="text"),
+    Column("hint", "What to do", doc="what would bring it in", show="text", missing="nothing"),
+)
+"""Columns of `left_out`."""
+FACTS: Final = (
+    Fact("workers", "", "count", "workers of the run"),
+    Fact("workers_read", "Workers", "count", "those whose recording could be read"),
+    Fact("ranks_present", "", "count", "different ranks among them"),
+    Fact("world_size", "", "count", "ranks of the job, as the recordings say"),
+    Fact("ranks_missing", "", "count", "ranks of the job without a recording here"),
+)
+"""Of every comparison of ranks, as `facts`."""
+
+
+def facts(ranks: Ranks[P]) -> dict[str, Scalar]:
+    """Values of FACTS."""
+    return {
+        "workers": ranks.total, "workers_read": len(ranks.read),
+        "ranks_present": len({w.rank for w in ranks.read if w.rank is not None}), "world_size": ranks.world_size,
+        "ranks_missing": len(ranks.missing) if ranks.world_size is not None else None,
+    }  # fmt: skip
+
+
+def read_note(ranks: Ranks[P]) -> str:
+    """The note of the tile `workers_read`: of how many, and of a job of how many ranks."""
+    job = f", job of {human(ranks.world_size, 'count')}" if ranks.world_size else ""
+    return f"all read{job}" if len(ranks.read) == ranks.total else f"of {human(ranks.total, 'count')}{job}"
+
+
+def tiles(
+    values: Mapping[str, Scalar], known: Sequence[Fact], *, title: str, shown: Sequence[str], notes: Mapping[str, str],
+    marks: Mapping[str, Mark] | None = None, weight: Literal["headline", "card"] = "card",
+) -> FactsSection:  # fmt: skip
+    """Facts of which the shown ones that have a value are tiles, in that order; the others are in the data alone."""
+    tile = [name for name in shown if values[name] is not None]
+    ordered = {name: values[name] for name in [*tile, *(n for n in values if n not in tile)]}
+    return make_facts(
+        "facts", title, ordered, known, style="tiles", weight=weight, notes={n: t for n, t in notes.items() if n in tile},
+        marks=dict(marks or {}), hidden=[n for n in ordered if n not in tile],
+    )  # fmt: skip
+
+
+def columns_of(columns: Sequence[Column], numbered: Sequence[bool], hidden: frozenset[str] = frozenset()) -> list[Column]:
+    """Columns of a table of ranks. numbered: of each row whether its rank is known; names of workers come first where one is not.
+
+    hidden: columns that only the column chooser shows.
+    """
+    shown = {} if all(numbered) else {"worker": 1, "rank": 1 if any(numbered) else 3}
+    found = [msgspec.structs.replace(c, rank=3 if c.name in hidden else shown.get(c.name, c.rank)) for c in columns]
+    return found if all(numbered) else sorted(found, key=lambda c: c.name != "worker")
+
+
+def identity(compared: Comparison[P], rows: Sequence[int]) -> pd.DataFrame:
+    """The rank and worker of rows of a comparison, and their measure over the median."""
+    read = [compared.ranks.read[at] for at in compared.at[list(rows)].tolist()]
+    return pd.DataFrame({
+        "rank": pd.Series([w.rank for w in read], dtype=object), "worker": [w.worker for w in read],
+        "of_median": compared.of_median()[list(rows)],
+    })  # fmt: skip
+
+
+def row_marks(compared: Comparison[P], rows: Sequence[int], among: str) -> dict[str, dict[str, Mark]]:
+    """Marks of rows of a comparison: outliers, and recordings of a rank that another recording stands for. among: whom outliers are of."""
+    far, counts = compared.outliers[list(rows)], compared.counts[list(rows)]
+    outlier = Mark("flagged", f"far from the {among}")
+    twice = Mark("flagged", "this rank is there more than once; another worker stands for it")
+    return {
+        "of_median": {str(i): outlier for i in np.flatnonzero(far).tolist()},
+        "rank": {str(i): twice for i in np.flatnonzero(~counts).tolist()},
+    }
+
+
+def row_links(
+    compared: Comparison[P], rows: Sequence[int], *, analysis: str, label: str, query: Sequence[Mapping[str, str]]
+) -> dict[str, Link]:
+    """A link of each row to an analysis of its recording. query: of each row, what is asked besides."""
+    read = [compared.ranks.read[at] for at in compared.at[list(rows)].tolist()]
+    rows_of = enumerate(zip(read, query, strict=True))
+    return {str(i): Link(analysis, {"worker": w.worker, "span": w.span, **more}, label) for i, (w, more) in rows_of}
+
+
+def incomparable(ranks: Ranks[P]) -> str:
+    """The headline where fewer than two ranks were read; "" where they can be compared."""
+    if not ranks.read:
+        return f"None of {human(ranks.total, 'count')} workers has been read."
+    if ranks.compared == 1:
+        return f"One of {human(ranks.total, 'count')} workers has been read: nothing to compare it with."
+    return ""
+
+
+def largest(table: pd.DataFrame, column: str) -> dict[str, Scalar] | None:
+    """The row with the largest value of a column; None where none is known."""
+    known = table[table[column].notna()]
+    if not len(known):
+        return None
+    at = int(known[column].to_numpy(np.float64).argmax())
+    return {str(name): plain_list(known[name])[at] for name in known}
+
+
+def left_out(ranks: Ranks[P]) -> list[TableSection]:
+    """A table of the recordings that cannot be compared, none where all can. Its id is `left_out`, its columns are LEFT_OUT."""
+    rows = [p for p in ranks.excluded if p.state != "waiting"]
+    if not rows:
+        return []
+    frame = pd.DataFrame({
+        "worker": [p.worker for p in rows], "rank": pd.Series([p.rank for p in rows], dtype=object),
+        "file": [p.file or None for p in rows], "why": [p.problem for p in rows], "hint": [p.hint or None for p in rows],
+    })  # fmt: skip
+    return [make_table("left_out", "Workers left out", frame, LEFT_OUT, key="worker", subtitle="in no number on this page")]
+
+
+def notices(ranks: Ranks[P]) -> list[Notice]:
+    """Which ranks are missing, recorded more than once, or could not be read: a line each."""
+    out = []
+    failed = [p for p in ranks.excluded if p.state in ("failed", "lacking")]
+    if failed:
+        few = f"`{failed[0].worker}`: {failed[0].problem}" if len(failed) == 1 else _some([f"`{p.worker}`" for p in failed])
+        who = f"{_workers(len(failed))} of {human(ranks.total, 'count')}"
+        out.append(Notice(f"{who} left out of every number here: {few}. The table below says why."))
+    if ranks.missing:
+        verb = "has" if len(ranks.missing) == 1 else "have"
+        out.append(Notice(f"{_ranks(ranks.missing)} of {human(ranks.world_size, 'count')} {verb} no recording in this run.", "info"))
+    counted = {w.worker for w, counts in zip(ranks.read, ranks.counts.tolist(), strict=True) if counts}
+    for rank, workers in sorted(ranks.duplicates.items())[:NAMED]:
+        one = next((w for w in workers if w in counted), "")
+        which = f"; `{one}`, which recorded for longer, stands for it" if one else ""
+        out.append(Notice(f"Rank {rank} is there {_times(len(workers))}: {_some([f'`{w}`' for w in workers])}{which}."))
+    if len(ranks.world_sizes) > 1:
+        sizes = " and ".join(human(w, "count") for w in ranks.world_sizes)
+        out.append(Notice(f"The recordings speak of jobs of {sizes} ranks: this folder may hold more than one job."))
+    return out
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMED])
+    return f"{shown} and {human(len(names) - NAMED, 'count')} more" if len(names) > NAMED else shown
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{human(count, 'count')} workers"
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """`Rank 5`, `Ranks 3, 5 to 9 and 12`."""
+    runs: list[tuple[int, int]] = []
+    for rank in ranks:
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1] = (runs[-1][0], rank)
+        else:
+            runs.append((rank, rank))
+    if len(ranks) == 1:
+        return f"Rank {ranks[0]}"
+    parts = [str(a) if a == b else f"{a} and {b}" if b == a + 1 and len(runs) == 1 else f"{a} to {b}" for a, b in runs]
+    if len(parts) > NAMED:
+        return f"{human(len(ranks), 'count')} ranks ({', '.join(parts[:NAMED])} …)"
+    return "Ranks " + (parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}")
