@@ -43,13 +43,11 @@ KNOWN: dict[str, dict[str, int]] = {
         "tb_sol_plugin/analyses/memory/memory_compare_tables.py": 684,
         "tb_sol_plugin/analyses/memory/memory_expected_tables.py": 665,
         "tb_sol_plugin/analyses/memory/memory_plan_tables.py": 602,
-        "tb_sol_plugin/capture/memory/model_state.py": 606,
         "tb_sol_plugin/cost/goodput/cluster.py": 622,
         "tb_sol_plugin/model/registry.py": 682,
     },
     "function": {
         "tb_sol_plugin/analyses/overview/overview_figures.py:use_figure": 83,
-        "tb_sol_plugin/capture/tracker.py:SOLTracker.__init__": 81,
     },
     "complexity": {
         "tb_sol_plugin/analyses/copies/memcpy_ranks_tables.py:rows_of": 30,

@@ -6,42 +6,30 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
 
-from tb_sol_plugin.capture.loop.environment import Environment, TrackedModels
 from tb_sol_plugin.capture.loop.fast_path import FastPath, IterationTimes
-from tb_sol_plugin.capture.loop.guard import Clock, Guard, follow, guarded
-from tb_sol_plugin.capture.loop.header import HeaderMaker
-from tb_sol_plugin.capture.loop.labels import Labels
+from tb_sol_plugin.capture.loop.guard import follow, guarded
 from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Profile, Sizes
-from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack
-from tb_sol_plugin.capture.loop.sampling import Sampling
-from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Schedule, ScriptOptions, StepRecord, read_arguments
-from tb_sol_plugin.capture.loop.sizes import IterationSizes, SizePair
+from tb_sol_plugin.capture.loop.parts import make_parts
+from tb_sol_plugin.capture.loop.phases import PhaseRange
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, ScriptOptions, StepRecord, read_arguments
+from tb_sol_plugin.capture.loop.sizes import SizePair
 from tb_sol_plugin.capture.loop.timing import Pair
-from tb_sol_plugin.capture.loop.traces import ProfilerTraces
-from tb_sol_plugin.capture.memory.plan import PlanFacts
 from tb_sol_plugin.capture.memory.records import (
     MemoryRecord,
-    MemoryTracking,
-    OptimizerRef,
-    PeakPhases,
-    PeakRange,
-    Peaks,
     kept_by,
     take_waiting,
 )  # fmt: skip
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
-from tb_sol_plugin.capture.report.output import NO_ROWS, Finished, Output, Places
+from tb_sol_plugin.capture.report.output import NO_ROWS, Finished
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
-    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
     from tb_sol_plugin.capture.report.analysis import Analysis
     from tb_sol_plugin.capture.work.ledger import Ledger
@@ -68,7 +56,7 @@ class SOLTracker:
     iterations as well. memory_peaks: in these iterations, on a GPU, peaks by phase, for which torch's own peak statistics are reset.
     plan: sizes of the model and its layout, as the memory plan names them, where they do not stand in its configuration.
 
-    hooks, patcher, ledger, phases, output, memory: parts, see `_build`. analysis: of the last iteration that has one.
+    hooks, patcher, ledger, phases, output, memory: parts, see `loop/parts.py`. analysis: of the last iteration that has one.
     """
 
     def __init__(
@@ -134,49 +122,15 @@ class SOLTracker:
         return tracker
 
     def _build(self, options: CaptureOptions) -> None:
-        """Make the parts, each with those that it needs."""
-        from tb_sol_plugin.capture.hooks.instrument import Instrumentation
-
         self.off = False
         self._options = replace(options, optimizer=None)  # which is not kept alive
         me = weakref.proxy(self)  # nor do the parts keep the tracker alive
-        note: Callable[[str, str], None] = lambda code, text: me._note(code, text)
+        parts = make_parts(options, note=lambda code, text: me._note(code, text), give_up=lambda reason: me._give_up(reason))
         self.mode, self.assume_sparsity, self.time_layers = options.mode, options.assume_sparsity, options.time_layers
-        self.labels, self.clock, self._schedule, self._tracked = Labels(), Clock(), Schedule(0, report=REPORT_INTERVAL), TrackedModels()
-        self.guard = Guard(note, lambda reason: me._give_up(reason))
-        peaks = Peaks() if options.memory_peaks else None
-        plain = PhaseStack if peaks is None else partial(PeakPhases, peaks=peaks)
-        self.phases: PhaseStack = plain(self.labels, self.clock, note=note)
-        self.phases.on = options.phases
-        self._range = PhaseRange if peaks is None else PeakRange
-        places = Places(options.logdir, options.tensorboard, options.wandb, options.console)
-        self._environment = environment = Environment(options, places, self._tracked, self.phases, note)
-        self.output = Output(
-            places,
-            self.guard,
-            self.labels,
-            first_rank=environment.is_first_rank,
-            header=lambda: header.make(),  # of what is made below
-            spec=environment.limits,
-        )
-        self.instrumentation: Instrumentation = Instrumentation(
-            self.labels, self.clock, self.phases, options.mode, note, copies=options.copies
-        )
-        optimizer, plan = OptimizerRef(), PlanFacts()
-        optimizer.set(options.optimizer)
-        plan.tell(options.plan)
-        self._plan = plan
-        header = HeaderMaker(
-            self.clock, self._tracked, environment, self._schedule, self.instrumentation, plan=plan, optimizer=optimizer.get, note=note
-        )
-        self.memory = MemoryTracking(
-            self.labels, self.clock, self.output, optimizer, on=options.memory, every=options.memory_every, peaks=peaks
-        )
-        self._sampling = Sampling(
-            self.instrumentation, self._schedule, self._tracked, environment, guard=self.guard, note=note, time_layers=options.time_layers
-        )
-        self._traces = ProfilerTraces(self._schedule, environment, self.guard, note, stacks=options.trace_stacks, memory=self.memory.on)
-        self._sizes = IterationSizes(options.batch, options.tokens, self.guard)
+        self.labels, self.clock, self.guard, self.phases = parts.labels, parts.clock, parts.guard, parts.phases
+        self.instrumentation, self.output, self.memory = parts.instrumentation, parts.output, parts.memory
+        self._schedule, self._tracked, self._environment, self._plan = parts.schedule, parts.tracked, parts.environment, parts.plan
+        self._sampling, self._traces, self._sizes, self._range = parts.sampling, parts.traces, parts.sizes, parts.phase_range
         self._busy = threading.Lock()
         self._fast_path = FastPath(self.clock, self.phases, self._busy, first=options.first_iteration)
         self._times: IterationTimes = self._fast_path

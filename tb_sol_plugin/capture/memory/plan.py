@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from tb_sol_plugin.capture.hooks.module_names import places, wrapped_as
 from tb_sol_plugin.capture.loop.header import known
-from tb_sol_plugin.capture.memory import model_state as O
+from tb_sol_plugin.capture.memory.optimizers import attribute, optimizers_in, own
 from tb_sol_plugin.format import PLAN
 
 Value: TypeAlias = "int | bool | str"
@@ -263,13 +263,13 @@ def _of_optimizer(models: Sequence[object], optimizer: object) -> Found:
     stage = next((s for m in models if (s := _number(known(lambda m=m: m.zero_optimization_stage()), least=0)) is not None), None)  # type: ignore[attr-defined,misc]
     if stage is not None and stage < len(ZERO):
         out["sharding"] = (ZERO[stage], "ZeRO stage")
-    for one in O.optimizers_in(list(models) if optimizer is None else optimizer):
+    for one in optimizers_in(list(models) if optimizer is None else optimizer):
         name = type(one).__name__
         if name in DISTRIBUTED:
             out.setdefault("sharding", ("optimizer", name))
         kind = next((kind for kind, names in OPTIMIZERS.items() if name in names), "")
         if name in ("SGD", "FusedSGD"):
-            groups = O.attribute(one, "param_groups")
+            groups = attribute(one, "param_groups")
             momentum = groups[0].get("momentum") if isinstance(groups, list) and groups and isinstance(groups[0], Mapping) else None
             kind = "" if momentum is None else "sgd_momentum" if momentum else "sgd"
         if kind:
@@ -298,7 +298,7 @@ def _inside(model: object) -> Iterator[object]:
     for _ in range(_WRAPPED):
         yield model
         name = known(lambda model=model: wrapped_as(model))  # type: ignore[misc]
-        held = O.own(model, "_modules") if name else None
+        held = own(model, "_modules") if name else None
         inner = held.get(name) if isinstance(held, Mapping) else None
         if inner is None:
             return
@@ -311,7 +311,7 @@ def _has(thing: object, name: str) -> bool:
 
 def _asked(thing: object, name: str) -> object:
     """An entry of a dict or an attribute of anything else; None where there is none, and where asking fails."""
-    return known(lambda: thing.get(name)) if isinstance(thing, Mapping) else O.attribute(thing, name)
+    return known(lambda: thing.get(name)) if isinstance(thing, Mapping) else attribute(thing, name)
 
 
 def _first(config: object, names: Iterable[str]) -> tuple[object, str]:
