@@ -16,10 +16,10 @@ from tb_sol_plugin.metrics.memory.expected import Batch, maximum_batch
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.sources import Source, chosen, memories, origin
 from tb_sol_plugin.metrics.memory.summary import Amount
-from tb_sol_plugin.metrics.rules.memory import case_of, foremost, memory_findings, said
-from tb_sol_plugin.metrics.rules.memory.context import Case, Lack, MemoryFinding, as_finding
+from tb_sol_plugin.metrics.rules.engine import Finding, Missing
+from tb_sol_plugin.metrics.rules.memory import card, foremost, memory_context, memory_findings, memory_problem
+from tb_sol_plugin.metrics.rules.memory.context import LEAST_SHARE, MemoryContext
 from tb_sol_plugin.metrics.rules.memory.recompute import recompute
-from tb_sol_plugin.metrics.rules.memory.rules import LEAST_SHARE
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
@@ -88,88 +88,88 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
             "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
         )
     memory, curve = chosen(capture, query.device, query.source)
-    case = case_of(capture, memory, curve, limits=query.device_limits)
-    assert case is not None  # there is a memory
-    found, lacking = memory_findings(case)
+    context = memory_context(capture, memory, curve, limits=query.device_limits)
+    assert context is not None  # there is a memory
+    found, missing = memory_findings(context)
     batch = maximum_batch(capture, curve, limits=query.device_limits)
     keep = {k: v for k, v in (("device", query.device), ("device_limits", query.device_limits)) if v}
-    sections: list[AnySection] = [_tiles(case, found)]
-    if case.room.failures:  # why it ran out comes before what else could be freed
-        sections.append(_story(case))
-    sections.append(_cards(case, found, keep))
-    if len(case.room.failures) > 1:
-        sections.append(T.failures_table(case.room))
-    sections += _growth(case)
-    sections += _gap(case)
-    if _shows_room(case):
-        sections.append(_room(case))
-    elif not case.memory.host:
-        lacking = [Lack("headroom", case.room.max_reserved.why, HELD), *lacking]
-    sections += _recompute(case)
+    sections: list[AnySection] = [_tiles(context, found)]
+    if context.room.failures:  # why it ran out comes before what else could be freed
+        sections.append(_story(context))
+    sections.append(_cards(context, found, keep))
+    if len(context.room.failures) > 1:
+        sections.append(T.failures_table(context.room))
+    sections += _growth(context)
+    sections += _gap(context)
+    if _shows_room(context):
+        sections.append(_room(context))
+    elif not context.memory.host:
+        missing = [Missing(context.room.max_reserved.why, HELD, "headroom"), *missing]
+    sections += _recompute(context)
     sections += _batches(batch)
-    if _shows_steps(case):
-        sections.append(T.steps_table(case.leak))
+    if _shows_steps(context):
+        sections.append(T.steps_table(context.leak))
     if found:
         sections.append(T.findings_table(found))
-    lacking = lacking + _batch_lack(batch)
-    if lacking:
-        sections.append(T.missing_table(lacking))
+    missing = missing + _batch_missing(batch)
+    if missing:
+        sections.append(T.missing_table(missing))
     return Report(
-        analysis=HERE, title="What to free", headline=_headline(case, found), notices=_notices(case), sections=sections,
-        fields=_fields(case, query),
+        analysis=HERE, title="What to free", headline=_headline(context, found), notices=_notices(context), sections=sections,
+        fields=_fields(context, query),
     )  # fmt: skip
 
 
-def _fields(case: Case, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
+def _fields(context: MemoryContext, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
     """The devices and sources that this recording has; what was asked for stays among them."""
-    labels = [m.label for m in memories(case.capture)[:MOST_DEVICES]]
-    labels = labels if case.memory.label in labels else [case.memory.label, *labels]
-    sources = [c.source for c in case.memory.curves]
+    labels = [m.label for m in memories(context.capture)[:MOST_DEVICES]]
+    labels = labels if context.memory.label in labels else [context.memory.label, *labels]
+    sources = [c.source for c in context.memory.curves]
     several = len(sources) > 1 or query.source != "auto"
     return {
-        "device": FieldNow(case.memory.label, tuple(labels)),
+        "device": FieldNow(context.memory.label, tuple(labels)),
         "source": FieldNow("", ("auto", *(sources if several else ()))),
     }
 
 
-def _headline(case: Case, found: list[MemoryFinding]) -> str:
-    why, first = said(case), next(iter(foremost(case) or found), None)
+def _headline(context: MemoryContext, found: list[Finding]) -> str:
+    why, first = memory_problem(context), next(iter(foremost(context) or found), None)
     text = f"{why} " if why else ""
     if first is None:
-        return text + ("Nothing else was found that frees memory." if why else _none(case))
-    text += f"**{first.title}**: at most **{human(first.saving_bytes, 'B')}**"
+        return text + ("Nothing else was found that frees memory." if why else _none(context))
+    text += f"**{first.title}**: at most **{human(first.saving, 'B')}**"
     if first.share is not None:
         text += f", {human(first.share, 'ratio')} of the peak"
     return f"{text}; {len(found) - 1} more below." if len(found) > 1 else f"{text}."
 
 
-def _none(case: Case) -> str:
-    if not case.peak:
+def _none(context: MemoryContext) -> str:
+    if not context.peak:
         return "Nothing was found that frees memory."
-    return f"Nothing was found that frees more than {human(LEAST_SHARE, 'ratio')} of the {human(case.peak, 'B')} at the peak."
+    return f"Nothing was found that frees more than {human(LEAST_SHARE, 'ratio')} of the {human(context.peak, 'B')} at the peak."
 
 
-def _notices(case: Case) -> list[Notice]:
+def _notices(context: MemoryContext) -> list[Notice]:
     out = []
-    if case.memory.host:
-        out.append(Notice(f"{case.memory.label} is memory of the host: reserved memory and headroom are not known there.", "info"))
-    if case.curve.relative:
+    if context.memory.host:
+        out.append(Notice(f"{context.memory.label} is memory of the host: reserved memory and headroom are not known there.", "info"))
+    if context.curve.relative:
         out.append(Notice("This recording holds no totals: levels are changes, and shares of the peak are unknown.", "info"))
     return out
 
 
-def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
-    gap = next((f for c in case.memory.curves if (f := fragmentation(case.capture, c)) is not None), None)
-    room, leak = case.room, case.leak
+def _tiles(context: MemoryContext, found: list[Finding]) -> FactsSection:
+    gap = next((f for c in context.memory.curves if (f := fragmentation(context.capture, c)) is not None), None)
+    room, leak = context.room, context.leak
     known = leak.slope == leak.slope and leak.verdict != "few"
     values: dict[str, Scalar] = {
-        "findings": len(found), "largest_bytes": found[0].saving_bytes if found else None, "left_bytes": room.left.bytes,
+        "findings": len(found), "largest_bytes": found[0].saving if found else None, "left_bytes": room.left.bytes,
         "gap_bytes": gap.peak_gap if gap is not None else None, "slope_bytes": round(leak.slope) if known else None,
     }  # fmt: skip
     notes = {
         "findings": f"{sum(f.candidate for f in found)} likely, not proven" if any(f.candidate for f in found) else "",
         "largest_bytes": found[0].title if found else "",
-        "left_bytes": _left_note(case) or ("" if room.left.bytes is not None else room.left.why),
+        "left_bytes": _left_note(context) or ("" if room.left.bytes is not None else room.left.why),
         "gap_bytes": f"{human(gap.share, 'ratio')} of reserved, at the peak" if gap is not None and gap.share is not None else "",
         "slope_bytes": leak.words,
     }
@@ -188,31 +188,31 @@ def _tiles(case: Case, found: list[MemoryFinding]) -> FactsSection:
     )  # fmt: skip
 
 
-def _left_note(case: Case) -> str:
-    room = case.room
+def _left_note(context: MemoryContext) -> str:
+    room = context.room
     if room.share is not None:
         return f"{human(room.share, 'ratio')} of the device"
     return f"at most {human(room.at_most, 'B')}: what lies beside the allocator is not known" if room.at_most is not None else ""
 
 
-def _cards(case: Case, found: list[MemoryFinding], keep: dict[str, str]) -> FindingsSection:
+def _cards(context: MemoryContext, found: list[Finding], keep: dict[str, str]) -> FindingsSection:
     pages = registry()
     return FindingsSection(
         id="findings", title="What to free, in order", saves="memory",
         subtitle="frees at most; two findings can speak of the same memory" if found else "",
-        findings=[as_finding(f, pages, query=keep, here=HERE) for f in found], empty=_none(case),
+        findings=[card(f, pages, keep=keep, here=HERE) for f in found], empty=_none(context),
     )  # fmt: skip
 
 
-def _shows_room(case: Case) -> bool:
+def _shows_room(context: MemoryContext) -> bool:
     """Whether anything is known of what the allocator holds, or of what lies beside it."""
-    room = case.room
-    return not case.memory.host and any(a.bytes is not None for a in (room.max_reserved, room.base, room.largest))
+    room = context.room
+    return not context.memory.host and any(a.bytes is not None for a in (room.max_reserved, room.base, room.largest))
 
 
-def _room(case: Case) -> FactsSection:
+def _room(context: MemoryContext) -> FactsSection:
     """What is left of the device, and where each number is from."""
-    room = case.room
+    room = context.room
     amounts: dict[str, Amount] = {
         "total_bytes": room.total, "base_bytes": room.base, "max_reserved_bytes": room.max_reserved, "left_bytes": room.left,
         "max_allocated_bytes": room.max_allocated, "freeable_bytes": room.freeable, "returnable_bytes": room.returnable,
@@ -228,9 +228,9 @@ def _room(case: Case) -> FactsSection:
     return make_facts("room", "Headroom", values, FACTS, subtitle=subtitle, notes=notes, marks=marks)
 
 
-def _story(case: Case) -> FactsSection:
+def _story(context: MemoryContext) -> FactsSection:
     """The last allocation that failed: what was asked for, what was there, who asked, what helps."""
-    last, count = case.room.failures[-1], len(case.room.failures)
+    last, count = context.room.failures[-1], len(context.room.failures)
     sizes = {
         "requested_bytes": last.requested, "device_free_bytes": last.free, "reserved_then_bytes": last.reserved,
         "allocated_then_bytes": last.allocated, "unused_bytes": last.unused, "largest_fitting_bytes": last.largest,
@@ -257,34 +257,34 @@ def _called(stack: tuple[str, ...]) -> str:
     return f"from {stack[1]}" if len(stack) > 1 else ""
 
 
-def _growth(case: Case) -> list[AnySection]:
-    if not _shows_steps(case):
+def _growth(context: MemoryContext) -> list[AnySection]:
+    if not _shows_steps(context):
         return []
-    return [steps_figure(case.leak), *([T.growth_table(case.leak)] if case.leak.found else [])]
+    return [steps_figure(context.leak), *([T.growth_table(context.leak)] if context.leak.found else [])]
 
 
-def _shows_steps(case: Case) -> bool:
-    return len(case.leak.steps) >= FEWEST_STEPS
+def _shows_steps(context: MemoryContext) -> bool:
+    return len(context.leak.steps) >= FEWEST_STEPS
 
 
-def _gap(case: Case) -> list[AnySection]:
-    curves = [case.curve, *(c for c in case.memory.curves if c is not case.curve)]
-    found, curve = next(((f, c) for c in curves if (f := fragmentation(case.capture, c)) is not None), (None, case.curve))
-    out: list[AnySection] = [gap_figure(found, curve, origin(case.capture))] if found is not None and len(found.time_ns) > 1 else []
+def _gap(context: MemoryContext) -> list[AnySection]:
+    curves = [context.curve, *(c for c in context.memory.curves if c is not context.curve)]
+    found, curve = next(((f, c) for c in curves if (f := fragmentation(context.capture, c)) is not None), (None, context.curve))
+    out: list[AnySection] = [gap_figure(found, curve, origin(context.capture))] if found is not None and len(found.time_ns) > 1 else []
     return [*out, T.pools_table(found.heap)] if found is not None and found.heap is not None else out
 
 
-def _recompute(case: Case) -> list[AnySection]:
-    found = next((f for c in case.memory.curves if (f := recompute(case.capture, c, case.limits)) is not None), None)
-    return [T.layers_table(found)] if found is not None and (found.classes["saving_bytes"].to_numpy() > 0).any() else []
+def _recompute(context: MemoryContext) -> list[AnySection]:
+    found = next((f for c in context.memory.curves if (f := recompute(context.capture, c, context.limits)) is not None), None)
+    return [T.layers_table(found)] if found is not None and (found.classes["saving"].to_numpy() > 0).any() else []
 
 
-def _batch_lack(found: Batch) -> list[Lack]:
+def _batch_missing(found: Batch) -> list[Missing]:
     """What the largest batch needs, where it cannot be said."""
     if found.largest is not None or len(found.points) > 1:
         return []
     because, _, how = found.why.partition(": ")
-    return [Lack("largest_batch", because, how)]
+    return [Missing(because, how, "largest_batch")]
 
 
 def _batches(found: Batch) -> list[AnySection]:

@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics.memory.expected import Batch
 from tb_sol_plugin.metrics.memory.fragmentation import Heap
 from tb_sol_plugin.metrics.memory.leaks import Leak
 from tb_sol_plugin.metrics.memory.summary import Headroom
-from tb_sol_plugin.metrics.rules.memory.context import Lack, MemoryFinding
+from tb_sol_plugin.metrics.rules.engine import Finding, Missing
 from tb_sol_plugin.metrics.rules.memory.recompute import Recompute
 from tb_sol_plugin.model.report import Column, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
@@ -108,11 +108,11 @@ TABLES: Final = {
 }  # fmt: skip
 
 
-def findings_table(found: list[MemoryFinding]) -> TableSection:
+def findings_table(found: list[Finding]) -> TableSection:
     """One row per finding."""
     rows = [
         {
-            "title": f.title, "rule": f.rule, "saving_bytes": f.saving_bytes, "share": f.share,
+            "title": f.title, "rule": f.rule, "saving_bytes": f.saving, "share": f.share,
             "cost_ns": None if f.cost_ns is None else round(f.cost_ns), "candidate": "candidate" if f.candidate else "", "fix": f.fix,
             "evidence": f.evidence,
         }
@@ -230,9 +230,9 @@ def batches_table(found: Batch) -> TableSection:
     return make_table("batches", "Peaks by batch size", frame, BATCHES, key="batch", sort=Sort("batch", descending=False), span=6)
 
 
-def missing_table(lacking: list[Lack]) -> TableSection:
+def missing_table(missing: list[Missing]) -> TableSection:
     """What rules would need."""
-    frame = pd.DataFrame([{"rule": x.rule, "because": x.because, "record_it_with": x.record_it_with} for x in lacking],
+    frame = pd.DataFrame([{"rule": x.rule, "because": x.because, "record_it_with": x.record_it_with} for x in missing],
                          columns=[c.name for c in MISSING])  # fmt: skip
     return make_table("missing", "Not recorded", frame, MISSING, key="rule", subtitle="rules that cannot speak here, and what they need")
 

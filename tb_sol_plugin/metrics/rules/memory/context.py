@@ -1,11 +1,10 @@
-"""What the rules look at, and what they answer: a finding, or why they cannot say."""
+"""What rules about memory look at: one memory of a recording, its peak, headroom and leak, and the layout of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -16,55 +15,28 @@ from tb_sol_plugin.metrics.memory.expected import place
 from tb_sol_plugin.metrics.memory.leaks import Leak, longest
 from tb_sol_plugin.metrics.memory.sources import Memory
 from tb_sol_plugin.metrics.memory.summary import Headroom, headroom
+from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject
 from tb_sol_plugin.metrics.work.ownership import in_backward
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Finding, Link
 from tb_sol_plugin.tables import arrays
 
-
-@dataclass(frozen=True)
-class MemoryFinding:
-    """One cause. saving_bytes: that fixing it could free, at most; share: of the memory in use at the peak, None where it is other memory.
-
-    cost_ns: time per step that the fix costs (recomputation), None unknown or none. candidate: the cause is likely, not proven.
-    color: palette member of what it frees. query: of the view that proves it.
-    """
-
-    rule: str
-    title: str
-    evidence: str
-    fix: str
-    saving_bytes: int
-    share: float | None
-    analysis: str
-    label: str
-    query: tuple[tuple[str, str], ...] = ()
-    cost_ns: float | None = None
-    candidate: bool = False
-    color: str = "compute"
+LEAST_SHARE: Final = 0.01
+"""Of the memory in use at the peak: a finding that frees less is left out (a leak is shown whatever its size)."""
 
 
-@dataclass(frozen=True)
-class Lack:
-    """What a rule would need. rule: its stable id; because: what is missing; record_it_with: how to record it."""
+@dataclass
+class MemoryContext(RuleContext):
+    """One memory of a recording. curve: the one that a page shows; limits: device limits that were chosen."""
 
-    rule: str
-    because: str
-    record_it_with: str
-
-
-Answer: TypeAlias = "MemoryFinding | list[MemoryFinding] | Lack | None"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One memory of a recording before the rules. curve: the one that a page shows; limits: device limits that were chosen."""
-
-    capture: Capture
+    subject: ClassVar[Subject] = "memory"
     memory: Memory
     curve: Curves
     limits: str = ""
+
+    def worth(self, found: Finding) -> bool:
+        """Whether it frees at least 1 % of the peak; a leak always is."""
+        return found.rule == "leak" or found.share is None or found.share >= LEAST_SHARE
 
     @cached_property
     def room(self) -> Headroom:
@@ -101,20 +73,8 @@ class Case:
         return next((c for source in sources for c in self.memory.curves if c.source == source), None)
 
 
-def as_finding(found: MemoryFinding, pages: Container[str], *, query: dict[str, str] | None = None, here: str = "") -> Finding:
-    """A finding as a reader gets it. pages: analyses a link may lead to; query: fields that every link keeps; here: the page that it
-    stands on, from which the proof is the curve of memory."""
-    target, label = ("memory", "Curve") if found.analysis == here else (found.analysis, found.label)
-    keep = dict(query or {}) | dict(found.query)
-    return Finding(
-        rule=f"memory_{found.rule}", title=found.title, evidence=found.evidence, saving_bytes=found.saving_bytes, share=found.share,
-        fix=found.fix, link=Link(target, keep if target == "memory" else {}, label) if target in pages else None, color=found.color,
-        candidate=found.candidate,
-    )  # fmt: skip
-
-
-# -- What the program itself told of its parameters, gradients and optimizer -----------------------------------------
-# the last look of a recorder, with the layout of the job.
+# -- What the program itself recorded of its parameters, gradients and optimizer -----------------------------------------
+# the last memory record with parts, and the layout of the job.
 
 
 HOW: Final = "look at it in the program: sol.capture(logdir, model=model, memory=True, optimizer=optimizer)"
@@ -128,25 +88,25 @@ OPTIMIZER: Final = ("exp_avg", "exp_avg_sq", "other_optimizer", "master_weights"
 class Layout:
     """The job as a recorder knows it: this rank's stage and the stages of the pipeline, sizes of the tensor and data parallel groups.
 
-    None unknown. told: whether the data parallel size was recorded; if not, it is the rest of the world size, a guess.
+    None unknown. recorded: whether the data parallel size was; if not, it is the rest of the world size, a guess.
     """
 
     stage: int | None
     stages: int | None
     tp: int | None
     dp: int | None
-    told: bool
+    recorded: bool
 
 
-def walked(case: Case) -> pd.DataFrame | None:
-    """category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record that looked; None without."""
-    number = case.memory.number if not case.memory.host else -1
-    rows = records_with_parts(case.capture, number)
+def last_parts(context: MemoryContext) -> pd.DataFrame | None:
+    """category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record with parts; None without."""
+    number = context.memory.number if not context.memory.host else -1
+    rows = records_with_parts(context.capture, number)
     if not len(rows):
         return None
-    parts = case.capture.tables[S.MEMORY_PARTS.name]
+    parts = context.capture.tables[S.MEMORY_PARTS.name]
     own = parts[parts["record"].to_numpy() == int(rows[-1])]
-    labels = case.capture.tables[S.LABELS.name]
+    labels = context.capture.tables[S.LABELS.name]
     label = own["module"].to_numpy().astype(np.int64)
     known = len(labels) > 0
     return pd.DataFrame({
@@ -173,28 +133,28 @@ def layout(capture: Capture) -> Layout:
     """From the header of the capture and, for the data parallel size, from the size of the job."""
     at = place(capture)
     found: dict[str, tuple[int | None, int | None]] = {
-        name: at.get(name) or (None, _whole(told_of(capture, f"plan.{name}"))) for name in ("pp", "tp", "dp", "cp")
+        name: at.get(name) or (None, _whole(header_text(capture, f"plan.{name}"))) for name in ("pp", "tp", "dp", "cp")
     }
     world = capture.facts.world_size
     dp = found["dp"][1]
-    told = dp is not None
+    recorded = dp is not None
     if dp is None and world is not None:
         others = [found[n][1] or 1 for n in ("pp", "tp", "cp")]
         rest = world // int(np.prod(others))
         dp = rest if rest * int(np.prod(others)) == world else None
-        told = any(found[n][1] is not None for n in ("pp", "tp"))
-    return Layout(found["pp"][0], found["pp"][1], found["tp"][1], dp, told)
+        recorded = any(found[n][1] is not None for n in ("pp", "tp"))
+    return Layout(found["pp"][0], found["pp"][1], found["tp"][1], dp, recorded)
 
 
-def told_of(capture: Capture, name: str) -> str:
-    """What a SOL capture's header tells under a name, of this capture or of the one beside its trace; "" where it does not."""
-    said = capture.facts.metadata
-    return said.get(name, "") or said.get(f"sol_capture.{name}", "")
+def header_text(capture: Capture, name: str) -> str:
+    """A text of a SOL capture's header, of this capture or of the one that belongs to its trace; "" where it has none."""
+    header = capture.facts.metadata
+    return header.get(name, "") or header.get(f"sol_capture.{name}", "")
 
 
 def planned(capture: Capture, name: str) -> str:
     """A size or word of the header's plan, "" where it is not there."""
-    return told_of(capture, f"plan.{name}")
+    return header_text(capture, f"plan.{name}")
 
 
 def planned_number(capture: Capture, name: str) -> int | None:

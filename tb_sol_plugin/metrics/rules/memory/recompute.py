@@ -21,7 +21,8 @@ from tb_sol_plugin.metrics.memory.attribution import holders
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.owners import owners
-from tb_sol_plugin.metrics.rules.memory.context import Answer, Case, Lack, MemoryFinding, bytes_in, walked
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
+from tb_sol_plugin.metrics.rules.memory.context import MemoryContext, bytes_in, last_parts
 from tb_sol_plugin.metrics.rules.memory.rules import ACTIVATION_SHARE, FEWEST_LAYERS, LAYER_SHARE
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.work.work import Work, work
@@ -32,7 +33,6 @@ from tb_sol_plugin.units import human
 
 HOW: Final = "record a training step with profile(profile_memory=True, with_stack=True, record_shapes=True)"
 COLUMNS: Final = ("class_name", "layers", "bytes", "saving_bytes", "cost_ns", "by_limit", "bytes_per_ms")
-FIX: Final = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)"
 
 
 @dataclass(frozen=True)
@@ -136,18 +136,27 @@ def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: 
     return out.sort_values(["saving_bytes", "cost_ns"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
-def activations_recompute(case: Case) -> Answer:
+@rule(
+    "activations_recompute",
+    title="Activations hold a good part of the peak",
+    fix="torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+    page="memory",
+    label="Memory by category",
+    color="compute",
+    candidate=True,
+)
+def activations_recompute(context: MemoryContext) -> Answer:
     """Activations that hold a good part of the peak, made in layers of one class."""
-    if case.trains is False:
+    if context.trains is False:
         return None
-    for curve in case.memory.curves:
-        found = recompute(case.capture, curve, case.limits)
+    for curve in context.memory.curves:
+        found = recompute(context.capture, curve, context.limits)
         if found is not None and len(found.classes):
-            return _of_layers(case, curve, found)
-    return _of_record(case)
+            return _of_layers(context, curve, found)
+    return _of_record(context)
 
 
-def _of_layers(case: Case, curve: Curves, found: Recompute) -> Answer:
+def _of_layers(context: MemoryContext, curve: Curves, found: Recompute) -> Answer:
     if curve.peak <= 0 or found.activations < ACTIVATION_SHARE * curve.peak:
         return None
     fitting = found.classes[(found.classes["layers"] >= FEWEST_LAYERS) & (found.classes["bytes"] >= LAYER_SHARE * found.activations)]
@@ -155,55 +164,53 @@ def _of_layers(case: Case, curve: Curves, found: Recompute) -> Answer:
         return None
     top = fitting.iloc[0]
     cost = float(top["cost_ns"])
-    said = [
+    evidence = [
         f"Activations hold {human(found.activations, 'B')} of {human(curve.peak, 'B')} at the peak, "
         f"{human(int(top['bytes']), 'B')} of them made in {int(top['layers'])} layers `{top['class_name']}`."
     ]
     if cost == cost:
         word = "at least " if found.by_limit else ""
-        said.append(f"Running their forward work again costs {word}{human(cost, 'ns')} per step.")
+        evidence.append(f"Running their forward work again costs {word}{human(cost, 'ns')} per step.")
     best = found.classes[(found.classes["layers"] >= FEWEST_LAYERS) & found.classes["bytes_per_ms"].notna()]
     if len(best):
         most = best.iloc[int(best["bytes_per_ms"].to_numpy().argmax())]
         if most["class_name"] != top["class_name"]:
-            said.append(
+            evidence.append(
                 f"`{most['class_name']}` alone frees {human(int(most['saving_bytes']), 'B')} for {human(float(most['cost_ns']), 'ns')}."
             )
     size = int(top["saving_bytes"])
-    return MemoryFinding(
-        "activations_recompute", f"Activations of {top['class_name']} could be computed again instead of kept", " ".join(said), FIX,
-        size, size / curve.peak, "memory", "Memory by category", query=(("by", "category"),), cost_ns=cost if cost == cost else None,
-        candidate=True,
+    title = f"Activations of {top['class_name']} could be computed again instead of kept"
+    return Finding(
+        title=title, evidence=" ".join(evidence), saving=size, share=size / curve.peak, query={"by": "category"},
+        cost_ns=cost if cost == cost else None,
     )  # fmt: skip
 
 
-def _of_record(case: Case) -> Answer:
+def _of_record(context: MemoryContext) -> Answer:
     """Without modules: activations by category, or what a recorder's peak holds beside parameters, gradients and optimizer."""
-    size, peak, said = 0, case.peak, ""
-    timeline = case.curve_of("timeline")
-    parts = walked(case)
+    size, peak, evidence = 0, context.peak, ""
+    timeline = context.curve_of("timeline")
+    parts = last_parts(context)
     if timeline is not None:
-        rows = holders(case.capture, timeline, "category").rows
+        rows = holders(context.capture, timeline, "category").rows
         size, peak = int(rows.loc[rows["name"] == "activations", "bytes"].sum()), timeline.peak
-        said = f"Activations hold {human(size, 'B')} of {human(peak, 'B')} at the peak."
-    elif parts is not None and case.peak > 0:
+        evidence = f"Activations hold {human(size, 'B')} of {human(peak, 'B')} at the peak."
+    elif parts is not None and context.peak > 0:
         held = bytes_in(parts, *parts["category"].unique())
-        size = case.peak - held
-        said = (
+        size = context.peak - held
+        evidence = (
             f"Beside {human(held, 'B')} of parameters, gradients and optimizer {human(size, 'B')} are in use at the peak: activations for "
             "the most part."
         )
     else:
-        return Lack("activations_recompute", "what holds memory at the peak was not recorded by category", HOW)
+        return Missing("what holds memory at the peak was not recorded by category", HOW)
     if size < ACTIVATION_SHARE * peak or peak <= 0:
         return None
-    made = work(case.capture, device_for(case.capture, case.limits))
-    time, by_limit, steps = _forward(case.capture, made) if len(made.ops) else (np.zeros(0), False, 1)
+    made = work(context.capture, device_for(context.capture, context.limits))
+    time, by_limit, steps = _forward(context.capture, made) if len(made.ops) else (np.zeros(0), False, 1)
     cost = float(time.sum()) / steps
     if cost > 0:
         word = "at least " if by_limit else ""
-        said += f" All forward work of a step takes {word}{human(cost, 'ns')}: what recomputing everything costs."
-    return MemoryFinding(
-        "activations_recompute", "Activations hold a good part of the peak", said + " Which layers hold them was not recorded.", FIX, size,
-        size / peak, "memory", "Memory by category", query=(("by", "category"),), cost_ns=cost or None, candidate=True,
-    )  # fmt: skip
+        evidence += f" All forward work of a step takes {word}{human(cost, 'ns')}: what recomputing everything costs."
+    evidence += " Which layers hold them was not recorded."
+    return Finding(evidence=evidence, saving=size, share=size / peak, query={"by": "category"}, cost_ns=cost or None)

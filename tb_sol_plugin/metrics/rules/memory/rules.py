@@ -1,4 +1,4 @@
-"""Held by the allocator beyond what was ever in use, and growth from step to step."""
+"""Rules about memory: fragmentation, leaks, gradients, the layout of the job, the module of the peak, pinned memory of the host."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.leaks import per_step, records_of
 from tb_sol_plugin.metrics.memory.summary import allocator_setting
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
 from tb_sol_plugin.metrics.rules.memory.context import (
     HOW,
     OPTIMIZER,
     WIDTHS,
-    Answer,
-    Case,
-    Lack,
-    MemoryFinding,
+    MemoryContext,
     bytes_in,
+    header_text,
+    last_parts,
     layout,
     numbers_in,
     planned,
     planned_number,
-    told_of,
-    walked,
 )
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -40,12 +38,10 @@ from tb_sol_plugin.units import human
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
-LEAST_SHARE: Final = 0.01
-"""Of the memory in use at the peak: a finding that frees less is left out (a leak is told whatever its size)."""
 GAP_SHARE: Final = 0.2
 """Reserved at most beyond in use at most, of reserved: from here on it is far above."""
 GAP_BYTES: Final = 64 << 20
-"""The same in bytes: the allocator keeps some of it in any case."""
+"""The same in bytes: the allocator keeps some of it in any context."""
 ONE_MODULE: Final = 0.33
 """Of the peak, held by one module: from here on it is worth a word."""
 FEWEST_MODULES: Final = 3
@@ -75,67 +71,75 @@ LEAK_MATTERS: Final = 0.01
 """Of the peak, that a leak adds in LEAK_STEPS steps: with less it stands on its own page alone."""
 
 
-def reserved_above_use(case: Case) -> Answer:
+@rule(
+    "reserved_above_use",
+    title="The allocator holds far more than the program uses",
+    page="memory_findings",
+    label="Fragmentation",
+    color="idle",
+)
+def reserved_above_use(context: MemoryContext) -> Answer:
     """What the allocator held at most, less what was in use at most: another allocation pattern would not need it."""
-    held, used = case.room.max_reserved.bytes, case.room.max_allocated.bytes
-    if case.memory.host:
+    reserved, used = context.room.max_reserved.bytes, context.room.max_allocated.bytes
+    if context.memory.host:
         return None
-    if held is None or used is None:
-        return Lack("reserved_above_use", held_why(case), "record with profile(profile_memory=True), or store an allocator snapshot")
-    gap = held - used
-    if gap < GAP_BYTES or gap < GAP_SHARE * held:
+    if reserved is None or used is None:
+        return Missing(why_unknown(context), "record with profile(profile_memory=True), or store an allocator snapshot")
+    gap = reserved - used
+    if gap < GAP_BYTES or gap < GAP_SHARE * reserved:
         return None
-    found = next((f for c in case.memory.curves if (f := fragmentation(case.capture, c)) is not None), None)
-    said = [f"The allocator held {human(held, 'B')} at most, {human(used, 'B')} were in use at most."]
+    found = next((f for c in context.memory.curves if (f := fragmentation(context.capture, c)) is not None), None)
+    evidence = [f"The allocator held {human(reserved, 'B')} at most, {human(used, 'B')} were in use at most."]
     blocks = found.heap if found is not None else None
     if found is not None and found.share is not None and found.peak_gap >= 0:
-        said.append(f"At the peak {human(found.peak_gap, 'B')} of {human(found.reserved_at_peak, 'B')} lay unused.")
-    fix = allocator_setting(case.capture.facts.vendor, "expandable_segments:True")
+        evidence.append(f"At the peak {human(found.peak_gap, 'B')} of {human(found.reserved_at_peak, 'B')} lay unused.")
+    fix = allocator_setting(context.capture.facts.vendor, "expandable_segments:True")
     if blocks is not None:
-        said.append(
+        evidence.append(
             f"In the snapshot {human(blocks.split, 'B')} are free beside blocks in use; the largest free block is "
             f"{human(blocks.largest, 'B')}."
         )
         if blocks.private > blocks.split:
             fix = "torch.cuda.graph(graph, pool=first.pool())"
-            said.append(f"Private pools, as those of CUDA graphs, keep {human(blocks.private, 'B')} of it: let graphs share one pool.")
+            evidence.append(f"Private pools, as those of CUDA graphs, keep {human(blocks.private, 'B')} of it: let graphs share one pool.")
         elif blocks.expandable:
             fix = "torch.cuda.empty_cache()  # once, after the first steps"
-            said.append("Segments are expandable already: what the first steps needed once can be given back.")
-    return MemoryFinding(
-        "reserved_above_use", "The allocator holds far more than the program uses", " ".join(said), fix, gap, case.share(gap),
-        "memory_findings", "Fragmentation", color="idle",
-    )  # fmt: skip
+            evidence.append("Segments are expandable already: what the first steps needed once can be given back.")
+    return Finding(evidence=" ".join(evidence), saving=gap, share=context.share(gap), fix=fix)
 
 
-def held_why(case: Case) -> str:
+def why_unknown(context: MemoryContext) -> str:
     """Why what is reserved or in use is unknown."""
-    return case.room.max_reserved.why if case.room.max_reserved.bytes is None else case.room.max_allocated.why
+    return context.room.max_reserved.why if context.room.max_reserved.bytes is None else context.room.max_allocated.why
 
 
-def leak(case: Case) -> Answer:
+@rule(
+    "leak",
+    title="Memory in use grows from step to step",
+    fix="total_loss += loss.item()  # no tensors in lists, logs and sums over steps",
+    page="memory_findings",
+    label="Step by step",
+    color="memcpy",
+)
+def leak(context: MemoryContext) -> Answer:
     """Growth of the least of each step, with who leaves memory behind."""
-    found = case.leak
+    found = context.leak
     if found.verdict in ("few", "no_steps"):
-        return Lack("leak", found.words, found.hint)
+        return Missing(found.words, found.hint)
     if not found.found:
         return None
     first, last = found.steps.loc[~found.steps["warm"], "step"].to_numpy()[[0, -1]].tolist()
-    said = [f"In {found.used} steps ({first} to {last}) it grows by {human(round(found.slope), 'B')} per step, R² {found.r2:.2f}."]
+    evidence = [f"In {found.used} steps ({first} to {last}) it grows by {human(round(found.slope), 'B')} per step, R² {found.r2:.2f}."]
     for by in ("module", "operator", "frame", "category"):
         rows = found.evidence[found.evidence["by"] == by]
         if len(rows):
             top = rows.iloc[0]
             word = {"frame": "line", "category": "category"}.get(by, by)
-            said.append(f"{word.capitalize()} `{top['name']}` leaves {human(int(top['per_step']), 'B')} behind per step.")
-    left = case.room.left.bytes
+            evidence.append(f"{word.capitalize()} `{top['name']}` leaves {human(int(top['per_step']), 'B')} behind per step.")
+    left = context.room.left.bytes
     if left is not None and found.slope > 0:
-        said.append(f"Memory is full after {human(max(int(left / found.slope), 0), 'count')} more steps.")
-    fix = "total_loss += loss.item()  # no tensors in lists, logs and sums over steps"
-    return MemoryFinding(
-        "leak", "Memory in use grows from step to step", " ".join(said), fix, found.growth,
-        case.share(found.growth), "memory_findings", "Step by step", color="memcpy",
-    )  # fmt: skip
+        evidence.append(f"Memory is full after {human(max(int(left / found.slope), 0), 'count')} more steps.")
+    return Finding(evidence=" ".join(evidence), saving=found.growth, share=context.share(found.growth))
 
 
 # -- gradients -------------------------------------------------------------------------------------------------------
@@ -149,36 +153,44 @@ AGREES: Final = 0.01
 GRADIENTS_HOW: Final = "record several steps with profile(profile_memory=True) and call prof.step()"
 
 
-def gradients_kept(case: Case) -> Answer:
+@rule(
+    "gradients_kept",
+    title="Gradients stay in memory between steps",
+    fix="optimizer.zero_grad(set_to_none=True)  # right after optimizer.step()",
+    page="memory",
+    label="Memory by category",
+    color="norm",
+)
+def gradients_kept(context: MemoryContext) -> Answer:
     """Gradients in use at the begin of nearly every step: by category at that moment, else by what a recorder found at its end."""
-    if case.trains is False:
+    if context.trains is False:
         return None
-    for curve in case.memory.curves:
-        if curve.source != "recorder" and "category" in answers(case.capture, curve):
-            found = at_begin(case, curve)
+    for curve in context.memory.curves:
+        if curve.source != "recorder" and "category" in answers(context.capture, curve):
+            found = at_begin(context, curve)
             if found is not None:
-                return _judged(case, found, estimated=curve.source == "events" and not _agrees(found, at_end(case)))
-    found = at_end(case)
+                return _judged(context, found, estimated=curve.source == "events" and not _agrees(found, at_end(context)))
+    found = at_end(context)
     if found is not None:
-        return _judged(case, found, estimated=True, at="end")
-    return Lack("gradients_kept", "gradients at the begin of a step were not recorded", GRADIENTS_HOW)
+        return _judged(context, found, estimated=True, at="end")
+    return Missing("gradients at the begin of a step were not recorded", GRADIENTS_HOW)
 
 
-def at_begin(case: Case, curve: Curves) -> np.ndarray | None:
+def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
     """Bytes of gradients as each step begins, the first one left out; None where there are too few steps."""
-    steps = per_step(case.capture, curve)["start_ns"].to_numpy()[1:]
+    steps = per_step(context.capture, curve)["start_ns"].to_numpy()[1:]
     if len(steps) < FEWEST:
         return None
     looked = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64))]
-    return np.array([_bytes_of(holders(case.capture, curve, "category", int(t)).rows) for t in looked.tolist()], np.int64)
+    return np.array([_bytes_of(holders(context.capture, curve, "category", int(t)).rows) for t in looked.tolist()], np.int64)
 
 
-def at_end(case: Case) -> np.ndarray | None:
-    """The same of records at the end of iterations in which parameters and gradients were looked at."""
-    number = case.memory.number if not case.memory.host else -1
-    own = records_of(case.capture, number) if number >= 0 else _of_host(case)
+def at_end(context: MemoryContext) -> np.ndarray | None:
+    """The same of records at the end of iterations whose record holds parameters and gradients."""
+    number = context.memory.number if not context.memory.host else -1
+    own = records_of(context.capture, number) if number >= 0 else _of_host(context)
     own = own[own["iteration"].to_numpy() > 0]
-    parts = case.capture.tables[S.MEMORY_PARTS.name]
+    parts = context.capture.tables[S.MEMORY_PARTS.name]
     gradient = arrays.where(parts["category"], lambda c: c == "grads")
     looked = own[np.isin(own.index.to_numpy(), parts["record"].to_numpy()[gradient])]
     if len(looked) < FEWEST:
@@ -192,8 +204,8 @@ def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
     return end is not None and abs(float(np.median(begin)) - float(np.median(end))) <= AGREES * float(np.median(end))
 
 
-def _of_host(case: Case) -> pd.DataFrame:
-    table = case.capture.tables[S.MEMORY_RECORDS.name]
+def _of_host(context: MemoryContext) -> pd.DataFrame:
+    table = context.capture.tables[S.MEMORY_RECORDS.name]
     return table[(table["device"].to_numpy() < 0) & ~arrays.where(table["since"], lambda s: s == "phase")]
 
 
@@ -201,24 +213,21 @@ def _bytes_of(rows: pd.DataFrame) -> int:
     return int(rows.loc[(rows["kind"] == "row") & (rows["name"] == "grads"), "bytes"].sum())
 
 
-def _judged(case: Case, found: np.ndarray, *, estimated: bool, at: str = "begin") -> Answer:
+def _judged(context: MemoryContext, found: np.ndarray, *, estimated: bool, at: str = "begin") -> Answer:
     there = found[found > 0]
     if len(there) < GRADIENT_STEPS * len(found):
         return None
     size = int(np.median(there))
-    share = case.share(size)
+    share = context.share(size)
     if share is not None and share < GRADIENTS_SHARE:
         return None
-    said = f"{human(size, 'B')} of gradients are in use at the {at} of {len(there)} of {len(found)} steps."
+    evidence = f"{human(size, 'B')} of gradients are in use at the {at} of {len(there)} of {len(found)} steps."
     more = (
         " Freed before the forward pass, they do not meet its activations at the peak." if at == "begin" else
         " Unless the next step frees them before its forward pass, they meet its activations at the peak."
     )  # fmt: skip
-    return MemoryFinding(
-        "gradients_kept", "Gradients stay in memory between steps", said + more,
-        "optimizer.zero_grad(set_to_none=True)  # right after optimizer.step()", size, share, "memory", "Memory by category",
-        query=(("by", "category"),), candidate=estimated, color="norm",
-    )  # fmt: skip
+    by = {"by": "category"}
+    return Finding(evidence=evidence + more, saving=size, share=share, query=by, candidate=estimated)
 
 
 # -- layout ----------------------------------------------------------------------------------------------------------
@@ -234,88 +243,93 @@ WHOLE: Final = 0.95
 DIVIDE: Final = "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW)  # or fully_shard(model), --use-distributed-optimizer"
 
 
-def optimizer_unsharded(case: Case) -> Answer:
+@rule(
+    "optimizer_unsharded",
+    title="Every rank keeps the whole state of the optimizer",
+    fix=DIVIDE,
+    page="memory_expected",
+    label="Expected and actual",
+    color="conv",
+)
+def optimizer_unsharded(context: MemoryContext) -> Answer:
     """Every rank keeps all of the optimizer's state, though ranks of a data parallel group hold the same parameters."""
-    parts, job = walked(case), layout(case.capture)
-    if job.dp is None or job.dp <= 1 or case.trains is False or _sharded(case):
+    parts, job = last_parts(context), layout(context.capture)
+    if job.dp is None or job.dp <= 1 or context.trains is False or _sharded(context):
         return None
     if parts is None:
-        return Lack("optimizer_unsharded", "what the optimizer holds was not recorded", HOW)
+        return Missing("what the optimizer holds was not recorded", HOW)
     size = bytes_in(parts, *OPTIMIZER)
     state = next((n for c in ("exp_avg", "master_weights", "other_optimizer") if (n := numbers_in(parts, c))), None)
-    trained = told_of(case.capture, "model.trainable")
+    trained = header_text(context.capture, "model.trainable")
     every = float(trained) if trained.isdigit() else numbers_in(parts, "params")
     if not size or state is None or not every or state < UNSHARDED * every:
         return None
     saving = round(size * (1 - 1 / job.dp))
-    share = case.share(saving)
+    share = context.share(saving)
     if share is not None and share < OPTIMIZER_SHARE:
         return None
-    group = f"{job.dp} ranks of the data parallel group" if job.told else f"{job.dp} ranks of the job"
-    said = (
+    group = f"{job.dp} ranks of the data parallel group" if job.recorded else f"{job.dp} ranks of the job"
+    evidence = (
         f"The optimizer holds {human(size, 'B')} here, {human(state, 'count')} numbers per kind of state for {human(every, 'count')} "
         f"parameters: all of it, on each of the {group}. Divided among them it is {human(size - saving, 'B')}."
     )
-    guess = "" if job.told else " That all ranks are data parallel is a guess: groups were not recorded."
-    return MemoryFinding(
-        "optimizer_unsharded", "Every rank keeps the whole state of the optimizer", said + guess, DIVIDE, saving, share,
-        "memory_expected", "Expected and actual", candidate=not job.told, color="conv",
-    )  # fmt: skip
+    guess = "" if job.recorded else " That all ranks are data parallel is a guess: groups were not recorded."
+    return Finding(evidence=evidence + guess, saving=saving, share=share, candidate=not job.recorded)
 
 
-def _sharded(case: Case) -> bool:
-    if planned(case.capture, "sharding") not in ("", "none"):
+def _sharded(context: MemoryContext) -> bool:
+    if planned(context.capture, "sharding") not in ("", "none"):
         return True
-    classes = case.capture.tables["labels"]["class_name"].cat.categories
-    return any(SHARDED.search(str(c)) for c in (*classes, told_of(case.capture, "model.class")))
+    classes = context.capture.tables["labels"]["class_name"].cat.categories
+    return any(SHARDED.search(str(c)) for c in (*classes, header_text(context.capture, "model.class")))
 
 
-def vocabulary_misplaced(case: Case) -> Answer:
+@rule("vocabulary_misplaced", "vocabulary_undivided", page="memory_expected", label="Expected and actual", color="conv")
+def vocabulary_misplaced(context: MemoryContext) -> Answer:
     """A token embedding behind the first stage, a head before the last; one that is whole though its stage divides tensors."""
-    job, parts = layout(case.capture), walked(case)
+    job, parts = layout(context.capture), last_parts(context)
     piped = job.stages is not None and job.stages > 1
-    if (case.capture.facts.world_size or 1) <= 1 or (parts is not None and not piped and (job.tp or 1) <= 1):
+    if (context.capture.facts.world_size or 1) <= 1 or (parts is not None and not piped and (job.tp or 1) <= 1):
         return None
     if parts is None:
-        return Lack("vocabulary_misplaced", "what modules hold was not recorded", HOW)
+        return Missing("what modules hold was not recorded", HOW)
     own = parts[parts["module"] != ""]
     sums = own.groupby("module", sort=False)["bytes"].sum()
     weights = own[own["category"] == "params"].groupby("module", sort=False)["bytes"].sum()
     embeddings = [m for m in sums.index if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2]) and weights.get(m, 0) > 0]
     heads = [m for m in sums.index if HEAD.search(m) and weights.get(m, 0) > 0]
     if piped and job.stage is None:
-        return Lack("vocabulary_misplaced", "the stage of this rank was not recorded", HOW)
+        return Missing("the stage of this rank was not recorded", HOW)
     wrong, out = [], []
     if piped:
         first, last = job.stage == 0, job.stage == (job.stages or 0) - 1
         wrong = [m for m in embeddings if not first and not (last and not heads)] + [m for m in heads if not last]
     if wrong:
-        out.append(_misplaced(case, wrong, sums, weights, job.stage or 0, job.stages or 1))
+        out.append(_misplaced(context, wrong, sums, weights, job.stage or 0, job.stages or 1))
     tp = job.tp or 1
-    whole = [m for m in (*embeddings, *heads) if m not in wrong and _is_whole(case, own, m)] if tp > 1 else []
+    whole = [m for m in (*embeddings, *heads) if m not in wrong and _is_whole(context, own, m)] if tp > 1 else []
     if whole:
         size = int(sums[whole].sum())
         saving = round(size * (1 - 1 / tp))
-        said = f"{_named(whole, sums)} hold the whole vocabulary on each of {tp} tensor parallel ranks."
-        out.append(MemoryFinding(
-            "vocabulary_undivided", "Embedding or head is not divided among tensor parallel ranks", said,
-            "VocabParallelEmbedding, ColumnParallelLinear with vocabulary-parallel cross entropy", saving, case.share(saving),
-            "memory_expected", "Expected and actual", color="conv",
+        out.append(Finding(
+            rule="vocabulary_undivided", title="Embedding or head is not divided among tensor parallel ranks",
+            evidence=f"{_named(whole, sums)} hold the whole vocabulary on each of {tp} tensor parallel ranks.",
+            fix="VocabParallelEmbedding, ColumnParallelLinear with vocabulary-parallel cross entropy",
+            saving=saving, share=context.share(saving),
         ))  # fmt: skip
     return [f for f in out if f.share is None or f.share >= PLACED_SHARE]
 
 
-def _misplaced(case: Case, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> MemoryFinding:
+def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> Finding:
     size, bare = int(sums[wrong].sum()), int(weights[wrong].sum())
     rest = "the rest gradients and state of the optimizer" if size > bare else "without gradients and state of the optimizer"
-    said = (
+    evidence = (
         f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(bare, 'B')} of parameters, {rest} as far as they "
         "are told by module. An embedding belongs to the first stage, a head to the last."
     )
-    return MemoryFinding(
-        "vocabulary_misplaced", "A stage holds an embedding or head that it does not need", said,
-        "GPTModel(..., pre_process=(stage == 0), post_process=(stage == last))", size, case.share(size),
-        "memory_expected", "Expected and actual", color="conv",
+    return Finding(
+        title="A stage holds an embedding or head that it does not need", evidence=evidence, saving=size, share=context.share(size),
+        fix="GPTModel(..., pre_process=(stage == 0), post_process=(stage == last))",
     )  # fmt: skip
 
 
@@ -323,8 +337,8 @@ def _named(modules: list[str], sums: pd.Series) -> str:
     return ", ".join(f"`{m}` ({human(int(sums[m]), 'B')})" for m in modules)
 
 
-def _is_whole(case: Case, parts: pd.DataFrame, module: str) -> bool:
-    vocab, hidden = (planned_number(case.capture, n) for n in ("vocab", "hidden"))
+def _is_whole(context: MemoryContext, parts: pd.DataFrame, module: str) -> bool:
+    vocab, hidden = (planned_number(context.capture, n) for n in ("vocab", "hidden"))
     own = numbers_in(parts[parts["module"] == module], "params")
     return bool(vocab and hidden and own is not None and own >= WHOLE * vocab * hidden)
 
@@ -335,12 +349,20 @@ def _is_whole(case: Case, parts: pd.DataFrame, module: str) -> bool:
 PEAK_HOW: Final = "record with profile(profile_memory=True, with_stack=True)"
 
 
-def one_module(case: Case) -> Answer:
+@rule(
+    "one_module",
+    title="One module holds most of the peak",
+    page="memory",
+    label="What is held at the peak",
+    color="attention",
+    candidate=True,
+)
+def one_module(context: MemoryContext) -> Answer:
     """One module that holds a third of the peak or more: what it allocated itself, without the modules inside of it."""
-    curve = next((c for c in case.memory.curves if c.source == "events" and "module" in answers(case.capture, c)), None)
+    curve = next((c for c in context.memory.curves if c.source == "events" and "module" in answers(context.capture, c)), None)
     if curve is None:
-        return Lack("one_module", "which module holds memory was not recorded", PEAK_HOW)
-    found = holders(case.capture, curve, "module")
+        return Missing("which module holds memory was not recorded", PEAK_HOW)
+    found = holders(context.capture, curve, "module")
     rows = found.rows[(found.rows["kind"] == "row") & ~found.rows["name"].str.startswith("(")]
     if len(rows) < FEWEST_MODULES or found.total <= 0:
         return None
@@ -348,19 +370,16 @@ def one_module(case: Case) -> Answer:
     size = int(top["bytes"])
     if size < ONE_MODULE * found.total:
         return None
-    inside = holders(case.capture, curve, "operator")
+    inside = holders(context.capture, curve, "operator")
     operator = inside.rows[inside.rows["kind"] == "row"].iloc[0]
-    said = (
+    evidence = (
         f"`{top['name']}` holds {human(size, 'B')} of {human(found.total, 'B')} at the peak, the next one, `{second['name']}`, "
         f"{human(int(second['bytes']), 'B')}. Of all operators `{operator['name']}` allocated most of the peak, "
         f"{human(int(operator['bytes']), 'B')}."
     )
     chunks = "torch.cat([module(part) for part in x.split(size)])  # in chunks"
-    fix = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)  # or in chunks" if case.trains else chunks
-    return MemoryFinding(
-        "one_module", "One module holds most of the peak", said, fix, size, size / found.total, "memory", "What is held at the peak",
-        query=(("by", "module"),), candidate=True, color="attention",
-    )  # fmt: skip
+    fix = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)  # or in chunks" if context.trains else chunks
+    return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module"})
 
 
 # -- Pinned memory of the host that no copy uses ---------------------------------------------------------------------
@@ -369,33 +388,38 @@ def one_module(case: Case) -> Answer:
 
 
 PINS: Final = ("aten::_pin_memory",)
-NO_RECORD: Final = Lack(
-    "pinned_unused", "what is pinned was not recorded: traces and snapshots hold the copies from pinned memory, not the memory itself",
+NO_RECORD: Final = Missing(
+    "what is pinned was not recorded: traces and snapshots hold the copies from pinned memory, not the memory itself",
     "count it: sol.capture(logdir, model=model, copies=True)",
 )  # fmt: skip
 
 
-def pinned_unused(case: Case) -> Answer:
+@rule(
+    "pinned_unused",
+    title="Host memory is pinned and not copied from",
+    fix="DataLoader(..., pin_memory=False)  # or .to(device, non_blocking=True) from it",
+    page="memcpy",
+    label="Memory copies",
+    color="HtoD",
+)
+def pinned_unused(context: MemoryContext) -> Answer:
     """Pinned per step, against what copies to the device read from pinned memory."""
-    found = counted(case.capture) or recorded(case.capture)
+    found = pinned_as_counted(context.capture) or pinned_as_traced(context.capture)
     if found is None:
         return NO_RECORD
     pinned, moved, steps = found
     if pinned < PINNED_BYTES * steps or moved >= PINNED_USED * pinned:
         return None
     saving = round((pinned - moved) / steps)
-    said = (
+    evidence = (
         f"{human(round(pinned / steps), 'B')} of the host's memory are pinned per step, and copies to the device read "
         f"{human(round(moved / steps), 'B')} from pinned memory. Pinned pages cannot be swapped, and pinning them takes time. What other "
         "threads pin is not recorded."
     )
-    fix = "DataLoader(..., pin_memory=False)  # or .to(device, non_blocking=True) from it"
-    return MemoryFinding(
-        "pinned_unused", "Host memory is pinned and not copied from", said, fix, saving, None, "memcpy", "Memory copies", color="HtoD",
-    )  # fmt: skip
+    return Finding(evidence=evidence, saving=saving)
 
 
-def counted(capture: Capture) -> tuple[int, int, int] | None:
+def pinned_as_counted(capture: Capture) -> tuple[int, int, int] | None:
     """(bytes pinned, bytes copied from pinned memory to a device, iterations) as a SOL capture counted; None where nothing was pinned."""
     table = capture.tables[S.COPIES.name]
     if not len(table):
@@ -407,7 +431,7 @@ def counted(capture: Capture) -> tuple[int, int, int] | None:
     return (pinned, int(size[out].sum()), max(len(np.unique(table["iteration"].to_numpy()[into])), 1)) if pinned else None
 
 
-def recorded(capture: Capture) -> tuple[int, int, int] | None:
+def pinned_as_traced(capture: Capture) -> tuple[int, int, int] | None:
     """The same of a trace: operators that pin, by their sizes, and device copies; None where none is recorded."""
     host, table = capture.host, capture.tables[S.OPERATORS.name]
     pins = np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Findings about memory: of each rule a case that shows it, one just below its threshold, and one without."""
+"""Findings about memory: of each rule a recording that shows it, one just below its threshold, and one without."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.rules import memory as R
-from tb_sol_plugin.metrics.rules.memory import memory_section
-from tb_sol_plugin.metrics.rules.memory.context import as_finding
+from tb_sol_plugin.metrics.rules.engine import Finding, Missing
+from tb_sol_plugin.metrics.rules.memory import card, memory_section
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support import memory_heaps as heaps
@@ -24,16 +24,16 @@ from tests.support.trace_builder import TraceBuilder
 GB = 10**9
 
 
-def found(c: Capture) -> dict[str, R.MemoryFinding]:
-    case = R.case_of(c)
-    assert case is not None
-    return {f.rule: f for f in R.memory_findings(case)[0]}
+def found(c: Capture) -> dict[str, Finding]:
+    context = R.memory_context(c)
+    assert context is not None
+    return {f.rule: f for f in R.memory_findings(context)[0]}
 
 
-def lacking(c: Capture) -> dict[str, R.Lack]:
-    case = R.case_of(c)
-    assert case is not None
-    return {x.rule: x for x in R.memory_findings(case)[1]}
+def lacking(c: Capture) -> dict[str, Missing]:
+    context = R.memory_context(c)
+    assert context is not None
+    return {x.rule: x for x in R.memory_findings(context)[1]}
 
 
 def records(parts: list[tuple[str, str, str, int, int]] = (), *, meta: dict[str, str] | None = None, world: int = 1, peak: int = 100 * GB,
@@ -71,14 +71,14 @@ def test_reserved_above_use(peak: int, reserved: int, shown: bool) -> None:
     f = found(records(peak=peak, reserved=reserved)).get("reserved_above_use")
     assert (f is not None) == shown
     if f is not None:
-        assert f.saving_bytes == reserved - peak and f.share == (reserved - peak) / peak
+        assert f.saving == reserved - peak and f.share == (reserved - peak) / peak
         assert "expandable_segments:True" in f.fix
 
 
 def test_reserved_above_use_speaks_of_the_blocks_of_a_snapshot() -> None:
     # GIVEN 222 MiB reserved and 100 in use, 102 MiB beside used blocks WHEN found THEN the evidence has both, and growing segments help
     f = found(capture_of(heaps.fragmented(), file="m"))["reserved_above_use"]
-    assert f.saving_bytes == 222 * MIB - (99 * MIB + 500) and "largest free block is 62.91" in f.evidence and "expandable" in f.fix
+    assert f.saving == 222 * MIB - (99 * MIB + 500) and "largest free block is 62.91" in f.evidence and "expandable" in f.fix
     # AND where they grow already, or a graph's pool holds it, it is not that
     value = heaps.fragmented(expandable_segments=True)
     assert "empty_cache" in found(capture_of(value, file="m"))["reserved_above_use"].fix
@@ -99,7 +99,7 @@ def test_on_amd_the_setting_has_its_own_name() -> None:
 def test_leak(tmp_path: Path) -> None:
     # GIVEN 3,000 B a step in 8 steps THEN a finding of the growth, whatever its size; the state of an optimizer and 4 steps are none
     f = found(training(tmp_path / "a", [3_000] * 8))["leak"]
-    assert f.saving_bytes == 21_000 and "Cache_0" in f.evidence and not f.candidate
+    assert f.saving == 21_000 and "Cache_0" in f.evidence and not f.candidate
     assert "leak" not in found(training(tmp_path / "b", [0] * 8, state=600_000))
     few = training(tmp_path / "c", [3_000] * 4)
     assert "leak" not in found(few) and "more steps" in lacking(few)["leak"].record_it_with
@@ -132,7 +132,7 @@ def test_one_module(tmp_path: Path, sizes: list[int], shown: bool) -> None:
     f = found(modules(tmp_path, sizes)).get("one_module")
     assert (f is not None) == shown
     if f is not None:
-        assert f.saving_bytes == max(sizes) and f.candidate and f"Linear_{sizes.index(max(sizes))}" in f.evidence
+        assert f.saving == max(sizes) and f.candidate and f"Linear_{sizes.index(max(sizes))}" in f.evidence
         assert "split" in f.fix  # an inference run: recomputing would free nothing
 
 
@@ -150,7 +150,7 @@ def adam(share: float = 1.0, **more: Any) -> Capture:
 def test_optimizer_unsharded() -> None:
     # GIVEN 8 GB of Adam's state for a billion parameters on each of 8 data parallel ranks WHEN found THEN 7 of the 8 GB could go
     f = found(adam())["optimizer_unsharded"]
-    assert f.saving_bytes == 7 * GB and f.share == 7 / 20 and not f.candidate and "8 ranks of the data parallel group" in f.evidence
+    assert f.saving == 7 * GB and f.share == 7 / 20 and not f.candidate and "8 ranks of the data parallel group" in f.evidence
 
 
 def test_a_sharded_optimizer_is_none() -> None:
@@ -168,14 +168,14 @@ def test_frozen_parameters_have_no_state() -> None:
     assert "optimizer_unsharded" not in found(adam(0.1))
     f = found(records([ADAM[0], *((c, d, m, N // 10, 4 * N // 10) for c, d, m, _, _ in ADAM[1:])], world=8, peak=10 * GB,
                       meta={"groups.dp": "0 of 8", "model.trainable": str(N // 10)}))  # fmt: skip
-    assert f["optimizer_unsharded"].saving_bytes == 700_000_000
+    assert f["optimizer_unsharded"].saving == 700_000_000
 
 
 def test_without_groups_the_size_of_the_job_is_a_guess() -> None:
     # GIVEN no groups THEN 8 ranks may be data parallel: a candidate; with 2 x 2 of tensors and stages known, 2 are
     assert found(adam(meta={}))["optimizer_unsharded"].candidate
     f = found(adam(meta={"groups.tp": "0 of 2", "groups.pp": "0 of 2"}))["optimizer_unsharded"]
-    assert f.saving_bytes == 4 * GB and not f.candidate
+    assert f.saving == 4 * GB and not f.candidate
     # AND beside a trace the groups stand under the capture's name
     assert not found(adam(meta={"sol_capture.groups.dp": "0 of 8"}))["optimizer_unsharded"].candidate
 
@@ -187,7 +187,7 @@ def test_without_a_look_at_the_optimizer_it_says_what_to_record() -> None:
 # -- embedding and head -----------------------------------------------------------------------------------------
 
 
-def stage(number: int, modules_: list[str], stages: int = 4, **meta: str) -> dict[str, R.MemoryFinding]:
+def stage(number: int, modules_: list[str], stages: int = 4, **meta: str) -> dict[str, Finding]:
     """Each module: 131 M parameters in BF16 (262 MB), and 14 more bytes each of gradients and state told by module."""
     n = 131_072_000
     parts = [(c, d, m, n, b * n) for m in modules_ for c, d, b in (("params", "bf16", 2), ("main_grads", "fp32", 4), ("exp_avg", "fp32", 10))]
@@ -209,7 +209,7 @@ def test_vocabulary_misplaced(number: int, modules_: list[str], wrong: list[str]
     f = stage(number, modules_).get("vocabulary_misplaced")
     assert (f is not None) == bool(wrong)
     if f is not None:
-        assert f.saving_bytes == len(wrong) * 16 * 131_072_000 and all(f"`{m}`" in f.evidence for m in wrong)
+        assert f.saving == len(wrong) * 16 * 131_072_000 and all(f"`{m}`" in f.evidence for m in wrong)
         assert f"stage {number} of 0 to 3" in f.evidence
 
 
@@ -221,7 +221,7 @@ def test_a_whole_head_on_tensor_parallel_ranks() -> None:
     # GIVEN 32,000 x 4,096 numbers on the last stage, and 2 tensor parallel ranks THEN half of the head's bytes could go
     sizes = {"plan.vocab": "32000", "plan.hidden": "4096"}
     f = stage(3, ["lm_head"], **{"groups.tp": "0 of 2", **sizes})["vocabulary_undivided"]
-    assert f.saving_bytes == 8 * 131_072_000
+    assert f.saving == 8 * 131_072_000
     assert "vocabulary_undivided" not in stage(3, ["lm_head"], **{"groups.tp": "0 of 1", **sizes})
     assert "vocabulary_undivided" not in stage(3, ["lm_head"], **{"groups.tp": "0 of 2", "plan.vocab": "64000", "plan.hidden": "4096"})
 
@@ -254,13 +254,13 @@ def test_gradients_kept(levels: list[int], saving: int | None) -> None:
     f = found(with_gradients(levels)).get("gradients_kept")
     assert (f is None) == (saving is None)
     if f is not None:
-        assert f.saving_bytes == saving and "set_to_none" in f.fix and not f.candidate
+        assert f.saving == saving and "set_to_none" in f.fix and not f.candidate
 
 
 def test_gradients_at_the_end_of_iterations_are_a_candidate() -> None:
     # GIVEN records at the end of 4 iterations that saw 5 GB of gradients THEN it may be; main gradients are kept on purpose
     f = found(records([("grads", "bf16", "", 1, 5 * GB)], iterations=4))["gradients_kept"]
-    assert f.saving_bytes == 5 * GB and f.candidate and "at the end of 3 of 3" in f.evidence
+    assert f.saving == 5 * GB and f.candidate and "at the end of 3 of 3" in f.evidence
     assert "gradients_kept" not in found(records([("main_grads", "fp32", "", 1, 5 * GB), ("grads", "bf16", "", 0, 0)], iterations=4))
 
 
@@ -295,7 +295,7 @@ def transformer(path: Path, layer: int, other: int, layers: int = 4, backward: b
 def test_activations_recompute(tmp_path: Path) -> None:
     # GIVEN 4 blocks that keep 1,000 B each over 1,000 B that were there WHEN found THEN 3 of the 4 are freed for 4 x 1 µs of forward work
     f = found(transformer(tmp_path, 1_000, 0))["activations_recompute"]
-    assert f.saving_bytes == 3_000 and f.share == 3_000 / 5_000 and f.cost_ns == pytest.approx(4_000) and f.candidate
+    assert f.saving == 3_000 and f.share == 3_000 / 5_000 and f.cost_ns == pytest.approx(4_000) and f.candidate
     assert "4 layers `Block`" in f.evidence
 
 
@@ -316,7 +316,7 @@ def test_one_layer_or_no_backward_pass_frees_nothing(tmp_path: Path) -> None:
 
 def test_what_a_record_leaves_over_is_activations_for_the_most_part() -> None:
     # GIVEN a peak of 100 GB of which 12 GB are told THEN 88 are the rest; with 85 told it is below a fifth
-    assert found(records(ADAM))["activations_recompute"].saving_bytes == 88 * GB
+    assert found(records(ADAM))["activations_recompute"].saving == 88 * GB
     assert "activations_recompute" not in found(records(ADAM, peak=14 * GB))
 
 
@@ -335,7 +335,7 @@ def test_pinned_unused(pinned: int, moved: int, saving: int | None) -> None:
     f = found(records(copies=copies)).get("pinned_unused")
     assert (f is None) == (saving is None)
     if f is not None:
-        assert f.saving_bytes == saving and f.share is None
+        assert f.saving == saving and f.share is None
 
 
 def test_what_is_pinned_is_read_from_a_trace_too(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_what_is_pinned_is_read_from_a_trace_too(tmp_path: Path) -> None:
     t.copy("HtoD", 2_000, 500, bytes=10 * MIB, src="Pinned", dst="Device", call=(1_900, 50))
     t.memory(3_000, 100, address=1, allocated=100, reserved=100)
     f = found(ingest.read(str(t.write(tmp_path / "a.pt.trace.json"))))["pinned_unused"]
-    assert f.saving_bytes == 90 * MIB and "threads" in f.evidence
+    assert f.saving == 90 * MIB and "threads" in f.evidence
 
 
 def test_nothing_recorded_of_pinned_memory_is_said() -> None:
@@ -358,17 +358,17 @@ def test_nothing_recorded_of_pinned_memory_is_said() -> None:
 
 def test_the_largest_comes_first_and_small_ones_are_left_out() -> None:
     # GIVEN an unsharded optimizer of 7 GB and a misplaced head of 0.8 % of the peak WHEN sorted THEN only what frees 1 % or more stands
-    out = R.memory_findings(R.case_of(adam()))[0]  # type: ignore[arg-type]
-    assert [f.saving_bytes for f in out] == sorted((f.saving_bytes for f in out), reverse=True)
+    out = R.memory_findings(R.memory_context(adam()))[0]  # type: ignore[arg-type]
+    assert [f.saving for f in out] == sorted((f.saving for f in out), reverse=True)
     assert all(f.share is None or f.share >= 0.01 for f in out)
     assert set(R.RULES) >= {f.rule for f in out}
 
 
 def test_a_card_links_to_its_proof() -> None:
     f = found(adam())["optimizer_unsharded"]
-    card = as_finding(f, {"memory_expected": 1})
-    assert card.rule == "memory_optimizer_unsharded" and card.saving_bytes == 7 * GB and card.saving_ns is None
-    assert card.link is not None and card.link.analysis == "memory_expected" and as_finding(f, {}).link is None
+    shown = card(f, {"memory_expected": 1})
+    assert shown.rule == "memory_optimizer_unsharded" and shown.saving_bytes == 7 * GB and shown.saving_ns is None
+    assert shown.link is not None and shown.link.analysis == "memory_expected" and card(f, {}).link is None
 
 
 def test_memory_is_a_problem_only_where_it_ran_out_is_nearly_full_or_leaks(tmp_path: Path) -> None:
