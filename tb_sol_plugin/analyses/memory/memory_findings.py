@@ -276,7 +276,7 @@ def _gap(context: MemoryContext) -> list[AnySection]:
 
 def _recompute(context: MemoryContext) -> list[AnySection]:
     found = next((f for c in context.memory.curves if (f := recompute(context.capture, c, context.limits)) is not None), None)
-    return [T.layers_table(found)] if found is not None and (found.classes["saving"].to_numpy() > 0).any() else []
+    return [T.layers_table(found)] if found is not None and (found.classes["saving_bytes"].to_numpy() > 0).any() else []
 
 
 def _batch_missing(found: Batch) -> list[Missing]:
