@@ -163,6 +163,16 @@ def time_scale(longest_ns: float) -> tuple[float, str]:
     return (1e6, "ms") if 1e9 * 0.9995 <= longest_ns < 1e10 else scale_of(max(longest_ns, 1.0), "ns")
 
 
+def escape(text: str) -> str:
+    """Text for a label or a hover of Plotly, which reads a few tags: nothing in it is markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def cut(text: str, most: int) -> str:
+    """A name of at most so many characters, cut in the middle: both ends tell kernels apart."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
 def decades(low: float, high: float, unit: str) -> Plain:
     """Tick labels of a logarithmic axis in base units (`B/s`, `FLOP/s`): the decades only, with their unit."""
     values = [10.0**p for p in range(floor(log10(max(low, 1e-12))), ceil(log10(max(high, 1e-12))) + 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -151,3 +152,10 @@ def _clean(path: str) -> str:
     if is_url(path):
         return path
     return os.path.abspath(os.path.expanduser(path))
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What is there in place of a name that is not: the names most like it, else the first."""
+    names = list(known)
+    close = difflib.get_close_matches(name[:200], names, 3, 0.4) or names[:3]
+    return f"there is: {', '.join(close)}" if close else ""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.store.names import labels, rank_in
+from tb_sol_plugin.store.names import labels, near, rank_in
 from tb_sol_plugin.store.worker_parts import of_workers
 
 MOST_CHOICES: Final = 500
@@ -70,7 +69,7 @@ def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
 def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> tuple[Recording, str]:
     """The other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the reader."""
     if asked.run and asked.run not in runs:
-        raise NotFound(f"no run {asked.run[:80]!r} here", hint=_near(asked.run, runs), field="other_run")
+        raise NotFound(f"no run {asked.run[:80]!r} here", hint=near(asked.run, runs), field="other_run")
     run = asked.run or _run_beside(shown, runs)
     there = of_workers(runs[run], shown.kind)
     worker, how = (_named(asked.worker, there), "") if asked.worker else _worker_beside(shown, runs, run, there)
@@ -81,7 +80,7 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
         for recording in every:
             if recording.span == asked.span:
                 return recording, chosen
-        raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=_near(asked.span, [r.span for r in own]), field="other_span")
+        raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=near(asked.span, [r.span for r in own]), field="other_span")
     if (run, worker) != (shown.run, shown.worker):
         return _like(shown, own, of_workers(runs[shown.run], shown.kind).get(shown.worker, [])), chosen
     spans = [r for r in own if r != shown]
@@ -133,7 +132,7 @@ def _named(name: str, there: Mapping[str, Sequence[Recording]]) -> str:
     rank = int(name) if re.fullmatch(r"\d{1,9}", name) else rank_in(name.replace(" ", ""))
     ranked = [w for w in there if rank is not None and rank_in(w) == rank]
     if len(ranked) != 1:
-        raise NotFound(f"no worker {name[:80]!r} in this run", hint=_near(name, there), field="other_worker")
+        raise NotFound(f"no worker {name[:80]!r} in this run", hint=near(name, there), field="other_worker")
     return ranked[0]
 
 
@@ -204,9 +203,3 @@ def _stands(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]
         "other_worker": FieldNow(other.worker, tuple(workers)[:MOST_CHOICES]),
         "other_span": FieldNow(other.span, tuple(spans)[:MOST_CHOICES]),
     }
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name[:200], names, 3, 0.4) or names[:3]
-    return f"there is: {', '.join(close)}" if close else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from tb_sol_plugin.model.run import Run
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
-from tb_sol_plugin.store.names import Root
+from tb_sol_plugin.store.names import Root, near
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
@@ -145,7 +144,7 @@ class Store:
             listing = self._listing
         found = listing.runs.get(run)
         if found is None:
-            raise NotFound(f"no run {_short(run)!r} here", hint=_near(run, listing.runs), field="run")
+            raise NotFound(f"no run {_short(run)!r} here", hint=near(run, listing.runs), field="run")
         return found
 
     def recording(self, run: str = "", worker: str = "", span: str = "") -> Recording:
@@ -159,11 +158,11 @@ class Store:
         worker = worker or all_of[0].worker
         of_worker = [r for r in all_of if r.worker == worker]
         if not of_worker:
-            raise NotFound(f"no worker {_short(worker)!r} in this run", hint=_near(worker, {r.worker for r in all_of}), field="worker")
+            raise NotFound(f"no worker {_short(worker)!r} in this run", hint=near(worker, {r.worker for r in all_of}), field="worker")
         for recording in of_worker:
             if recording.span == span or not span:
                 return recording
-        raise NotFound(f"no span {_short(span)!r} of this worker", hint=_near(span, {r.span for r in of_worker}), field="span")
+        raise NotFound(f"no span {_short(span)!r} of this worker", hint=near(span, {r.span for r in of_worker}), field="span")
 
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
         """See `Loader.capture`; with the rows of device files and the SOL captures beside it as they are now."""
@@ -338,12 +337,6 @@ class Store:
             running = self._running
             if running is not None:
                 running.join(2.0)
-
-
-def _near(name: str, known: object) -> str:
-    names = [str(n) for n in known]  # type: ignore[attr-defined]
-    close = difflib.get_close_matches(name[:200], names, 3, 0.4) or names[:3]
-    return f"there is: {', '.join(close)}" if close else ""
 
 
 def _short(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -36,8 +36,6 @@ def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
 
 
 # -- Dictionary-encoded text columns without spelling every row out --------------------------------------------------
-
-
 
 
 def codes(column: pd.Series) -> npt.NDArray[np.int64]:
@@ -93,3 +91,44 @@ def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[n
     best = int(total.argmax())
     row = at[int(np.flatnonzero(group == best)[0])]
     return [str(pick(column, [row])[0]) for column in columns], float(total[best])
+
+
+# -- Sums per group, and values that may be unknown ------------------------------------------------------------------
+
+
+def exact_sums(code: npt.NDArray[np.integer], values: npt.NDArray[np.integer], count: int) -> Ints:
+    """Sum of integers per code, exact beyond 2^53."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, code, values)
+    return out
+
+
+def known_sums(code: npt.NDArray[np.integer], values: Floats, count: int) -> Floats:
+    """Sum per code over the values that are known, NaN where none is."""
+    good = np.isfinite(values)
+    out = np.bincount(code[good], values[good], minlength=count).astype(np.float64)
+    out[np.bincount(code[good], minlength=count) == 0] = np.nan
+    return out
+
+
+def known_total(frame: pd.DataFrame, column: str) -> int | None:
+    """The sum of the known values of a column as a whole number, None where none is."""
+    values = frame[column].to_numpy(dtype=np.float64)
+    good = np.isfinite(values)
+    return round(float(values[good].sum())) if good.any() else None
+
+
+def known(values: npt.NDArray[np.generic], good: Mask) -> pd.Series:
+    """A column of the values, None where one is not good."""
+    return pd.Series([v if g else None for v, g in zip(values.tolist(), good.tolist(), strict=True)], dtype=object)
+
+
+def whole_numbers(values: pd.Series | Floats) -> pd.Series:
+    """A column of whole numbers, None for NaN."""
+    index = values.index if isinstance(values, pd.Series) else None
+    return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object, index=index)
+
+
+def texts(values: Iterable[object]) -> pd.Series:
+    """A column of texts, None for an empty one."""
+    return pd.Series([str(v) or None for v in values], dtype=object)

@@ -7,7 +7,6 @@ least 1 MiB only: smaller ones are bound by latency.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -38,6 +37,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables.arrays import known, texts
 from tb_sol_plugin.units import human
 
 MOST: Final = 200_000
@@ -250,33 +250,23 @@ def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float,
     origin = capture.facts.extent_ns[0]
     out = pd.DataFrame({
         "start_ns": start - origin,
-        "in_step_ns": _known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
+        "in_step_ns": known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
         "step": groups.labels(capture, shown, "step"), "direction": shown["direction"],
-        "kinds": _texts(records.memory_text(d, a, b) for d, a, b in ends),
-        "bytes": _known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
+        "kinds": texts(records.memory_text(d, a, b) for d, a, b in ends),
+        "bytes": known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
         "link_share": np.where(size >= bandwidth.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
         "exposed_ns": shown["exposed_ns"],
-        "api": _texts(shown["api"]), "call_ns": _known(shown["call_ns"].to_numpy(), shown["call"].to_numpy() >= 0),
-        "reason": _texts(REASONS.get(r, "") for r in shown["reason"]),
-        "host_ns": _known(shown["host_ns"].to_numpy(), shown["reason"].to_numpy() != ""),
-        "operator": _texts(_owner(capture, shown["operator"].to_numpy())), "module": groups.labels(capture, shown, "module"),
-        "frame": _texts(records.frame_text(capture, shown["frame"].to_numpy())), "phase": groups.labels(capture, shown, "phase"),
+        "api": texts(shown["api"]), "call_ns": known(shown["call_ns"].to_numpy(), shown["call"].to_numpy() >= 0),
+        "reason": texts(REASONS.get(r, "") for r in shown["reason"]),
+        "host_ns": known(shown["host_ns"].to_numpy(), shown["reason"].to_numpy() != ""),
+        "operator": texts(_owner(capture, shown["operator"].to_numpy())), "module": groups.labels(capture, shown, "module"),
+        "frame": texts(records.frame_text(capture, shown["frame"].to_numpy())), "phase": groups.labels(capture, shown, "phase"),
         "id": [str(r) for r in shown["row"]],
     })  # fmt: skip
     for name in ("device", "stream", "graph_node", "src_device", "dst_device"):
         value = shown[name].to_numpy()
         out[name] = pd.Series([str(v) if v >= 0 else None for v in value.tolist()], dtype=object)
     return out
-
-
-def _known(value: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> pd.Series[int]:
-    out: list[object] = [v if g else None for v, g in zip(value.tolist(), good.tolist(), strict=True)]
-    return pd.Series(out, dtype=object)
-
-
-def _texts(values: Iterable[object]) -> pd.Series[str]:
-    out: list[object] = [str(v) or None for v in values]
-    return pd.Series(out, dtype=object)
 
 
 def _owner(capture: Capture, row: npt.NDArray[np.int32]) -> list[str]:

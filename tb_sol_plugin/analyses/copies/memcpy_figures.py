@@ -156,7 +156,7 @@ def _texts(capture: Capture, shapes: pd.DataFrame, lane: str) -> list[str]:
 def _plain(name: str) -> str:
     """A recorded name as text of a figure: nothing of it is markup."""
     text = name if len(name) <= 80 else name[:50] + "…" + name[-29:]
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return F.escape(text)
 
 
 # -- A roofline for copies -------------------------------------------------------------------------------------------

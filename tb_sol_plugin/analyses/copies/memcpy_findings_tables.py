@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.trees.phases import STEP
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Objects
+from tb_sol_plugin.tables.arrays import Objects, known, texts
 from tb_sol_plugin.units import human
 
 MOST: Final = 1000
@@ -158,14 +158,14 @@ def evidence_table(
     size = mine["bytes"].to_numpy()
     frame = _labels(capture, mine).assign(
         step=groups.labels(capture, mine, "step"), start_ns=mine["start_ns"].to_numpy() - capture.facts.extent_ns[0],
-        direction=mine["direction"], bytes=_known(size, size >= 0), duration_ns=mine["duration_ns"], exposed_ns=mine["exposed_ns"],
-        api=_texts(mine["api"].tolist()), reason=_texts([REASONS.get(r, "") for r in why["reason"]]),
-        host_ns=_known(why["host_ns"].to_numpy(), holds), idle_ns=_known(why["idle_ns"].to_numpy(), holds),
-        device=_known(mine["device"].to_numpy(), mine["device"].to_numpy() >= 0).map(_text),
-        stream=_known(mine["stream"].to_numpy(), mine["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in mine["row"]],
+        direction=mine["direction"], bytes=known(size, size >= 0), duration_ns=mine["duration_ns"], exposed_ns=mine["exposed_ns"],
+        api=texts(mine["api"].tolist()), reason=texts([REASONS.get(r, "") for r in why["reason"]]),
+        host_ns=known(why["host_ns"].to_numpy(), holds), idle_ns=known(why["idle_ns"].to_numpy(), holds),
+        device=known(mine["device"].to_numpy(), mine["device"].to_numpy() >= 0).map(_text),
+        stream=known(mine["stream"].to_numpy(), mine["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in mine["row"]],
     )  # fmt: skip
     for name in ("kinds", "outer", *_BY):
-        frame[name] = _texts([_place(str(v)) or "" for v in frame[name]])
+        frame[name] = texts([_place(str(v)) or "" for v in frame[name]])
     title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
     return make_table(
         "evidence", title, frame, _columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
@@ -230,15 +230,5 @@ def _bytes(size: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
     return int(size[known].sum()) if known.any() else None
 
 
-def _known(value: np.ndarray[tuple[int], np.dtype[np.int64]], good: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.Series[int]:
-    out: list[object] = [v if g else None for v, g in zip(value.tolist(), good.tolist(), strict=True)]
-    return pd.Series(out, dtype=object)
-
-
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _texts(values: list[str]) -> pd.Series[str]:
-    out: list[object] = [v or None for v in values]
-    return pd.Series(out, dtype=object)

@@ -13,8 +13,9 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.figure import cut, escape
 from tb_sol_plugin.model.report import PointNote, Scalar, number_of
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, known_total
 from tb_sol_plugin.units import NARROW, human, scale_of
 
 # -- Places for the words in the chart -------------------------------------------------------------------------------
@@ -454,11 +455,6 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
     return Drawing(fig.figure(data, x=x, y=y, **layout), _notes(chart, strip), height)
 
 
-def escape(text: str) -> str:
-    """Text for a Plotly label, which knows a few tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def good(value: float) -> bool:
     """Whether a value can stand on a logarithmic axis."""
     return isfinite(value) and value > 0
@@ -555,9 +551,9 @@ def _scatter(points: Sequence[Point], kind: str, whole: float, whole_px: float =
 
 
 def _hover(point: Point) -> str:
-    lines = [f"<b>{escape(_cut(point.label))}</b>"]
+    lines = [f"<b>{escape(cut(point.label, 96))}</b>"]
     if point.shapes:
-        lines.append(escape(_cut(point.shapes)))
+        lines.append(escape(cut(point.shapes, 96)))
     calls = f"{human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}"
     if point.hollow:
         kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
@@ -574,15 +570,10 @@ def _hover(point: Point) -> str:
     if good(point.bandwidth):
         lines.append(f"Bandwidth: {human(point.bandwidth, 'B/s')}")
     if point.kernel and point.kernel != point.label:
-        lines.append(f"Main kernel: {escape(_cut(point.kernel, 56))}")
+        lines.append(f"Main kernel: {escape(cut(point.kernel, 56))}")
     if point.cause:
         lines.append(escape(f"Above its limit: {point.cause}"))
     return "<br>".join(line for line in lines if line)
-
-
-def _cut(text: str, most: int = 96) -> str:
-    """Long names cut in the middle: both ends tell kernels apart."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
 
 
 def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNote]:
@@ -709,12 +700,12 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
     flop, data = number_of(facts["total_flop"]) or number_of(facts["total_vector_flop"]), number_of(facts["total_bytes"])
     return {
         "name": f"All {human(len(frame), 'count')} row{'s' if len(frame) != 1 else ''}",
-        "calls": _sum(frame, "calls"),
+        "calls": known_total(frame, "calls"),
         "sol_ns": facts["sol_ns"],
-        "wasted_ns": _sum(frame, "wasted_ns"),
+        "wasted_ns": known_total(frame, "wasted_ns"),
         "efficiency": facts["efficiency"],
-        "compute_ns": _sum(frame, "compute_ns"),
-        "memory_ns": _sum(frame, "memory_ns"),
+        "compute_ns": known_total(frame, "compute_ns"),
+        "memory_ns": known_total(frame, "memory_ns"),
         "flop": facts["total_flop"],
         "vector_flop": facts["total_vector_flop"],
         "bytes": facts["total_bytes"],
@@ -757,9 +748,3 @@ def _point(label: str, weight: str, ops: pd.DataFrame, code: npt.NDArray[np.inte
         intensity, rate = work / data, work / time * 1e9
     values = zip(time.tolist(), least.tolist(), intensity.tolist(), rate.tolist(), strict=True)
     return [Program(label, weight, *four) for four in values]
-
-
-def _sum(frame: pd.DataFrame, column: str) -> int | None:
-    values = frame[column].to_numpy(dtype=np.float64)
-    good = np.isfinite(values)
-    return round(float(values[good].sum())) if good.any() else None

@@ -42,6 +42,7 @@ from tb_sol_plugin.model.report import (
     number_of,
 )
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import known_total
 from tb_sol_plugin.units import human
 
 # -- What the roofline looks at --------------------------------------------------------------------------------------
@@ -827,9 +828,9 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
             facts["achievable_flop_per_s"] = spec.achievable(main)
         facts |= _use(capture, done, part, spec)
     facts |= {
-        "total_flop": _total(ops, "flop"),
-        "total_vector_flop": _total(ops, "flop_vector"),
-        "total_bytes": _total(ops, "bytes"),
+        "total_flop": known_total(ops, "flop"),
+        "total_vector_flop": known_total(ops, "flop_vector"),
+        "total_bytes": known_total(ops, "bytes"),
         "device_ns": None if done.by_host_time or not chosen.timed else chosen.whole_ns,
         "measured_ns": measured if timed.any() else None,
         "sol_ns": round(float(sol[limited].sum())) if limited.any() else None,
@@ -876,12 +877,6 @@ def _recorded_name(capture: Capture, done: Work) -> str:
     """What the recording calls a device without known limits."""
     names = sorted({props.name for props in devices_in_use(capture) if props.name})
     return "CPU" if done.by_host_time else ", ".join(names) or "unknown"
-
-
-def _total(ops: pd.DataFrame, column: str) -> int | None:
-    values = ops[column].to_numpy(dtype=np.float64)
-    good = np.isfinite(values)
-    return round(float(values[good].sum())) if good.any() else None
 
 
 def dtypes_with(ops: pd.DataFrame, column: str) -> dict[str, float]:

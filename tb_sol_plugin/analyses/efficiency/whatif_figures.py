@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.figure import light
+from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human
 
@@ -48,7 +48,7 @@ def bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection
                 "cliponaxis": False,
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"<b>{_safe(n)}</b><br>{_safe(label)}: {human(round(v), 'ns') if ok else 'not known'}"
+                    f"<b>{escape(n)}</b><br>{escape(label)}: {human(round(v), 'ns') if ok else 'not known'}"
                     for n, v, ok in zip(names, values, known, strict=True)
                 ],
             }
@@ -68,7 +68,3 @@ def bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection
         span=8,
         height=max(180, 70 + 26 * len(series) * max(len(names), 1)),
     )
-
-
-def _safe(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.goodput.points import FILES
 from tb_sol_plugin.metrics.goodput.predict import Outlook
 from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import over_runs
 from tb_sol_plugin.model.report import (
@@ -213,8 +214,8 @@ def _seats(made: Allocation, names: list[str], owners: list[Found], jobs: list[F
         data.append({
             "type": "bar", "orientation": "h", "y": [f"node {n}" for n in mine], "x": list(mine.values()), "customdata": [name] * len(mine),
             "marker": {**F.fill(COLORS[place[owner.name] % len(COLORS)]), "line": {"width": 1.2, "color": F.light("surface")}},
-            "hoverinfo": "text", "hovertext": [f"<b>{_safe(name)}</b><br>{d} devices on node {n}" for n, d in mine.items()],
-            "text": [_safe(name) if d * 14 >= len(name) else "" for d in mine.values()], "textposition": "inside",
+            "hoverinfo": "text", "hovertext": [f"<b>{escape(name)}</b><br>{d} devices on node {n}" for n, d in mine.items()],
+            "text": [escape(name) if d * 14 >= len(name) else "" for d in mine.values()], "textposition": "inside",
             "insidetextanchor": "middle",
         })  # fmt: skip
     order = [f"node {n}" for n in range(nodes)]
@@ -311,10 +312,6 @@ def _ratio(two: tuple[Replayed, Replayed]) -> float | None:
 
 WORDS: Final = ("replicas adapted", "as many as asked for")
 """The two policies of the replay."""
-
-
-def _safe(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 __all__ = ["ScalingClusterQuery", "run"]

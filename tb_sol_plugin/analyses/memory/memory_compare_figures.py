@@ -7,7 +7,6 @@ from typing import Final
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory.memory_compare_tables import ComparePart, Line
-from tb_sol_plugin.metrics.ranks.figure import escaped
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of
@@ -42,7 +41,7 @@ def lines(names: tuple[str, str], parts: tuple[ComparePart, ComparePart], align:
                      "marker": ring, "hoverinfo": "skip", "cliponaxis": False})  # fmt: skip
         notes.append({
             "xref": "paper", "yref": "paper", "x": at, "y": 1, "xanchor": ("left", "right")[at], "yanchor": "bottom", "showarrow": False,
-            "text": f"<b>{escaped(name)}</b> up to {human(line.allocated[place], 'B')}", "font": {"size": 12, "color": color},
+            "text": f"<b>{F.escape(name)}</b> up to {human(line.allocated[place], 'B')}", "font": {"size": 12, "color": color},
         })  # fmt: skip
     shapes, more, high = _device(parts, top, scale)
     where = "the step's begin" if by_step else "the begin of the first step"
@@ -63,7 +62,7 @@ def lines(names: tuple[str, str], parts: tuple[ComparePart, ComparePart], align:
 def _curve(x: list[float], level: tuple[int, ...], end: float, scale: float, line: F.Plain, name: str, *, hover: bool = False) -> F.Plain:
     """Steps that hold their last level to the end."""
     y = [v / scale for v in level]
-    texts = [f"<b>{escaped(name)}</b> {human(v, 'B')}" for v in (*level, level[-1])] if hover else None
+    texts = [f"<b>{F.escape(name)}</b> {human(v, 'B')}" for v in (*level, level[-1])] if hover else None
     told: F.Plain = {"hoverinfo": "text", "hovertext": texts} if hover else {"hoverinfo": "skip"}
     return {"type": "scatter", "mode": "lines", "name": name, "x": [*x, end], "y": [*y, y[-1]], "line": {"shape": "hv", **line}, **told}
 
@@ -92,7 +91,7 @@ def bars(frame: pd.DataFrame, names: tuple[str, str], by: str) -> FigureSection:
     widest = max(abs(v) for v in delta)
     texts = [_signed(int(v)) for v in shown["delta"].tolist()]
     hover = [
-        f"<b>{escaped(str(n))}</b><br>{escaped(names[0])}: {human(a, 'B')}<br>{escaped(names[1])}: {human(b, 'B')}<br>{text}"
+        f"<b>{F.escape(str(n))}</b><br>{F.escape(names[0])}: {human(a, 'B')}<br>{F.escape(names[1])}: {human(b, 'B')}<br>{text}"
         for n, a, b, text in zip(shown["name"], shown["a"].tolist(), shown["b"].tolist(), texts, strict=True)
     ]
     data: F.Plain = {
@@ -123,4 +122,4 @@ def _signed(value: int) -> str:
 
 
 def _cut(name: str) -> str:
-    return escaped(name if len(name) <= 34 else f"{name[:14]}…{name[-18:]}")
+    return F.escape(name if len(name) <= 34 else f"{name[:14]}…{name[-18:]}")

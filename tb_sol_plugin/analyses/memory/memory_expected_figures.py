@@ -7,7 +7,7 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory.memory_expected_tables import ROWS_NAMES, Rank, Row
 from tb_sol_plugin.model import figure as F
-from tb_sol_plugin.model.figure import light
+from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import human, scale_of
 
@@ -33,7 +33,7 @@ def bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
         actual = {name: row.held.bytes or 0 for name, row in own.items() if name in COLORS}
         rest = (own["total"].held.bytes or 0) - sum(actual.values())
         for kind, sizes in (("expected", expected), ("actual", {**actual, REST: max(rest, 0)})):
-            names.append((f"{_escaped(rank.label)}{stage}", kind))
+            names.append((f"{escape(rank.label)}{stage}", kind))
             lengths.append(sizes)
     totals = [sum(sizes.values()) for sizes in lengths]
     if not any(totals):
@@ -71,7 +71,3 @@ def bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
 def _summary(names: Sequence[tuple[str, str]], totals: Sequence[int]) -> str:
     said = [f"{name}, {kind}: {human(total, 'B') if total else 'not known'}" for (name, kind), total in zip(names, totals, strict=True)]
     return "; ".join(said[:8]) + "."
-
-
-def _escaped(name: str) -> str:
-    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -17,6 +17,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.format import PLAN
 from tb_sol_plugin.metrics.memory.budget import CATEGORIES, budget, totals
 from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, ROWS, TRAINING, TrainingQuery, actual
+from tb_sol_plugin.metrics.memory.labels import setting
 from tb_sol_plugin.metrics.ranks.job import label
 from tb_sol_plugin.metrics.ranks.sections import LEFT_OUT, columns_of
 from tb_sol_plugin.model import schemas as S
@@ -380,7 +381,7 @@ def _counted(own: ExpectedPart, values: Given, given: Given, lacking: tuple[str,
         text = f"{whole:g} · P{'/d' if divided else ''}" if whole else NONE
         inputs = f"P = {own.parameters}" + (f", d = {d}" if divided else "") if whole else ""
         parts[name] = Expected(round(own.parameters * each), text, inputs)
-    sizes = {name: (_text(value), _from(name, given, own.origin)) for name, value in rest.items()}
+    sizes = {name: (setting(value), _from(name, given, own.origin)) for name, value in rest.items()}
     sizes.setdefault("dtype", (number, "parameters as counted"))
     pp = own.groups.get("pp", (0, 1))
     k = pp[0] if pp[1] > 1 else 0 if layout.pp == 1 else None
@@ -400,16 +401,12 @@ def _sizes(model: Model, layout: Layout, given: Given, taken: Given, origin: Map
             where = _from(name, given, origin)
         else:
             where = f"preset {preset}" if preset in PRESETS and name in _MODEL else "assumed"
-        out[name] = (_text(value), where)
+        out[name] = (setting(value), where)
     return out
 
 
 def _from(name: str, given: Given, origin: Mapping[str, str]) -> str:
     return "asked for" if name in given else f"recorded: {origin.get(name) or 'in the header'}"
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # -- Expected beside actual, one row per rank and part, and what is thought of each ----------------------------------

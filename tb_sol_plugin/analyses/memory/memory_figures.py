@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics.memory.curves import NO_TIMES, Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
-from tb_sol_plugin.metrics.memory.labels import CATEGORIES, color, escape, label
+from tb_sol_plugin.metrics.memory.labels import CATEGORIES, color, label
 from tb_sol_plugin.metrics.memory.owners import outer_phases
 from tb_sol_plugin.metrics.memory.summary import Summary
 from tb_sol_plugin.model import figure as F
@@ -132,7 +132,8 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
         if not curve.categories[name].any():
             continue
         line: F.Plain = {"shape": "hv", "width": 0}
-        said = ("≈ " if curve.source == "events" and not curve.measured and name not in ("before", "unknown") else "") + escape(label(name))
+        about = "≈ " if curve.source == "events" and not curve.measured and name not in ("before", "unknown") else ""
+        said = about + F.escape(label(name))
         data.append(drawn(curve.categories[name], said, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
     stacked = bool(data)
     if curve.reserved is not None:
@@ -154,7 +155,7 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
     columns = [("in use" if not curve.relative else "change", allocated)]
     columns += [("reserved", curve.reserved)] if curve.reserved is not None else []
     columns += [("most since the record before", curve.highest)] if curve.highest is not None else []
-    columns += [(escape(label(n)), level) for n, level in curve.categories.items() if level.any()]
+    columns += [(F.escape(label(n)), level) for n, level in curve.categories.items() if level.any()]
     values = [(name, level.tolist()) for name, level in columns]
     times = (curve.time_ns - axis.origin).tolist()
     return [
@@ -236,7 +237,7 @@ def _marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
             "fillcolor": F.light("accent"), "opacity": tint, "line": {"width": 0},
         })  # fmt: skip
         if axis.share(begin, stop) >= WIDE:
-            shown = escape(_cut(str(name), axis.share(begin, stop)))
+            shown = F.escape(_cut(str(name), axis.share(begin, stop)))
             notes.append(_note(ends[0], NAMES_AT, shown, yref="paper", xanchor="left", yanchor="top", xshift=3))
     return shapes, notes
 

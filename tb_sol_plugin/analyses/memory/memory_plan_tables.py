@@ -30,6 +30,7 @@ from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory.budget import budget
 from tb_sol_plugin.metrics.memory.expected import LAYOUT, MODEL, TRAINING, TrainingQuery
+from tb_sol_plugin.metrics.memory.labels import setting
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
@@ -356,23 +357,23 @@ def stand(plan: Plan) -> dict[str, FieldNow]:
     model, layout = plan.model, plan.layout
     out: dict[str, FieldNow] = {}
     for name in (*MODEL_NUMBERS, *MODEL_FLAGS):
-        out[name] = FieldNow(_text(getattr(model, name)))
+        out[name] = FieldNow(setting(getattr(model, name)))
     if not plan.query.preset and "preset" in plan.given:
         out["preset"] = FieldNow(str(plan.given["preset"]))
-    out["kv_heads"] = FieldNow(_text(model.kv_heads or model.heads))
-    out["channels"] = FieldNow(_text(model.channels or model.hidden // model.heads))
+    out["kv_heads"] = FieldNow(setting(model.kv_heads or model.heads))
+    out["channels"] = FieldNow(setting(model.channels or model.hidden // model.heads))
     for name, (part, _) in WORDS.items():
-        out[name] = FieldNow(_text(getattr(layout, part)))
+        out[name] = FieldNow(setting(getattr(layout, part)))
     for name in ("sequence_parallel", "microbatches"):
-        out[name] = FieldNow(_text(getattr(layout, name)))
-    out["distributed_optimizer"] = FieldNow(_text(layout.sharding != "none"))
-    out["world"] = FieldNow(_text(layout.world))
-    out["etp"] = FieldNow(_text(layout.etp or layout.tp))
+        out[name] = FieldNow(setting(getattr(layout, name)))
+    out["distributed_optimizer"] = FieldNow(setting(layout.sharding != "none"))
+    out["world"] = FieldNow(setting(layout.world))
+    out["etp"] = FieldNow(setting(layout.etp or layout.tp))
     out["device"] = FieldNow(plan.device.key)
     out["base_gb"] = FieldNow(f"{plan.base.size / 1e9:.4g}" if plan.base.size is not None else "")
     for name in ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "seq"):
         now: int = getattr(layout, name)
-        out[name] = FieldNow(_text(now), tuple(_text(v) for v in sorted({now, *_steps(name, model, layout)})))
+        out[name] = FieldNow(setting(now), tuple(setting(v) for v in sorted({now, *_steps(name, model, layout)})))
     return out
 
 
@@ -383,10 +384,6 @@ def _steps(name: str, model: Model, layout: Layout) -> tuple[int, ...]:
         return choices(name, model, layout, range(1, min(sizes[name], MOST) + 1))
     low, high = {"dp": (1, 4096), "cp": (1, 64), "micro_batch": (1, 64), "seq": (512, 131_072)}[name]
     return choices(name, model, layout, [v for v in _POWERS if low <= v <= high])
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # -- The tables of the plan ------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.memory import allocations as L
@@ -25,6 +24,7 @@ from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_facts, make_table
+from tb_sol_plugin.tables.arrays import known
 from tb_sol_plugin.units import human
 
 MOST_ALLOCATIONS: Final = 1000
@@ -86,8 +86,8 @@ def allocations_section(
     begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
     life = L.lifetimes(own)
     frame = pd.DataFrame({
-        "bytes": own["bytes"], "state": state, "start_ns": _known(own["start_ns"].to_numpy() - origin, begun),
-        "end_ns": _known(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": _known(life, life >= 0), "device": curve.device,
+        "bytes": own["bytes"], "state": state, "start_ns": known(own["start_ns"].to_numpy() - origin, begun),
+        "end_ns": known(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": known(life, life >= 0), "device": curve.device,
         "id": [str(r) for r in rows.tolist()],
     })  # fmt: skip
     who = L.described(capture, curve, own)
@@ -110,11 +110,6 @@ def allocations_section(
         empty=f"No allocation{over}{' begins or ends in this window' if window else ''}.",
     )  # fmt: skip
     return ShownAllocations(table, dict(zip(frame["id"], _stretches(own, origin, scale), strict=True)))
-
-
-def _known(values: npt.NDArray[np.int64], good: npt.NDArray[np.bool_]) -> pd.Series:
-    out: list[object] = [v if g else None for v, g in zip(values.tolist(), good.tolist(), strict=True)]
-    return pd.Series(out, dtype=object)
 
 
 def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:

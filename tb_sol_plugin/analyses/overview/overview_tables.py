@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.work.sums import ratios, utilisation
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 FACTS: Final = (
@@ -368,10 +369,10 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
         {
             "phase": tree.path,
             "host_ns": pd.Series([None] * len(tree.path), dtype=object),
-            "device_ns": _whole(sums["device_sum_ns"].to_numpy(dtype=np.float64)),
-            "flop": _whole(flop),
+            "device_ns": whole_numbers(sums["device_sum_ns"].to_numpy(dtype=np.float64)),
+            "flop": whole_numbers(flop),
             "flop_share": flop / whole if whole else np.nan,
-            "sol_ns": _whole(sums["sol_ns"].to_numpy(dtype=np.float64)),
+            "sol_ns": whole_numbers(sums["sol_ns"].to_numpy(dtype=np.float64)),
             "efficiency": sums["efficiency"].to_numpy(),
         }
     ).sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)
@@ -393,10 +394,6 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
 def worded(columns: tuple[Column, ...]) -> list[Column]:
     """Columns in the words of a profile."""
     return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
-
-
-def _whole(values: np.ndarray) -> pd.Series:
-    return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object)
 
 
 # -- What the overview says of a SOL capture -------------------------------------------------------------------------
@@ -453,11 +450,11 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
     out = pd.DataFrame(
         {
             "phase": [str(p).removeprefix(f"{STEP}/") for p in frame["path"]],
-            "host_ns": _whole(host),
-            "device_ns": _whole(device),
-            "flop": _whole(flop / each),
+            "host_ns": whole_numbers(host),
+            "device_ns": whole_numbers(device),
+            "flop": whole_numbers(flop / each),
             "flop_share": flop / whole if whole else np.nan,
-            "sol_ns": _whole(sol / each),
+            "sol_ns": whole_numbers(sol / each),
             "efficiency": sums["efficiency"].to_numpy() if work.calls.done.timed else ratio(sol, phase_time_ns(capture, part)[node]),
         }
     ).sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)

@@ -285,7 +285,7 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
         marker["line"] = {"width": 0}
         if not last and i < len(STRENGTH):
             marker["opacity"] = STRENGTH[i]
-        safe = name.replace("&", "&amp;").replace("<", "&lt;")
+        safe = F.escape(name)
         data.append(
             {
                 "type": "bar",

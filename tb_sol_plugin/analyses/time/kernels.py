@@ -243,7 +243,7 @@ def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]
     few = int((by_name["total_ns"].cumsum() < 0.8 * total).sum()) + 1
     few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name), 'count')} names take"
     most = human(float(first["share"]), "ratio")
-    said = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{_cut(first['short_name'], 64)}` with {most}."
+    said = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{F.cut(first['short_name'], 64)}` with {most}."
     share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
     unit = unit_name(capture.facts.vendor)
     if unknown >= 0.5:
@@ -278,9 +278,9 @@ def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection
     top = ranked_by[ranked_by["by"].notna()].sort_values(["by", "id"], ascending=[False, True], kind="stable").head(TOP)
     divisor, unit = F.time_scale(float(top["by"].max()) if len(top) else 0.0) if measure != "calls" else (1.0, "calls")
     places = [f"{i}" for i in range(len(top))]
-    labels = [_cut(n) for n in top["short_name"]]
+    labels = [F.cut(n, 40) for n in top["short_name"]]
     if "operator" in top:
-        labels = [f"{_cut(n, 26)} · {_cut(o, 18)}" for n, o in zip(top["short_name"], top["operator"], strict=True)]
+        labels = [f"{F.cut(n, 26)} · {F.cut(o, 18)}" for n, o in zip(top["short_name"], top["operator"], strict=True)]
     fills = [F.fill(kind) for kind in top["kind"]]
     data: list[F.Plain] = [
         {
@@ -308,10 +308,6 @@ def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection
     )
 
 
-def _cut(text: str, longest: int = 40) -> str:
-    return text if len(text) <= longest else text[: longest // 2] + "…" + text[-(longest - longest // 2 - 1) :]
-
-
 def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
     operators = top["operator"].tolist() if "operator" in top else [""] * len(top)
     return list(zip(top["name"].tolist(), operators, top["calls"].tolist(), strict=True))
@@ -320,7 +316,7 @@ def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
 def _hover(name: str, operator: str, calls: int) -> str:
     """The full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
     lines = [name[i : i + 80] for i in range(0, min(len(name), 320), 80)]
-    said = [line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines]
+    said = [F.escape(line) for line in lines]
     return "<b>" + "<br>".join(said) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
 
 

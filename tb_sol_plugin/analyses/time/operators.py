@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, r
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
@@ -38,6 +39,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 MEASURES = {
@@ -189,12 +191,7 @@ def _with_work(capture: Capture, part: Scope, frame: pd.DataFrame, grouped: Grou
     code = np.where((calls.host >= 0) & (code < 0), alone, code)
     added = ratios(sums(calls.values, code, len(frame)))
     added["modelled_share"] = ratio(added["modelled_sum_ns"].to_numpy(), added["owned_sum_ns"].to_numpy())
-    return frame.assign(**{n: _whole(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
-
-
-def _whole(column: pd.Series) -> pd.Series:
-    """Sums as whole numbers, None unknown."""
-    return pd.Series([round(v) if v == v else None for v in column.tolist()], dtype=object, index=column.index)
+    return frame.assign(**{n: whole_numbers(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
 
 
 # -- presentation ---------------------------------------------------------------------------------------------
@@ -276,7 +273,7 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
             "textposition": "outside",
             "cliponaxis": False,
             "hovertext": [
-                f"<b>{fig_escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
+                f"<b>{escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
                 for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)
             ],
             "hoverinfo": "text",
@@ -304,15 +301,10 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
     )
 
 
-def fig_escape(text: str) -> str:
-    """Text for a Plotly label, which knows a few tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def _short(name: str, limit: int = 34) -> str:
     """A name cut in the middle and escaped for an axis."""
     cut = name if len(name) <= limit else name[: limit // 2 - 1] + "…" + name[-limit // 2 :]
-    return fig_escape(cut)
+    return escape(cut)
 
 
 _ADDED: Final = (

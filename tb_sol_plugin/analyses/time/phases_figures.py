@@ -125,7 +125,7 @@ def _label(name: str, time: float, longest: float) -> str:
 def _segment(
     row: str, value: float, color: str, label: str, name: str, time: float, whole: float, *, opacity: float = 1.0, key: str = ""
 ) -> fig.Plain:
-    safe = name.replace("&", "&amp;").replace("<", "&lt;")
+    safe = fig.escape(name)
     out: fig.Plain = {
         "type": "bar",
         "orientation": "h",
@@ -133,7 +133,7 @@ def _segment(
         "x": [value],
         "marker": {"color": color, "opacity": opacity, "line": {"width": 0.8, "color": light("surface")}},
         "width": 0.62,
-        "text": [label.replace("&", "&amp;").replace("<", "&lt;")],
+        "text": [fig.escape(label)],
         "textposition": "inside",
         "insidetextanchor": "start",
         "textangle": 0,
@@ -152,7 +152,7 @@ def _unlabelled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
     texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(quiet, key=lambda q: -q[1])]
     shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
-    said = ", ".join(shown).replace("&", "&amp;").replace("<", "&lt;")
+    said = fig.escape(", ".join(shown))
     place = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "yshift": -44}
     return {**place, "text": f"Not labelled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
 

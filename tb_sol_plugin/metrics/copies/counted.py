@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.label_times import label_paths
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, exact_sums
 
 By: TypeAlias = Literal["direction", "kind", "device", "step", "phase", "module", "operator"]
 Texts: TypeAlias = npt.NDArray[np.object_]
@@ -140,7 +140,7 @@ def _joined(code: Ints, text: Texts, count: int) -> list[str]:
 
 
 def _sums(code: Ints, rows: pd.DataFrame, count: int) -> dict[str, npt.NDArray[np.generic]]:
-    copies, size, without = (_add(code, rows[c].to_numpy(), count) for c in ("count", "bytes", "without_bytes"))
+    copies, size, without = (exact_sums(code, rows[c].to_numpy(), count) for c in ("count", "bytes", "without_bytes"))
     time, call = (np.bincount(code, rows[c].to_numpy(np.float64), count) for c in ("time_ns", "call_ns"))
     blocking = rows["blocking"].to_numpy(np.float64)
     waited = np.bincount(code, np.where(blocking < 0, np.nan, blocking), count)
@@ -164,10 +164,3 @@ def _sums(code: Ints, rows: pd.DataFrame, count: int) -> dict[str, npt.NDArray[n
             "blocking": waited,
             **dict.fromkeys(EVENTS_ONLY, none),
         }
-
-
-def _add(code: Ints, value: npt.NDArray[np.integer], count: int) -> Ints:
-    """Exact integer sums per code."""
-    out = np.zeros(count, np.int64)
-    np.add.at(out, code, value)
-    return out

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, exact_sums
 
 ALL: Final = "all"
 """Stands for every direction at once: copies of several directions that run side by side count once."""
@@ -49,7 +49,7 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
         code, rows = code.astype(np.int64), len(distinct)
         parts.append(pd.DataFrame({
             "step": distinct // len(names), "direction": distinct % len(names), "count": np.bincount(code, minlength=rows).astype(np.int64),
-            "time_ns": _sum(code, found["duration_ns"].to_numpy(), rows), **union_parts(capture, code, found, rows),
+            "time_ns": exact_sums(code, found["duration_ns"].to_numpy(), rows), **union_parts(capture, code, found, rows),
         }))  # fmt: skip
     out = pd.concat(parts, ignore_index=True).sort_values(["step", "direction"], kind="stable", ignore_index=True)
     rows = len(out)
@@ -70,9 +70,9 @@ def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -
     many = max(len(ids), 1)
     merged, first, last = I.union_within(code * many + device, start, start + found["duration_ns"].to_numpy())
     group, on = merged // many, ids[merged % many] if len(ids) else np.zeros(0, np.int64)
-    union = _sum(group, last - first, count)
-    hidden = _sum(group, covered(capture, on, first, last, communication=False), count)
-    behind = _sum(group, covered(capture, on, first, last, communication=True), count)
+    union = exact_sums(group, last - first, count)
+    hidden = exact_sums(group, covered(capture, on, first, last, communication=False), count)
+    behind = exact_sums(group, covered(capture, on, first, last, communication=True), count)
     return {"union_ns": union, "hidden_ns": hidden, "exposed_ns": union - hidden, "idle_exposed_ns": union - behind}
 
 
@@ -187,13 +187,6 @@ def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, 
     number = np.bincount(code, minlength=count).astype(np.int64)
     return pd.DataFrame({
         "lane": lane, "start_ns": start[first], "end_ns": np.maximum.reduceat(end, first) if count else end, "count": number,
-        "bytes": np.where(known, _sum(code, size, count), -1), "busy_ns": _sum(code, end - start, count),
+        "bytes": np.where(known, exact_sums(code, size, count), -1), "busy_ns": exact_sums(code, end - start, count),
         "row": np.where(number == 1, row[first], -1),
     })  # fmt: skip
-
-
-def _sum(code: Ints, value: Ints, count: int) -> Ints:
-    """Exact integer sums per code."""
-    out = np.zeros(count, np.int64)
-    np.add.at(out, code, value)
-    return out

@@ -20,7 +20,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask, exact_sums
 
 By: TypeAlias = Literal["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
 
@@ -150,8 +150,8 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
     duration, size = found["duration_ns"].to_numpy(), found["bytes"].to_numpy()
     known, large = size >= 0, size >= LARGE
     calls = np.bincount(code, minlength=count).astype(np.int64)
-    time, known_bytes = _add(code, duration, count), _add(code[known], size[known], count)
-    moved = _add(code[large], size[large], count)
+    time, known_bytes = exact_sums(code, duration, count), exact_sums(code[known], size[known], count)
+    moved = exact_sums(code[large], size[large], count)
     without = np.bincount(code[~known], minlength=count).astype(np.int64)
     order = np.lexsort((duration, code))
     begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(calls)))[:-1]
@@ -168,18 +168,11 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
         "p95_ns": value[begin + (95 * calls + 99) // 100 - 1],
         "share": time / total_time if total_time else np.full(count, np.nan),
         "bytes_share": known_bytes / total_bytes if total_bytes else np.full(count, np.nan),
-        "bandwidth_bytes_per_s": rate(known_bytes, _add(code[known], duration[known], count)),
+        "bandwidth_bytes_per_s": rate(known_bytes, exact_sums(code[known], duration[known], count)),
         "large_count": np.bincount(code[large], minlength=count).astype(np.int64),
         "large_bytes": moved,
-        "large_bytes_per_s": rate(moved, _add(code[large], duration[large], count)),
+        "large_bytes_per_s": rate(moved, exact_sums(code[large], duration[large], count)),
     }
-
-
-def _add(code: Ints, value: Ints, count: int) -> Ints:
-    """Exact integer sums per code."""
-    out = np.zeros(count, np.int64)
-    np.add.at(out, code, value)
-    return out
 
 
 # -- Which copies are meant ------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _sums(capture: Capture, code: Ints, size: int) -> dict[str, list[Number | No
     moves = device["kind"].to_numpy() != S.KERNEL
     known = moves & (data >= 0)
     bare = np.bincount(code[moves & ~known], minlength=size)
-    time, copied = _exact(code, duration, size), _exact(code[known], data[known], size)
+    time, copied = arrays.exact_sums(code, duration, size), arrays.exact_sums(code[known], data[known], size)
     own_bytes = np.bincount(code[known], minlength=size) > 0
     out: dict[str, list[Number | None]] = {
         TIME: time.tolist(),
@@ -105,12 +105,6 @@ def _known(value: float) -> Number | None:
     return None if value != value or value <= 0 else round(value)
 
 
-def _exact(code: Ints, value: Ints, size: int) -> Ints:
-    out = np.zeros(size, np.int64)
-    np.add.at(out, code, value)
-    return out
-
-
 def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Floats]]:
     """(least traffic of the kernels of each group, FLOP by width): each kernel takes the part of its operator's work that its time is."""
     done = work(capture)
@@ -121,7 +115,7 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
     share = ratio(capture.device["duration_ns"].to_numpy()[rows].astype(np.float64), total[at])
     modelled = ops["modelled"].to_numpy()[at]
     flop, data = (np.where(modelled, ops[c].to_numpy(dtype=np.float64)[at] * share, np.nan) for c in ("flop", "bytes"))
-    traffic = _sum(code[rows], data, size)
+    traffic = arrays.known_sums(code[rows], data, size)
     dtype = arrays.codes(ops["dtype"])[at]
     words = [str(w) for w in ops["dtype"].cat.categories]
     out: dict[str, Floats] = {}
@@ -130,18 +124,11 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
         if mine.any():
             width = WIDTHS.get(word)
             name = f"flops{width}" if width else "flops"
-            out[name] = out.get(name, 0.0) + np.nan_to_num(_sum(code[rows][mine], flop[mine], size))
+            out[name] = out.get(name, 0.0) + np.nan_to_num(arrays.known_sums(code[rows][mine], flop[mine], size))
     guessed = ops["estimated"].to_numpy()[at] & (np.nan_to_num(flop) > 0)
     if guessed.any():
-        out["flops_estimated"] = _sum(code[rows][guessed], flop[guessed], size)
+        out["flops_estimated"] = arrays.known_sums(code[rows][guessed], flop[guessed], size)
     return traffic, out
-
-
-def _sum(code: Ints, values: Floats, size: int) -> Floats:
-    good = np.isfinite(values)
-    total = np.bincount(code[good], values[good], minlength=size).astype(np.float64)
-    total[np.bincount(code[good], minlength=size) == 0] = np.nan
-    return total
 
 
 def add_host(tree: Tree, capture: Capture) -> None:
@@ -150,7 +137,7 @@ def add_host(tree: Tree, capture: Capture) -> None:
     code, first = factorize([arrays.codes(ops["name"]), arrays.codes(ops["dtype"])])
     names, dtypes = arrays.pick(ops["name"], first), arrays.pick(ops["dtype"], first)
     time = np.bincount(code, np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64)), len(first))
-    flop, data = (_sum(code, ops[c].to_numpy(dtype=np.float64), len(first)) for c in ("flop", "bytes"))
+    flop, data = (arrays.known_sums(code, ops[c].to_numpy(dtype=np.float64), len(first)) for c in ("flop", "bytes"))
     count = np.bincount(code, minlength=len(first))
     for group, (name, dtype) in enumerate(zip(names.tolist(), dtypes.tolist(), strict=True)):
         width = WIDTHS.get(str(dtype))

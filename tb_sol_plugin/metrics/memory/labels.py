@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Final
 
 from tb_sol_plugin.units import NARROW, digits, human, number
@@ -33,11 +32,6 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
 """Label and colour of what memory is for, in the order in which the stack is drawn from below."""
 
 
-def escape(text: str) -> str:
-    """A name for a figure, where `<` would begin markup."""
-    return html.escape(text, quote=False)
-
-
 def label(category: str) -> str:
     return CATEGORIES[category][0] if category in CATEGORIES else category.replace("_", " ")
 
@@ -57,3 +51,8 @@ def gib(size: int | None) -> str:
 def since(ns: int, origin: int) -> str:
     """A moment as it is said: `46.5 ms`."""
     return human(ns - origin, "ns")
+
+
+def setting(value: object) -> str:
+    """A setting of a plan as it is typed: `true`, `8192`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

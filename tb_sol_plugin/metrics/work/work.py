@@ -32,7 +32,7 @@ from tb_sol_plugin.metrics.work.ownership import above, in_backward, link_bytes,
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import tree
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize, known_sums
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -193,7 +193,7 @@ def _by_device_time(
         "device_sum_ns": attribution.sum_by(group, duration[mine], size),
         "device_events": np.bincount(group, minlength=size).astype(np.int64),
         "collective": (np.bincount(group, ~device["communication"].to_numpy()[mine], minlength=size) == 0).astype(np.int64),
-        "link_bytes": _known_sum(group, link_bytes(capture)[mine], size),
+        "link_bytes": known_sums(group, link_bytes(capture)[mine], size),
         "module": device["module"].to_numpy()[first],
         "annotation": device["annotation"].to_numpy()[first],
         "step": device["step"].to_numpy()[first],
@@ -320,14 +320,6 @@ def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[st
 
 def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
     return pd.Categorical.from_codes(_codes(column, rows), column.cat.categories)
-
-
-def _known_sum(group: npt.NDArray[np.integer], values: Floats, size: int) -> Floats:
-    """Sum per group over the values that are known, NaN where none is."""
-    good = np.isfinite(values)
-    out = np.bincount(group[good], values[good], minlength=size).astype(np.float64)
-    out[np.bincount(group[good], minlength=size) == 0] = np.nan
-    return out
 
 
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:

@@ -33,3 +33,8 @@ def test_the_axis_unit_follows_the_longest_time():
     assert F.time_scale(2_500_000) == (1e6, "ms") and F.time_scale(0) == (1.0, "ns")
     # a step of 1.2 s is told in ms, a recording of a minute in s
     assert F.time_scale(1_211_000_000) == (1e6, "ms") and F.time_scale(60e9) == (1e9, "s")
+
+
+def test_a_recorded_name_is_no_markup_and_keeps_both_ends():
+    assert F.escape("a<b> & c") == "a&lt;b&gt; &amp; c"
+    assert F.cut("abcdefghij", 10) == "abcdefghij" and F.cut("abcdefghijk", 10) == "abcde…hijk" and len(F.cut("x" * 99, 7)) == 7
