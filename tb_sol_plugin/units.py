@@ -73,3 +73,13 @@ def human(value: float | int | None, unit: str = "") -> str:
     if unit == "B" and name == "B":
         decimals = 0
     return number(scaled, decimals) + (NARROW + name if name else "")
+
+
+def how_many(count: int, one: str, many: str = "") -> str:
+    """`1 replica`, `8 replicas`: how many of a thing. many: the plural, where it is not `one` and an s."""
+    return f"{human(count, 'count')} {one if count == 1 else many or one + 's'}"
+
+
+def capitalized(text: str) -> str:
+    """The text with its first letter large, as a sentence begins; the rest stays as it is."""
+    return text[:1].upper() + text[1:]

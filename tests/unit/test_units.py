@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.units import MINUS, NARROW, UNITS, human
+from tb_sol_plugin.units import MINUS, NARROW, UNITS, capitalized, how_many, human
 
 VECTOR = Path(__file__).parent.parent / "golden" / "units.json"
 
@@ -48,3 +48,8 @@ def test_the_shared_vector_is_what_python_says() -> None:
     assert len(rows) > 500
     assert {row[1] for row in rows} == set(UNITS)
     assert [(value, unit, human(value, unit)) for value, unit, _ in rows] == [tuple(row) for row in rows]
+
+
+def test_how_many_and_the_first_letter() -> None:
+    assert how_many(1, "replica") == "1 replica" and how_many(0, "row") == "0 rows" and how_many(2000, "copy", "copies") == "2\u202f000 copies"
+    assert capitalized("fp8 GEMM runs") == "Fp8 GEMM runs" and capitalized("") == ""

@@ -14,7 +14,7 @@ from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import AnySection, Column, FigureSection, Link, make_table
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 TITLES: Final = {exposure.COMPUTE_LANE: "Computation", exposure.COMMUNICATION_LANE: "Communication", **NAMES}
 PAINT: Final = {exposure.COMPUTE_LANE: "compute", exposure.COMMUNICATION_LANE: "communication", **COLORS}
@@ -221,15 +221,11 @@ def _markers(name: str, mine: pd.DataFrame, longest: float, *, keyed: bool) -> F
         "type": "scatter", "mode": "markers", "name": NAMES[name], "x": mine["size"].tolist(), "y": mine["rate"].tolist(),
         "marker": {"symbol": F.symbol(name), "size": area.tolist(), "color": F.light(COLORS.get(name, "other")), "opacity": 0.8,
                    "line": {"width": 0.8, "color": F.light("surface")}},
-        "hovertext": [f"{_copies(int(n))} of {human(s, 'B')}<br>{human(r, 'B/s')}, {human(t, 'ns')} in all"
+        "hovertext": [f"{how_many(int(n), 'copy', 'copies')} of {human(s, 'B')}<br>{human(r, 'B/s')}, {human(t, 'ns')} in all"
                       for n, s, r, t in zip(mine["count"], mine["size"], mine["rate"], mine["time"], strict=True)],
         "hovertemplate": f"<b>{NAMES[name]}</b><br>%{{hovertext}}<extra></extra>",
     }  # fmt: skip
     return trace | ({"customdata": [name] * len(mine)} if keyed else {})
-
-
-def _copies(count: int) -> str:
-    return "1 copy" if count == 1 else f"{human(count, 'count')} copies"
 
 
 def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F.Plain:

@@ -42,7 +42,8 @@ from tb_sol_plugin.model.report import (
     make_table,
     plain_list,
 )
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.units import capitalized, human
 
 NONE: Final = "moves nothing by itself"
 CALL_COLUMNS: Final = (
@@ -484,7 +485,7 @@ def _counted_table(capture: Capture, where: Scope, by: str, steps: int) -> Table
         if without and size == size:
             marks["bytes"][str(i)] = Mark("lower_bound", f"{without} copies have no known size")
     for name in ("bytes", "bytes_per_step", "blocking", "call_ns", "time_ns", "mean_ns"):
-        frame[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object)
+        frame[name] = whole_numbers(frame[name])
     for name in ("src_kind", "dst_kind"):
         frame[name] = pd.Series([t or None for t in frame[name].tolist()], dtype=object)
     group = GROUPS.get(by)
@@ -851,7 +852,7 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
     seen = [f"{human(many, 'count')} {'copy has' if many == 1 else 'copies have'} a managed end"] if many else []
     seen += [f"the program calls {' and '.join(f'`{a}`' for a in asked[:2])}"] if asked else []
     said = " and ".join(seen)
-    text = f"Not recorded. {said[0].upper() + said[1:]}; the profiler holds no page migration and no page fault. Unknown, not zero."
+    text = f"Not recorded. {capitalized(said)}; the profiler holds no page migration and no page fault. Unknown, not zero."
     return [FactsSection(id="unified_card", title="Unified memory", style="card", span=2, text=text)]
 
 

@@ -16,7 +16,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import cut, escape
 from tb_sol_plugin.model.report import PointNote, Scalar, number_of
 from tb_sol_plugin.tables.arrays import Floats, known_total
-from tb_sol_plugin.units import NARROW, human, scale_of
+from tb_sol_plugin.units import NARROW, how_many, human, scale_of
 
 # -- Places for the words in the chart -------------------------------------------------------------------------------
 # no two overlap, none leaves the chart, and marks stay in sight where they can.
@@ -554,7 +554,7 @@ def _hover(point: Point) -> str:
     lines = [f"<b>{escape(cut(point.label, 96))}</b>"]
     if point.shapes:
         lines.append(escape(cut(point.shapes, 96)))
-    calls = f"{human(point.calls, 'count')} call{'s' if point.calls != 1 else ''}"
+    calls = how_many(point.calls, "call")
     if point.hollow:
         kind = f", {point.bound}" if point.bound in ("compute", "memory") else ""
         return "<br>".join([
@@ -677,7 +677,7 @@ def _strip_axes(points: Sequence[Point], bandwidth: float | None, top: float) ->
 
 def _strip_title(points: Sequence[Point], top: float) -> fig.Plain:
     time = sum(p.measured_ns for p in points)
-    text = f"No arithmetic, by bandwidth: {human(len(points), 'count')} row{'s' if len(points) != 1 else ''}, {human(time, 'ns')}"
+    text = f"No arithmetic, by bandwidth: {how_many(len(points), 'row')}, {human(time, 'ns')}"
     return {
         "x": 0, "y": round(top, 4), "xref": "paper", "yref": "paper", "text": text, "showarrow": False, "xanchor": "left",
         "yanchor": "bottom", "yshift": 4, "font": {"size": 12, "color": fig.light("ink-3")},
@@ -699,7 +699,7 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
     known = float(frame["known_ns"].sum())
     flop, data = number_of(facts["total_flop"]) or number_of(facts["total_vector_flop"]), number_of(facts["total_bytes"])
     return {
-        "name": f"All {human(len(frame), 'count')} row{'s' if len(frame) != 1 else ''}",
+        "name": f"All {how_many(len(frame), 'row')}",
         "calls": known_total(frame, "calls"),
         "sol_ns": facts["sol_ns"],
         "wasted_ns": known_total(frame, "wasted_ns"),

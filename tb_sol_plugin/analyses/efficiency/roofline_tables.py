@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import known_total
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 # -- What the roofline looks at --------------------------------------------------------------------------------------
 # the calls of the selection, and where every nanosecond of its device time belongs.
@@ -165,7 +165,7 @@ def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
     traffic = f" and {human(number_of(facts['total_bytes']), 'B')}" if facts["total_bytes"] else ""
     first = (
-        f"{counted[0].upper()}{counted[1:]} hold **{work}**{traffic}"
+        f"{capitalized(counted)} hold **{work}**{traffic}"
         if counted[:1].isdigit()
         else f"The {counted} holds **{work}**{traffic}"
     )
@@ -185,7 +185,7 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.Data
     out: list[Notice] = []
     if spec is None:
         why = why_no_limits(capture)
-        out.append(Notice(f"{why[0].upper()}{why[1:]}.", "info" if done.by_host_time else "warn"))
+        out.append(Notice(f"{capitalized(why)}.", "info" if done.by_host_time else "warn"))
     elif caution(spec):
         out.append(Notice(caution(spec)))
     if l2 and (spec is None or spec.l2_bytes_per_s is None):

@@ -39,7 +39,8 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.units import capitalized, human
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
 """Devices that the comparison always lists, beside the recorded and the chosen one."""
@@ -342,7 +343,7 @@ def _notices(
         out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
     if there is None:
         why = why_no_limits(capture)
-        out.append(Notice(f"{why[0].upper()}{why[1:]}. Choose a device here.", "info"))
+        out.append(Notice(f"{capitalized(why)}. Choose a device here.", "info"))
     if query.dtype != "recorded":
         sources = ", ".join(W.STANDS_FOR[query.dtype])
         changed = human(number_of(values["changed_share"]), "ratio")
@@ -373,7 +374,7 @@ def _table(
     every = frame if whole is None else whole
     shown = frame.copy()
     for name in ("measured_ns", "sol_ns", "sol_then_ns"):
-        shown[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object)
+        shown[name] = whole_numbers(frame[name])
     shown = shown.assign(calls=[round(v) if float(v).is_integer() else v for v in frame["calls"].tolist()])
     sol, after, measured = (number_of(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
     more = f", first {len(frame)} of {len(every)}" if len(every) > len(frame) else ""

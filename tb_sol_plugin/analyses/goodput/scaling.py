@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.goodput.terms import measure_next
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import over_runs
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 TITLE = "Scaling"
 FAR_OFF = 0.25
@@ -119,7 +119,7 @@ def _headline(found: Gathered, outlook: Outlook) -> str:
     if outlook.stop < 0:
         return "No count of replicas can be run under these terms: the bounds of the micro-batch and the total batch leave nothing."
     run = outlook.at(outlook.stop)
-    how = f"{human(run.replicas, 'count')} replica{'s' if run.replicas != 1 else ''} with {human(run.atomic, 'count')} samples each"
+    how = f"{how_many(run.replicas, 'replica')} with {human(run.atomic, 'count')} samples each"
     how += f" in {run.accum + 1} micro-steps" if run.accum else ""
     said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
     if unknown(outlook.fit, run.nodes, run.replicas):

@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.goodput.points import Point
 from tb_sol_plugin.metrics.goodput.predict import Outlook, beyond, of_counts
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
-from tb_sol_plugin.units import NARROW, human
+from tb_sol_plugin.units import NARROW, how_many, human
 
 MOST_BARS: Final = 24
 NODE_COLORS: Final = ("compute", "communication", "attention", "conv", "norm", "DtoH")
@@ -52,7 +52,7 @@ def measured(found: Gathered) -> FigureSection:
                            "line": {"width": 0.8, "color": F.light("surface")}},
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"<b>{plural(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
+                    f"<b>{_replicas(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
                     f"{words}: {human(at[k] * 1e9, 'ns')} measured, {human(said[k] * 1e9, 'ns')} by the fit" for k in rows
                 ],
             })  # fmt: skip
@@ -65,7 +65,7 @@ def measured(found: Gathered) -> FigureSection:
         id="fit", title="Measured against the fit", subtitle=f"large: step, small: without sync{named}; hollow: batch size guessed",
         figure=F.figure(data, x=F.axis(f"measured, {unit}", **kind), y=F.axis(f"fit, {unit}", **kind)), span=6, height=330, table="points",
         summary=f"Fit against measured step times of {len(used)} configurations. The largest error is "
-        f"{human(float(errors[worst]), 'ratio')}, at {plural(used[worst].num_replicas)}.",
+        f"{human(float(errors[worst]), 'ratio')}, at {_replicas(used[worst].num_replicas)}.",
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def residuals(found: Gathered) -> FigureSection:
                 "marker": {"size": size, "color": color, "opacity": 0.8, "line": {"width": 0.8, "color": F.light("surface")},
                            "symbol": [f"{mark}-open" if _hollow(used[k]) else mark for k in rows]},
                 "hovertext": [
-                    f"<b>{plural(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
+                    f"<b>{_replicas(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
                     f"{words}: the fit is {human(abs(float(off[k])), 'ratio')} {'slower' if off[k] > 0 else 'faster'}" for k in rows
                 ],
             })  # fmt: skip
@@ -188,7 +188,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         })  # fmt: skip
         words = "adding still pays" if outlook.pays_on else "adding pays up to here"
         notes.append({
-            "x": run.replicas, "y": run.goodput, "text": f"{plural(run.replicas)}<br>{words}", "showarrow": True, "arrowhead": 0,
+            "x": run.replicas, "y": run.goodput, "text": f"{_replicas(run.replicas)}<br>{words}", "showarrow": True, "arrowhead": 0,
             "arrowcolor": F.light("ink-3"), "ax": 28, "ay": 34, "xanchor": "left", "align": "left",
             "font": {"size": 12, "color": F.light("ink")},
         })  # fmt: skip
@@ -200,7 +200,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         figure=F.figure(data, x=F.axis("replicas"), y=F.axis("samples per second", range=[0, top * 1.25]), annotations=notes),
         span=5, height=360, table="predictions",
         summary=f"{what} over replicas, each count at its best batch size. "
-        + (f"Adding pays up to {plural(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 else "Nothing can be run."),
+        + (f"Adding pays up to {_replicas(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 else "Nothing can be run."),
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def _line(x: np.ndarray, y: np.ndarray, token: str, words: str, *, dash: str = "
         "type": "scatter", "mode": "lines", "x": x.tolist(), "y": [float(v) if k else None for v, k in zip(y, ok, strict=True)],
         "line": {"color": F.light(token), "width": width, "dash": dash}, "hoverinfo": "text", "name": words,
         "hovertext": [
-            f"<b>{plural(int(a))}</b><br>{words}: {human(float(b), '')} per s" if k else "" for a, b, k in zip(x, y, ok, strict=True)
+            f"<b>{_replicas(int(a))}</b><br>{words}: {human(float(b), '')} per s" if k else "" for a, b, k in zip(x, y, ok, strict=True)
         ],
     }  # fmt: skip
 
@@ -250,7 +250,7 @@ def heat(found: Gathered, outlook: Outlook) -> FigureSection:
             "hovertext": [f"<b>{run.replicas} replicas × {run.atomic}{_accum(run.accum)}</b><br>{human(run.goodput, '')} per s"],
             "marker": {"size": 16, "symbol": "circle-open", "color": F.light("ink"), "line": {"width": 2.2, "color": F.light("ink")}},
         })  # fmt: skip
-        ring = f" The ring is {plural(run.replicas)} with a total batch of {human(run.total, 'count')}."
+        ring = f" The ring is {_replicas(run.replicas)} with a total batch of {human(run.total, 'count')}."
     by_memory = ", by memory" if found.settled is not None and found.settled.memory else ""
     limit = f"; empty: cannot be run (micro-batch up to {outlook.terms.high}{by_memory})"
     limit += "; dashed: gradients are accumulated above" if outlook.terms.accumulation else ""
@@ -268,13 +268,13 @@ def _cell(found: Gathered, outlook: Outlook, row: int, column: int) -> str:
     grid = outlook.grid
     replicas, total = int(grid.counts[column]), human(round(float(grid.totals[row])), "count")
     if not np.isfinite(grid.goodput[row, column]):
-        return f"<b>{plural(replicas)}, total batch {total}</b><br>cannot be run: micro-batch outside its bounds"
+        return f"<b>{_replicas(replicas)}, total batch {total}</b><br>cannot be run: micro-batch outside its bounds"
     atomic, steps = int(grid.atomic[row, column]), int(grid.steps[row, column])
     reached = human(replicas * atomic * (steps + 1), "count")
     why = beyond(found.used, outlook.fit, int(outlook.terms.nodes(replicas)), replicas, atomic)
     far = f"<br>extrapolated: {'; '.join(why)}" if why else ""
     value = human(float(grid.goodput[row, column]), "")
-    return f"<b>{plural(replicas)} × {atomic}{_accum(steps)}, total batch {reached}</b><br>{value} per s{far}"
+    return f"<b>{_replicas(replicas)} × {atomic}{_accum(steps)}, total batch {reached}</b><br>{value} per s{far}"
 
 
 def _accum(steps: int) -> str:
@@ -315,9 +315,8 @@ def split(found: Gathered, outlook: Outlook) -> FigureSection:
     )  # fmt: skip
 
 
-def plural(replicas: int) -> str:
-    """`1 replica`, `8 replicas`."""
-    return f"{human(replicas, 'count')} replica{'s' if replicas != 1 else ''}"
+def _replicas(count: int) -> str:
+    return how_many(count, "replica")
 
 
 def overlap_words(gamma: float) -> str:
@@ -351,5 +350,5 @@ def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
         ),
         span=6, height=330, table="predictions",
         summary=f"Gain per added replica over the count of replicas. It falls below {share * 100:.0f} % "
-        + (f"after {plural(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 and not outlook.pays_on else "nowhere here."),
+        + (f"after {_replicas(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 and not outlook.pays_on else "nowhere here."),
     )  # fmt: skip

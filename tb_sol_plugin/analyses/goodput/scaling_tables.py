@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.goodput.predict import Outlook, of_counts
 from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
-from tb_sol_plugin.units import human, number
+from tb_sol_plugin.units import how_many, human, number
 
 # -- What can be asked of the scaling page, and what its tables hold -------------------------------------------------
 
@@ -267,7 +267,7 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     })  # fmt: skip
     beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(of_counts(found.used, outlook)) if why}
     stop = outlook.stop
-    many = f"{human(int(replicas[stop]), 'count')} replica{'s' if replicas[stop] != 1 else ''}"
+    many = how_many(int(replicas[stop]), "replica")
     said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
     columns = [c for c in PREDICTIONS if c.name != "cost" or price is not None]
     return make_table(

@@ -23,7 +23,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, FieldNow, Link, Notice, Report
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 ABOUT: Final = 6
 """Steps stand beside what holds memory where they are not so many rows more."""
@@ -111,7 +111,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
             axis,
             chosen=(at_ns, held.total) if at_ns is not None else None,
             stretches=stretches,
-            title=f"{memory.label[0].upper()}{memory.label[1:]} over time",
+            title=f"{capitalized(memory.label)} over time",
         ),
         holds,
         *([by_step.table] if by_step is not None else []),
@@ -213,4 +213,4 @@ def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str
     if query.window.strip():
         rest = {n: v for n, v in kept.items() if n not in ("window", "at")}
         out.append(Notice("Numbers and tables are of the window that is drawn.", "info", Link("memory", rest, "Whole recording")))
-    return out + [Notice(f"{note[0].upper()}{note[1:]}.") for note in whole.notes[:FEW] if note not in QUIET]
+    return out + [Notice(f"{capitalized(note)}.") for note in whole.notes[:FEW] if note not in QUIET]

@@ -35,7 +35,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.units import human, number
+from tb_sol_plugin.units import capitalized, how_many, human, number
 
 
 class MemoryCompareQuery(PairQuery, kw_only=True, frozen=True):
@@ -214,7 +214,7 @@ def _held(found: Differences, here: Side[ComparePart], there: Side[ComparePart],
         subtitle=f"by {by}; the differences add up to that of the peaks",
         total={"name": "in use", "delta": b.peak - a.peak, "a": a.peak, "b": b.peak, "abs_delta": abs(b.peak - a.peak)},
         filters=[] if same else ["only"], marks={n: m for n, m in (("name", marks), ("delta", flagged)) if m},
-        footer=" ".join(f"{n[0].upper()}{n[1:]}." for n in notes),
+        footer=" ".join(f"{capitalized(n)}." for n in notes),
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def _notices(here: Side[ComparePart], there: Side[ComparePart], by: str, why: st
     for side in (here, there):
         if side.part.failures:
             count = side.part.failures
-            text = f"{human(count, 'count')} allocation{'s' if count > 1 else ''} failed in `{side.name}`."
+            text = f"{how_many(count, 'allocation')} failed in `{side.name}`."
             out.append(Notice(text, link=Link("memory_findings", {"run": side.run, "worker": side.of.worker, "span": side.of.span}, "Why")))
     if why:
         out.append(Notice(why if by else f"{why} Record memory with with_stack=True, or with the SOL capture.", "info"))

@@ -31,7 +31,7 @@ from tb_sol_plugin.model.recordings import Side
 from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 # -- What one recording gives to be set beside another in detail -----------------------------------------------------
 # its operators, its kinds of allocations, its steps; each list bounded.
@@ -572,7 +572,7 @@ def _lengths(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart, 
     counts = [p.per_step.count if p.per_step is not None else 0 for p in (a, b)]
     if counts[0] == counts[1]:
         return ""
-    said = [f"{human(n, 'count')} step{'' if n == 1 else 's'} of {s.name}" for n, s in zip(counts, (here, there), strict=True)]
+    said = [f"{how_many(n, 'step')} of {s.name}" for n, s in zip(counts, (here, there), strict=True)]
     return f" Sums are over all that was recorded, {said[0]} and {said[1]}, unless a step is chosen."
 
 

@@ -29,7 +29,7 @@ from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import without_recording
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar, make_facts
-from tb_sol_plugin.units import NARROW
+from tb_sol_plugin.units import NARROW, capitalized
 
 TITLE: Final = "Memory plan"
 NOT_COUNTED: Final = (
@@ -81,7 +81,7 @@ def _report(plan: Plan) -> Report:
 def _headline(plan: Plan) -> str:
     layout, most = plan.layout, plan.largest
     over = f"TP{NARROW}{layout.tp}, PP{NARROW}{layout.pp}, DP{NARROW}{layout.dp}"
-    said = f"{plan.name[:1].upper()}{plan.name[1:]} on {over}: the fullest stage needs **{both(most.total_bytes)}** on each device"
+    said = f"{capitalized(plan.name)} on {over}: the fullest stage needs **{both(most.total_bytes)}** on each device"
     if plan.base.counted:
         said += f", beside {both(plan.base.counted)} of base memory"
     left = plan.headroom(most.total_bytes)
@@ -142,7 +142,7 @@ def _notices(plan: Plan) -> list[Notice]:
     if saved > 0:
         said = " and ".join(where)
         out.append(Notice(
-            f"{said[:1].upper()}{said[1:]}. With the embedding on the first stage alone, the head on the last alone, both divided over "
+            f"{capitalized(said)}. With the embedding on the first stage alone, the head on the last alone, both divided over "
             f"tensor parallel ranks, and a cross entropy over the divided vocabulary, the fullest stage holds **{both(saved)}** less.",
             "warn", T.with_own_placement(plan),
         ))  # fmt: skip

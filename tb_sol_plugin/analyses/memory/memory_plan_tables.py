@@ -34,7 +34,7 @@ from tb_sol_plugin.metrics.memory.labels import setting
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 # -- What can be asked of the memory plan, and what its tables hold --------------------------------------------------
 
@@ -461,7 +461,7 @@ def device_table(plan: Plan) -> TableSection:
         "devices", "Does it fit?", frame, DEVICES, key="device", cell_links={"device": here}, row_links=here,
         marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
         subtitle=f"the fullest stage on every device of the table; it fits {len(fits)} of them with a tenth to spare",
-        footer=f"{beside[:1].upper()}{beside[1:]}. A driver reports 1 to 2 % less than the memory a device is sold with.",
+        footer=f"{capitalized(beside)}. A driver reports 1 to 2 % less than the memory a device is sold with.",
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_facts, make_table
 from tb_sol_plugin.tables.arrays import known
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 MOST_ALLOCATIONS: Final = 1000
 """Rows of the table, the largest."""
@@ -311,7 +311,7 @@ def peak_section(found: Holders, by: By, origin: int, *, at_peak: bool, why: str
         total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
         last=last,
         sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
-        footer=" ".join([why, *(f"{n[0].upper()}{n[1:]}." for n in found.notes)]).strip(),
+        footer=" ".join([why, *(f"{capitalized(n)}." for n in found.notes)]).strip(),
         links=[] if at_peak else [Link("memory", query, "At the peak")],
     )  # fmt: skip
 
@@ -362,7 +362,7 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
         "fragmentation_bytes": found.fragmentation, "leak_bytes_per_step": slope, "peak_ns": found.peak_ns - origin,
         "end_bytes": found.end, "capacity_bytes": found.capacity.bytes, "failed_allocations": found.failures,
     }  # fmt: skip
-    said = " ".join(f"{note[0].upper()}{note[1:]}." for note in remarks)
+    said = " ".join(f"{capitalized(note)}." for note in remarks)
     notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
     notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
     if found.reserved is not None and found.capacity.bytes:

@@ -17,7 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import Column, FigureSection, Link, TableSection, make_table
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import MINUS, NARROW, human
+from tb_sol_plugin.units import MINUS, NARROW, capitalized, human
 
 
 def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
@@ -93,7 +93,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"
     return FigureSection(
         id="use",
-        title=f"{unit_word[:1].upper()}{unit_word[1:]} use over time",
+        title=f"{capitalized(unit_word)} use over time",
         subtitle=f"{span}, {human(int(width.mean()) if len(width) else None, 'ns')} per bar",
         figure=fig.figure(
             data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}

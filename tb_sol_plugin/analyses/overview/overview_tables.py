@@ -24,7 +24,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.tables.arrays import whole_numbers
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 FACTS: Final = (
     Fact("speed_of_light", "of the speed of light", "ratio", "Time at the limits of the device over the measured time."),
@@ -149,7 +149,7 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
     each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
     step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
     unit = "Host" if fall.work.by_host_time else device_word(capture)
-    unit = unit[:1].upper() + unit[1:]
+    unit = capitalized(unit)
     best = fall.limits.achievable
     more = ""
     if ratio is not None and spec is not None:

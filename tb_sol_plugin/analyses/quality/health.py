@@ -21,7 +21,7 @@ from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_facts, make_table
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 CATEGORY_COLUMNS = (
     Column("category", "Category", "", "Category as written in the file; empty where the event has none.", "code"),
@@ -189,7 +189,7 @@ def _joined_memory(capture: Capture) -> list[Notice]:
     """What of memory is read together with the recording, and what is not and why."""
     found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}" for what, file in joined_files(capture).items()]
     out = [Notice(f"Read together with {' and '.join(found)}.", "info")] if found else []
-    return out + [Notice(f"{w[0].upper()}{w[1:]}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
+    return out + [Notice(f"{capitalized(w)}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
 
 
 def _file_name(path: str) -> str:

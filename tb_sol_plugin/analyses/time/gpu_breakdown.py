@@ -36,7 +36,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Mask
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 
 class BreakdownQuery(Query, kw_only=True, frozen=True):
@@ -296,7 +296,7 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
     found = B.layers(capture, rows, rule=query.communication_rule)
     used = B.use_over_time(found, (low, high))
     word = B.device_word(capture)
-    title = f"{word[0].upper()}{word[1:]} use over time"
+    title = f"{capitalized(word)} use over time"
     if high <= low:
         return FigureSection(id="use", title=title, span=8, figure=F.figure([]), summary="Nothing was recorded in this selection.")
     length = (used["end_ns"] - used["start_ns"]).to_numpy()

@@ -14,7 +14,8 @@ from tb_sol_plugin.metrics.time.iterations import Course, counted, own_work, thi
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.units import how_many, human
 
 FACTS: Final = (
     Fact("median_ns", "Step time", "ns", "Median step time of the iterations that were not sampled; of all where every one was. The "
@@ -158,7 +159,7 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
 def _notes(told: Told) -> dict[str, str]:
     values, slope = told.values, told.course.slope
     count, every = len(told.course.rows), int(told.values["iterations"] or 0)
-    recorded = f"of {human(every, 'count')} iteration{'s' if every != 1 else ''}"
+    recorded = f"of {how_many(every, 'iteration')}"
     notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": recorded}
     if values["sol_ns"] is not None:
         notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
@@ -324,7 +325,7 @@ def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: t
         signature=frame["signature"].astype(object),
     )
     for name in ("time_ns", "host_ns", "device_ns", "sol_ns", "flop", "recompute_flop", "bytes", "ops", "unknown"):
-        shown[name] = pd.Series([round(v) if v == v else None for v in frame[name].tolist()], dtype=object, index=frame.index)
+        shown[name] = whole_numbers(frame[name])
     left = all_of - len(frame)
     section = make_table(
         "iterations",

@@ -29,8 +29,8 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, FigureSection, Link, Notice, Report, Scalar, Sort, make_facts, make_table
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables.arrays import Mask
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables.arrays import Mask, whole_numbers
+from tb_sol_plugin.units import capitalized, human
 
 
 class KernelsQuery(Query, kw_only=True, frozen=True):
@@ -189,7 +189,7 @@ _SUMMED: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 def _limited(frame: pd.DataFrame) -> pd.DataFrame:
     """Sums of work as whole numbers, None unknown, and the modelled part of each group's time."""
     share = ratio(np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), frame["total_ns"].to_numpy(dtype=np.float64))
-    whole = {n: pd.Series([round(v) if v == v else None for v in frame[n].tolist()], dtype=object) for n in _SUMMED}
+    whole = {n: whole_numbers(frame[n]) for n in _SUMMED}
     return frame.assign(modelled_share=share, modelled_sum_ns=np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), **whole)
 
 
@@ -248,7 +248,7 @@ def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]
     unit = unit_name(capture.facts.vendor)
     if unknown >= 0.5:
         return f"{said} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
-    return f"{said} {unit[0].upper()}{unit[1:]}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
+    return f"{said} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
 
 
 def _notices(values: dict[str, Scalar], query: KernelsQuery) -> list[Notice]:

@@ -21,7 +21,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import factorize
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 _WHOLE: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
@@ -91,7 +91,7 @@ def _headline(capture: Capture, rows: pd.DataFrame) -> str:
     unknown = int(rows.loc[rows["tensor_core"].isna(), "total_ns"].sum())
     if unknown >= 0.5 * total:
         return f"{said} No rule knows whether {unit}s run {human(unknown / total, 'ratio')} of it."
-    return f"{said} {unit[0].upper()}{unit[1:]}s run {'at least ' if unknown >= 0.05 * total else ''}{human(known / total, 'ratio')}."
+    return f"{said} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 * total else ''}{human(known / total, 'ratio')}."
 
 
 def _table(rows: pd.DataFrame, columns: Sequence[Column], *, by_scope: bool) -> TableSection:

@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics.trees.modules import MergedRow
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import efficiency_colour, light
 from tb_sol_plugin.model.report import FigureSection, Scalar
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 CHART_PIXELS: Final = 1150.0
 """Width of the icicle on a usual screen, to choose what its boxes say."""
@@ -89,7 +89,7 @@ def icicle(
     more = f"; {left_out} narrow boxes left out" if left_out > 0 else ""
     return FigureSection(
         id="icicle",
-        title="Device time by module" if width == "device" else f"{words[:1].upper()}{words[1:]} by module",
+        title="Device time by module" if width == "device" else f"{capitalized(words)} by module",
         subtitle=f"width is {words}{lacking}, colour is efficiency: orange far below its limit, blue at it, grey without a model{more}",
         figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
         summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",

@@ -24,7 +24,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
 from tb_sol_plugin.tables import arrays, tree
-from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.tables.arrays import Mask, whole_numbers
 from tb_sol_plugin.units import human
 
 OUTSIDE: Final = "(outside every module)"
@@ -38,7 +38,7 @@ def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     time = out["time_ns"].to_numpy(dtype=np.float64)
     out["modelled_share"] = ratio(np.nan_to_num(out["modelled_sum_ns"].to_numpy(dtype=np.float64)), time)
     out["operator_ns"] = out["owned_sum_ns"]
-    return out.assign(**{n: pd.Series([round(v) if v == v else None for v in out[n].tolist()], dtype=object) for n in _WHOLE})
+    return out.assign(**{n: whole_numbers(out[n]) for n in _WHOLE})
 
 
 def with_label_times(
@@ -58,11 +58,11 @@ def with_label_times(
     time = np.array([each[list(row.nodes)].sum() for row in rows], np.float64)
     if not np.isfinite(time).any():
         return frame
-    shown = pd.Series([round(v) if v == v else None for v in time.tolist()], dtype=object, index=frame.index)
+    shown = whole_numbers(pd.Series(time, frame.index))
     out = frame.assign(device_total_ns=shown)
     if direction == "forward" and not frame["measured_ns"].notna().any():
         sol = pd.to_numeric(frame["sol_ns"]).to_numpy(dtype=np.float64)
-        wasted = pd.Series([round(v) if v == v else None for v in (time - sol).tolist()], dtype=object, index=frame.index)
+        wasted = whole_numbers(pd.Series(time - sol, frame.index))
         out = out.assign(time_ns=shown, efficiency=ratio(sol, time), wasted_ns=wasted)
     return out
 

@@ -27,6 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Report, Sort, TableSection, TreeSpec, make_facts, make_table
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 ROWS_OUTSIDE: Final = "(outside every phase)"
@@ -140,7 +141,7 @@ def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
         id=frame["phase"], phase=short, share=ratio(frame["sol_ns"].to_numpy(), np.full(len(frame), frame["sol_ns"].sum()))
     )
     for name in ("sol_ns", "measured_ns", "wasted_ns"):
-        frame[name] = pd.Series([round(v / divide) if v == v else None for v in frame[name].tolist()], dtype=object)
+        frame[name] = whole_numbers(frame[name] / divide)
     return frame
 
 

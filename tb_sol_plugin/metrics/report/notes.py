@@ -15,7 +15,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 WHOLE: Final = 0.95
 """Part of the device's own work with a model from which a trace should explain all that was counted."""
@@ -104,7 +104,7 @@ def profile_notices(capture: Capture) -> list[Notice]:
     )
     out = [Notice(text, "info", Link("health"))]
     said = [w for w in capture.facts.warnings if w]
-    out += [Notice(f"{w[0].upper()}{w[1:]}.", "info") for w in said[:2]]
+    out += [Notice(f"{capitalized(w)}.", "info") for w in said[:2]]
     if len(table) and not np.isfinite(table[["flop", "bytes"]].to_numpy(dtype=np.float64)).any():
         lack = "No launch hook stated any work: there is time, and no limit to hold it against."
         out.append(Notice(lack, "info"))
@@ -167,7 +167,7 @@ def _left_out(capture: Capture) -> str:
 
 
 def _lost(capture: Capture) -> list[str]:
-    out = [f"{text[0].upper()}{text[1:]}." for text in capture.facts.warnings if text][:MOST_WARNINGS]
+    out = [f"{capitalized(text)}." for text in capture.facts.warnings if text][:MOST_WARNINGS]
     issues = capture.tables["issues"]
     reasons = arrays.pick(issues["reason"], np.arange(len(issues))).tolist()
     found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.tables.arrays import codes
-from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+from tb_sol_plugin.units import NARROW, capitalized, digits, human, number, scale_of
 
 PLAIN: Final = 0.95
 """Part of the device's work with a cost model from which the ratio is shown plain."""
@@ -85,7 +85,7 @@ def parts_of(capture: Capture, fall: Waterfall) -> Parts:
 
 def _waits(capture: Capture, fall: Waterfall) -> list[Part]:
     unit, each = device_word(capture), fall.steps
-    unit = unit[:1].upper() + unit[1:]
+    unit = capitalized(unit)
     return [
         Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
         *_host_waits(unit, fall),
