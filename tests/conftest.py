@@ -15,15 +15,34 @@ settings.register_profile("tb_sol", deadline=None)  # the first call of a compil
 settings.load_profile("tb_sol")
 
 ROOT = Path(__file__).resolve().parent.parent
+TRACES = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
+NO_TRACES = f"no recorded traces at {TRACES}; set TB_SOL_TRACES to run the tests marked real"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Several workers take contiguous parts of the suite: what tests of a file share (servers, opened recordings) is made once."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sweeps over recordings, tests/real and all marked `real`, are exhaustive; without the recordings those marked `real` are skipped."""
+    for item in items:
+        real = item.get_closest_marker("real")
+        if real or ROOT / "tests" / "real" in item.path.parents:
+            item.add_marker("exhaustive")
+        if real and not TRACES.is_dir():
+            item.add_marker(pytest.mark.skip(reason=NO_TRACES))
 
 
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of recorded traces handed in from outside; skips where it is absent."""
-    folder = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
-    if not folder.is_dir():
-        pytest.skip(f"no recorded traces at {folder}; set TB_SOL_TRACES to run the tests marked real")
-    return folder
+    if not TRACES.is_dir():
+        pytest.skip(NO_TRACES)
+    return TRACES
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,9 @@ try:
 except ImportError:  # the fixture `chromium` says so
     sync_playwright = None
 
-CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if Path(p).exists()), "")
+PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+NAMED = os.environ.get("TB_SOL_CHROMIUM")
+CHROMIUM = next((p for p in ([NAMED] if NAMED else PLACES) if Path(p).exists()), "")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
@@ -63,7 +65,7 @@ def chromium() -> Iterator[Browser]:
     if sync_playwright is None:
         missing("playwright is not installed")
     if not CHROMIUM:
-        missing("no Chromium at /usr/bin/chromium")
+        missing(f"no Chromium at {NAMED or PLACES[0]}; TB_SOL_CHROMIUM names one")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
