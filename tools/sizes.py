@@ -59,7 +59,6 @@ KNOWN: dict[str, dict[str, int]] = {
         "tb_sol_plugin/analyses/memory/memory_expected_figures.py:bars": 27,
         "tb_sol_plugin/analyses/memory/memory_tables.py:tiles_section": 37,
         "tb_sol_plugin/analyses/overview/overview.py:_operators": 27,
-        "tb_sol_plugin/capture/work/copies.py:crossing": 41,
         "tb_sol_plugin/capture/work/ledger.py:LedgerMode._count": 38,
         "tb_sol_plugin/cost/goodput/cluster.py:_one_by_one": 27,
         "tb_sol_plugin/cost/goodput/cluster.py:_solve": 26,

@@ -119,7 +119,7 @@ class Found:
 
 
 def device_spec(choice: str = "auto", *, assume_sparsity: bool = False, logdir: str = "", where: str = "") -> DeviceSpec | None:
-    """The limits of `find_device`, None where there are none."""
+    """Returns the limits of `find_device`, None where there are none."""
     return find_device(choice, assume_sparsity=assume_sparsity, logdir=logdir, where=where).spec
 
 
@@ -196,7 +196,7 @@ def _near(key: str, keys: Sequence[str]) -> str:
 
 
 def _split(choice: str) -> tuple[str, str]:
-    """(path, expression) of `auto`, an expression, `PATH` or `PATH#KEY`."""
+    """Splits a choice into (path, expression): `auto`, an expression, `PATH` or `PATH#KEY`."""
     path, _, expression = choice.partition("#")
     if path.lower().endswith((".json", ".csv")):
         return os.path.abspath(os.path.expanduser(path)), expression
@@ -237,7 +237,7 @@ def _own_file() -> list[str]:
 
 
 def _adjacent_file(logdir: str) -> list[str]:
-    """The first device file in the logdir or the two folders above, where the page looks for it too."""
+    """Finds the first device file in the logdir or the two folders above, where the page looks for it too."""
     from tb_sol_plugin.devices.places import NAMES, folders_above
 
     if not logdir or "://" in logdir:
@@ -247,7 +247,7 @@ def _adjacent_file(logdir: str) -> list[str]:
 
 
 def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Limits | None, str]:
-    """The row of a chosen file: one that holds for this device, else the only one it has."""
+    """Chooses a row of a chosen file: one that holds for this device, else the only one."""
     layer = book.layers[-1]
     if not layer.rows:
         return None, layer.problems[0].line() if layer.problems else f"{os.path.basename(path)} holds no rows"
@@ -277,7 +277,7 @@ def _detected(book: DeviceBook, where: str) -> tuple[Limits | None, str]:
 
 
 def _gpu() -> tuple[DeviceProps | None, str]:
-    """(properties, vendor) of the current GPU as a profiler trace would record them; None without one."""
+    """Reads (properties, vendor) of the current GPU as a profiler trace would record them; None without one."""
     import torch
 
     from tb_sol_plugin.devices.spec import DeviceProps

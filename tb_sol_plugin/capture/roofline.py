@@ -28,19 +28,19 @@ class Precision:
     cudnn_tf32: bool = False
 
     def compute_type(self, dtype: DataType, op_type: OpType) -> DataType:
-        """The type whose matrix peak holds."""
+        """Returns the type whose matrix peak holds."""
         if dtype is not DataType.FP32:
             return dtype
         tf32 = self.cudnn_tf32 if op_type is OpType.CONV else self.matmul != "highest"
         return DataType.TF32 if tf32 else dtype
 
     def on(self, spec: DeviceSpec | None) -> Precision:
-        """As it holds on a device: other vendors than NVIDIA compute FP32 in FP32 whatever these settings are."""
+        """Returns what holds on a device: other vendors than NVIDIA compute FP32 in FP32 whatever these settings are."""
         return self if spec is None or spec.vendor in ("nvidia", "") else Precision()
 
 
 def current_precision() -> Precision:
-    """How FP32 products of this process run now; as FP32 where torch does not say."""
+    """Reads how FP32 products of this process run now; as FP32 where torch does not say."""
     torch = sys.modules.get("torch")
     if torch is None:
         return Precision()
@@ -104,7 +104,7 @@ FLAGS: Final = {
 def least_time(
     flops: float | None, flops_vector: float | None, data: float | None, *, dtype: DataType, spec: DeviceSpec
 ) -> tuple[float | None, BoundType]:
-    """(µs, what sets it) of matrix FLOP, vector FLOP and bytes; (None, UNKNOWN) where that is not known, see `tb_sol_plugin.roofline`."""
+    """Computes (µs, what sets it) of matrix FLOP, vector FLOP and bytes as `tb_sol_plugin.roofline.limit`; (None, UNKNOWN) if unknown."""
     seconds, bound = limit(
         flops, flops_vector, data, peak=spec.matrix_peak(dtype), vector_peak=spec.vector_peak(dtype),
         bandwidth=spec.memory_bandwidth_bytes_per_sec,
@@ -113,7 +113,7 @@ def least_time(
 
 
 def work_of(record: OpRecord | CapturedOp | CapturedFunctionalOp) -> tuple[int | None, int | None, int | None]:
-    """(matrix FLOP, vector FLOP, bytes) of all calls; records of layers and functions have one sort of FLOP, by their kind."""
+    """Returns (matrix FLOP, vector FLOP, bytes) of all calls; records of layers and functions have one sort of FLOP, by their kind."""
     if isinstance(record, OpRecord):
         return record.flops, record.flops_vector, record.bytes
     if record.op_type in MATRIX:
@@ -128,7 +128,7 @@ def roofline(
     precision: Precision | None = None,
     events: bool = False,
 ) -> RooflineResult:
-    """One record against the limits. events: its time was measured by device events, not by kernel or wall clock.
+    """Compares one record with the limits. events: its time was measured by device events, not by kernel or wall clock.
 
     precision: how FP32 products run; without it they run in FP32. A record without time has no efficiency.
     """
@@ -166,7 +166,7 @@ def roofline(
 
 
 def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: bool, whole: bool) -> set[str]:
-    """Flags of the work of a record. known: there is some. whole: an estimate has both of its sides."""
+    """Returns the flags of the work of a record. known: some of it is known. whole: an estimate has both of its sides."""
     holds = {
         "communication": record.op_type is OpType.COMMUNICATION,
         "no_model": not known and record.op_type is not OpType.COMMUNICATION,
@@ -178,7 +178,7 @@ def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: 
 
 
 def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, peak: float | None, bound: BoundType) -> set[str]:
-    """Flags of the peak that the work was set against."""
+    """Returns the flags of the peak that the work is compared with."""
     holds = {
         "no_peak": matrix and not peak,
         "sparse": matrix and spec.assume_sparsity and dtype in spec.peak_flops_sparse,

@@ -56,11 +56,11 @@ class HooksMode:
 
     def __enter__(self) -> HooksMode:
         self.hooks.recorder = self.patcher.recorder = self
-        self._attribution.watch(self._backward_begins)
+        self._attribution.attach(self._backward_begins)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._attribution.unwatch()
+        self._attribution.detach()
         self._attribution.forget()
         self.hooks.recorder = self.patcher.recorder = None
         self._expected.clear()  # of what is left, no backward pass was run

@@ -1,1 +1,1 @@
-"""What was counted, analysed and written: console, TensorBoard, W&B and the SOL log."""
+"""What was counted, analyzed and written: console, TensorBoard, W&B and the SOL log."""

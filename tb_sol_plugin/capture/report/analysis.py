@@ -76,7 +76,7 @@ def step_by_events(
 
 
 def _phase_times(times: Mapping[str, float | None], device_ns: int | None) -> dict[str, float]:
-    """Known times; `(no phase)` has what the step lasted beyond all phases, where all are known."""
+    """Returns the known times; `(no phase)` has what the step lasted beyond all phases, where all are known."""
     out = {name: time for name, time in times.items() if time is not None}
     if device_ns is not None and len(out) == len(times):
         left = device_ns / 1e3 - math.fsum(out.values())
@@ -86,7 +86,7 @@ def _phase_times(times: Mapping[str, float | None], device_ns: int | None) -> di
 
 
 def times_of_layers(rows: Iterable[TimeRow], labels: Labels, layers: Collection[str]) -> dict[str, float | None]:
-    """Device time in µs of all calls of each of `layers` (`OpRecord.layer_name`), less that of other ones inside it.
+    """Computes the device time in µs of all calls of each of `layers` (`OpRecord.layer_name`), less that of other ones inside it.
 
     None where a call has no time. rows: of all modules; what lies inside a layer and is none itself belongs to the layer.
     """
@@ -94,7 +94,7 @@ def times_of_layers(rows: Iterable[TimeRow], labels: Labels, layers: Collection[
 
 
 def times_of_phases(rows: Iterable[TimeRow], labels: Labels) -> dict[str, float | None]:
-    """Device time in µs by phase, less that of the phases inside it; None where it is not known."""
+    """Computes the device time in µs by phase, less that of the phases inside it; None where it is not known."""
     return _own_times(rows, labels, lambda _: True)
 
 

@@ -24,13 +24,13 @@ WIDTH: Final = 90
 NAME_WIDTH: Final = 40
 ROWS: Final = 60
 """Rows of one section; more are summed up in a line."""
-TOLD: Final = ("above_limit", "launch_bound_timing", "forward_only", "eager_capture", "no_peak", "sparse", "unverified_peak")
+REPORTED_FLAGS: Final = ("above_limit", "launch_bound_timing", "forward_only", "eager_capture", "no_peak", "sparse", "unverified_peak")
 """Flags that get a line, in this order. Estimated, recomputed and unmodelled work is nothing unusual in a group."""
 UNKNOWN: Final = "—"
 
 
 def console_report(analysis: Analysis) -> str:
-    """The report as text, without a newline at its end. What is not known is a dash, or left out; notes at the end say why.
+    """Writes the report as text, without a newline at its end. What is not known is a dash, or left out; notes at the end say why.
 
     Of a step whose work was not counted, the report of the last one whose work was.
     """
@@ -75,7 +75,7 @@ def _row(group: Group) -> str:
 
 
 def shortened(name: str, width: int = NAME_WIDTH) -> str:
-    """A name without line breaks, in at most `width` characters: a longer one loses its middle."""
+    """Shortens a name to one line of at most `width` characters; a longer one loses its middle."""
     name = " ".join(name.split())
     if len(name) <= width:
         return name
@@ -84,7 +84,7 @@ def shortened(name: str, width: int = NAME_WIDTH) -> str:
 
 
 def notes_of(analysis: Analysis, age: int = 0) -> list[str]:
-    """What a reader has to know of the figures, in sentences; nothing in the plain case. age: iterations since the analysed one."""
+    """Lists in sentences what a reader must know of the figures; nothing in the plain case. age: iterations since the analyzed one."""
     total, notes = analysis.total, []
     if age:
         notes.append(f"Counted and timed in iteration {analysis.iteration}, {age} iteration{'s' if age > 1 else ''} ago.")
@@ -95,7 +95,7 @@ def notes_of(analysis: Analysis, age: int = 0) -> list[str]:
     elif total.unknown:
         notes.append(f"{total.unknown} of {total.count} ops have no estimate: their work is not known.")
     notes += [note[:1].upper() + note[1:] + "." for note in analysis.notes]
-    for flag in TOLD:
+    for flag in REPORTED_FLAGS:
         every = (*analysis.layers, *analysis.functions, *analysis.phases)
         names = list(dict.fromkeys(group.name for group in every if flag in group.flags))
         if names:
@@ -105,7 +105,7 @@ def notes_of(analysis: Analysis, age: int = 0) -> list[str]:
 
 
 def amount(value: int | None, unit: str) -> str:
-    """A decimal amount with three digits, as `753 MFLOP`."""
+    """Formats a decimal amount with three digits, as `753 MFLOP`."""
     if value is None:
         return UNKNOWN
     steps = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -142,7 +142,7 @@ TOP: Final = 10
 def print_rich(analysis: Analysis, *, file: TextIO | None = None, width: int | None = None) -> None:
     """Print tables to a terminal, the plain report to anything else.
 
-    width: columns; given, tables are printed whatever `file` is (without colours where it is no terminal).
+    width: columns; given, tables are printed whatever `file` is (without colors where it is no terminal).
     """
     stream = sys.stdout if file is None else file
     console = _console(stream, width)
@@ -155,7 +155,7 @@ def print_rich(analysis: Analysis, *, file: TextIO | None = None, width: int | N
 
 
 def _console(stream: TextIO, width: int | None) -> Console | None:
-    """A console for the stream; None where there is no rich, no terminal, or too little room."""
+    """Makes a console for the stream; None where there is no rich, no terminal, or too little room."""
     try:
         from rich.console import Console
     except ImportError:
@@ -211,13 +211,13 @@ def _rich_head(analysis: Analysis, per_row: int) -> Table:
         ("Traffic", amount(total.bytes, "B")),
         ("Operations", f"{total.count:,}"),
     ]
-    told = [(name, value) for name, value in facts if value and value != UNKNOWN]
+    shown = [(name, value) for name, value in facts if value and value != UNKNOWN]
     table = Table.grid(padding=(0, 2))
     for _ in range(per_row):
         table.add_column(style="dim", no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
-    for at in range(0, len(told), per_row):
-        row = told[at : at + per_row]
+    for at in range(0, len(shown), per_row):
+        row = shown[at : at + per_row]
         table.add_row(*(cell for fact in row for cell in fact))
     return table
 
@@ -256,7 +256,7 @@ def _groups(title: str, groups: Sequence[Group], room: int, wide: bool) -> Table
 
 
 def _top(operations: Sequence[TopOperation], width: int) -> Table:
-    """Single operations; with their layers and sizes as far as there is room."""
+    """Makes the table of single operations, with their layers and sizes as far as there is room."""
     from rich.text import Text
 
     operations = operations[:TOP]
@@ -290,7 +290,7 @@ def _top(operations: Sequence[TopOperation], width: int) -> Table:
 
 
 def bar(share: float | None, width: int) -> str:
-    """A bar of `width` characters at most, in eighths; a share above 0 shows as something."""
+    """Draws a bar of `width` characters at most, in eighths; a share above 0 shows as something."""
     if not share or share <= 0:
         return ""
     eighths = max(1, round(min(share, 1.0) * width * 8))
@@ -310,7 +310,7 @@ def _bound(bound: BoundType) -> str:
 
 
 def _time(time_us: float | None) -> str:
-    """A time with three digits: ms, below 1 ms µs."""
+    """Formats a time with three digits: ms, below 1 ms µs."""
     if time_us is None:
         return UNKNOWN
     value, unit = (time_us / 1e3, "ms") if time_us >= 999.5 else (time_us, "µs")
@@ -328,8 +328,9 @@ WAYS: Final = {"HtoD": "to the device", "DtoH": "to the host", "PtoP": "between 
 
 
 def sentence(rows: Sequence[CopyRow]) -> str:
-    """`Copies: 12 to the device (48.0 MB, 3 from pageable memory), 2 to the host (2 numbers read); the host waits for 5.`
+    """Describes the copies of an iteration in one sentence.
 
+    As `Copies: 12 to the device (48.0 MB, 3 from pageable memory), 2 to the host (2 numbers read); the host waits for 5.`
     "" where nothing crosses between the host and a device, or between devices.
     """
     parts = []

@@ -43,7 +43,7 @@ def log_tensorboard(analysis: Analysis, iteration: int, writer: Writer, tables: 
 
 
 def _notes(analysis: Analysis, *, every: bool) -> str:
-    """Sentences below a table: of which iteration it is where that is an earlier one; every: all that a reader has to know."""
+    """Lists the sentences below a table: of which earlier iteration it is; every: all that a reader must know."""
     notes = notes_of(analysis.reported, analysis.age)
     shown = notes if every else notes[: analysis.age > 0]
     return "".join(f"\n\n{_escaped(note)}" for note in shown)
@@ -68,7 +68,7 @@ def _in_one_event(writer: object, values: Mapping[str, float], iteration: int) -
 
 
 def markdown(columns: tuple[str, ...], rows: list[list[Cell]]) -> str:
-    """A Markdown table. Names are escaped: they show as they are."""
+    """Writes a Markdown table. Names are escaped: they show as they are."""
     right = [all(not isinstance(row[at], str) for row in rows) for at in range(len(columns))]
     lines = [
         "| " + " | ".join(_escaped(name) for name in columns) + " |",
@@ -112,7 +112,7 @@ _defined: list[str] = []
 
 
 def log_wandb(analysis: Analysis, iteration: int, tables: bool = False, *, commit: bool = False) -> bool:
-    """Log the scalars of a step into the open run, tables at report intervals. Whether there was a run to log into.
+    """Log the scalars of a step into the open run, tables at report intervals. Returns whether there was a run to log into.
 
     The figures join the row that the training loop logs next, so the run's own step counter stays as it is. Where a loop logs less often
     than this, a row has the latest figures, and their iteration. commit: make a row of their own, for loops that never log themselves;

@@ -1,4 +1,4 @@
-"""Where finished iterations go: the capture file, TensorBoard, Weights & Biases, the console. A place that fails is left alone."""
+"""Finished iterations go to the SOL log, TensorBoard, Weights & Biases and the console; what fails too often is left alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_MEMORY: Final = 400
 """Records of memory that wait until the file is open."""
 
 WAITED: Final = 0.02
-"""Own work in a sampled iteration, relative to its time on the device, above which its times are said to contain waiting."""
+"""Own work in a sampled iteration, relative to its time on the device, above which its times are reported to contain waiting."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Finished:
 
     @property
     def plain(self) -> bool:
-        """Not sampled, and without events."""
+        """Whether it was not sampled, and has no events."""
         return self.pool is None and not self.step.sampled
 
     def done(self) -> bool:
@@ -210,14 +210,14 @@ class Output:
             writer.step(done.step, done.ledger, self.labels)
 
     def short_way(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
-        """Whether iterations like that one are only to be written; where to; and whether a run of W&B would change that."""
+        """Returns whether iterations like that one are only written, by which writer, and whether a run of W&B would change that."""
         known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
         ready = self._writer is not None or self.places.logdir is None
         plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))
         return plain, self._writer, known and self.places.wandb
 
     def passed(self, count: int, last: StepRecord, size: int) -> None:
-        """So many iterations were written without a call of this class, up to that one. size: of the file since then."""
+        """Counts iterations that were written without a call of this class, up to `last`. size: of the file since then."""
         self.iterations += count
         if self._writer is not None and not self._writer.problem:
             self._writer.size = size
@@ -229,7 +229,7 @@ class Output:
         self._reported = found.iteration
 
     def _analyze(self, done: Finished) -> bool:
-        """Whether the work of the iteration is known: counted in it, or in a sampled one like it."""
+        """Analyzes an iteration; returns whether its work is known: counted in it, or in a sampled one like it."""
         step = done.step
         if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
             return False
@@ -257,8 +257,8 @@ class Output:
         if step.copies:
             from tb_sol_plugin.capture.report.console import sentence
 
-            said = sentence(step.copies)
-            found = replace(found, notes=(*found.notes, said)) if said else found
+            line = sentence(step.copies)
+            found = replace(found, notes=(*found.notes, line)) if line else found
         if self.iterations == 1:
             found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
         self._sample, self._alike, self._totals = (step.signature, found), None, None
@@ -267,7 +267,7 @@ class Output:
 
     @property
     def analysis(self) -> Analysis | None:
-        """The last one, of a sampled iteration or of one like it. Made when it is asked for."""
+        """The last analysis, of a sampled iteration or of one like it. It is made when it is read."""
         if self._sample is None or self._alike is None:
             return None if self._sample is None else self._sample[1]
         from tb_sol_plugin.capture.report import analysis as work
@@ -276,11 +276,11 @@ class Output:
         return work.carry(self._sample[1], step, phase_times=phases)
 
     def forget(self) -> None:
-        """No iteration from now on is like one before."""
+        """Forgets earlier iterations: none from now on is like one of them."""
         self._sample = self._alike = self._totals = None
 
     def _logged(self, done: Finished) -> Analysis | None:
-        """The analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
+        """Returns the analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
         nothing new to say, and writing them in every iteration would take more time than all phases together."""
         if done.report or self._sample is None or self._alike is None or self._alike[1] is not None or done.step.device_ns is not None:
             return self.analysis
@@ -313,7 +313,7 @@ class Output:
         return self._writer
 
     def memory(self, record: dict[str, object]) -> None:
-        """A record of memory for the file; before it is open it is kept until then."""
+        """Writes a record of memory; it is kept until the file is open."""
         if self._closed or os.getpid() != self._pid:
             return
         if self._writer is not None:
@@ -322,7 +322,7 @@ class Output:
             self._memory.append(record)
 
     def note(self, code: str, text: str, count: int = 1) -> None:
-        """A remark for the file; before it is open it is kept until then."""
+        """Writes a remark; it is kept until the file is open."""
         if self._closed or os.getpid() != self._pid:
             return
         log.info("SOL capture: %s", text)
@@ -332,7 +332,7 @@ class Output:
             self._notes.append((code, text, count))
 
     def _profile(self, *, last: bool = False) -> None:
-        """What the program counted of its own steps, where it does."""
+        """Writes what the program counted of its own steps, where it does."""
         steps = sys.modules.get("tb_sol_plugin.capture.goodput.steps")
         record = None if steps is None or self._writer is None else steps.profile_record(last=last)
         if record is not None and self._writer is not None:
@@ -393,7 +393,7 @@ class Output:
 
 
 def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
-    """Sums over all counted calls, as the file names them. sol_ns: the least time at the limits in use, None without limits."""
+    """Names the sums over all counted calls as the file does. sol_ns: the least time at the limits in use, None without limits."""
     total = analysis.total
     return {
         "ops": total.count,

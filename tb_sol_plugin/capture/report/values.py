@@ -1,4 +1,4 @@
-"""What a step is logged as: scalars by name, and the rows of the four tables. TensorBoard and W&B get the same."""
+"""The scalars and the four tables that a step is logged as; TensorBoard and W&B get the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST: Final = 200
 
 
 def scalars(analysis: Analysis) -> dict[str, float]:
-    """Every scalar of a step by name; what is not known is left out, never 0."""
+    """Returns every scalar of a step by name; what is not known is left out, never 0."""
     total = analysis.total
     found: dict[str, float | None] = {
         "sol/total_ops": total.count,
@@ -48,7 +48,7 @@ def scalars(analysis: Analysis) -> dict[str, float]:
 
 
 def tables(analysis: Analysis) -> dict[str, tuple[tuple[str, ...], list[list[Cell]]]]:
-    """The four tables by name: columns and rows; of the last sampled step."""
+    """Returns the four tables of the last sampled step by name: columns and rows."""
     analysis = analysis.reported
     return {
         "sol/by_layer_type": (GROUP_COLUMNS, _group_rows(analysis.layers)),
@@ -97,7 +97,7 @@ def _top_row(operation: TopOperation) -> list[Cell]:
 
 
 def shapes_text(shapes: Iterable[object], longest: int = 120) -> str:
-    """Sizes as a person reads them: `[128, 64] [64]`; scalars and missing tensors are left out."""
+    """Formats sizes as a person reads them: `[128, 64] [64]`; scalars and missing tensors are left out."""
     text = " ".join(str(list(shape)) for shape in shapes if isinstance(shape, list | tuple) and len(shape))
     return text if len(text) <= longest else text[: longest - 3] + "..."
 

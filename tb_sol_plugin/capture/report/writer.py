@@ -38,7 +38,7 @@ LEVEL: Final = 1
 
 
 def packed(lines: Iterable[bytes]) -> list[bytes]:
-    """The same lines in as few bytes as may be: as they are, or in packed records of at most `format.PACKED_BYTES` of text each."""
+    """Compresses lines: returns them as they are where they are short, else in packed records of at most `format.PACKED_BYTES` of text each."""
     given = list(lines)
     if sum(map(len, given)) < LEAST:
         return given
@@ -46,7 +46,7 @@ def packed(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def _portions(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """Runs of lines that fit into one record; a line that fits into none stands alone."""
+    """Yields runs of lines that fit into one record; a line that fits into none stands alone."""
     some: list[bytes] = []
     size = 0
     for line in lines:
@@ -146,15 +146,15 @@ class CaptureWriter:
     # -- what is written --------------------------------------------------------------------------------------
 
     def step(self, step: StepRecord, ledger: _Ledger, labels: Labels) -> None:
-        """The records of one finished iteration, with the definitions that they are the first to use."""
+        """Writes the records of one finished iteration, with the definitions that they are the first to use."""
         self._guarded(lambda: self._step(step, ledger, labels))
 
     def memory(self, record: dict[str, object], labels: Labels) -> None:
-        """A record of memory, with the labels that it is the first to use. It has its kind."""
+        """Writes a record of memory, with the labels that it is the first to use."""
         self._guarded(lambda: self._memory(record, labels))
 
     def note(self, code: str, text: str, count: int = 1) -> None:
-        """A remark; it is written with the next iteration, and counted up where it comes again before."""
+        """Keeps a remark; it is written with the next iteration, and counted where it repeats before."""
         if not self.problem and os.getpid() == self._pid and (len(self._notes) < MOST_NOTES or (code, text) in self._notes):
             self._notes[code, text] = self._notes.get((code, text), 0) + count
 
@@ -163,7 +163,7 @@ class CaptureWriter:
         self._guarded(self._sync)
 
     def close(self, iterations: int, before_ns: int = 0) -> None:
-        """The last record; nothing is written afterwards. before_ns: own work since the end of the last iteration."""
+        """Writes the last record; nothing is written afterwards. before_ns: own work since the end of the last iteration."""
         record = {"kind": "close", "wall_ns": time.time_ns(), "iterations": iterations, "before_ns": before_ns}
 
         def finish() -> None:
@@ -177,13 +177,13 @@ class CaptureWriter:
     # -- for who writes common records itself ------------------------------------------------------------------
 
     def direct(self) -> tuple[int, int, int, dict[tuple[str, str], int], int]:
-        """Where records of common iterations may be written without a call of this class: the file (-1: nowhere), its size, up to which
+        """Returns where records of common iterations may be written without a call of this class: the file (-1: nowhere), its size, up to which
         size that may go on, the notes that wait (while there are any it may not), and how many labels are defined."""
         fd = -1 if self.problem or os.getpid() != self._pid else self._fd
         return fd, self.size, self._cap - DIRECT, self._notes, self._labels
 
     def continued(self, size: int, record: bytes, done: int, error: OSError | None) -> None:
-        """Of a record for a file of that size the file system took `done` bytes; error: it refused the rest. Else that is tried again."""
+        """Continues a record of which the file system took `done` bytes. size: of the file before it; error: why the rest was refused."""
 
         def rest() -> None:
             self.size = size
@@ -194,13 +194,13 @@ class CaptureWriter:
         self._guarded(rest)
 
     def interrupted(self) -> None:
-        """An exception came while a record was written."""
+        """Notes that an exception came while a record was written."""
         self._dirty = True
 
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """The boundary: nothing gets out of here into training code."""
+        """Runs `work`; no exception of it reaches training code."""
         if self.problem or os.getpid() != self._pid:
             return
         with self._lock:
@@ -272,7 +272,7 @@ class CaptureWriter:
             self._sync()
 
     def _rows(self, work: Mapping[tuple[int, ...], Sequence[int]]) -> str:
-        """Rows of the ledger as JSON. Most keys were written before; making their text is half of all that is done for a sampled step."""
+        """Encodes rows of the ledger as JSON. Most keys were written before; making their text is half of all that is done for a sampled step."""
         heads = self._heads
         if len(heads) > MOST_HEADS:
             heads.clear()
@@ -313,7 +313,7 @@ class CaptureWriter:
         self._empty = self.size
 
     def _append(self, lines: Sequence[bytes], done: int = 0) -> None:
-        """One write of whole lines. What a full disk took of them is taken back, so that no part of a line stays.
+        """Writes whole lines at once. What a full disk took of them is taken back, so that no part of a line stays.
 
         done: bytes of it that are there already.
         """
@@ -373,7 +373,7 @@ def _signatures(ledger: _Ledger, ids: Iterable[int]) -> Iterable[bytes]:
 
 
 def _plain_list(text: str) -> object:
-    """A JSON text as what it says, without quotes within quotes; as it stands where it is no list."""
+    """Parses a JSON list, so that it is written without quotes within quotes; any other text is returned unchanged."""
     try:
         found: object = json.loads(text) if text[:1] == "[" else text
     except (ValueError, RecursionError):
@@ -382,7 +382,7 @@ def _plain_list(text: str) -> object:
 
 
 def _records(step: StepRecord, rows: str) -> Iterable[bytes]:
-    """The records of an iteration. rows: of the ledger, as JSON without the brackets around them."""
+    """Yields the records of an iteration. rows: of the ledger, as JSON without the brackets around them."""
     known: dict[str, object] = {
         "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
         "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
@@ -401,7 +401,7 @@ def _records(step: StepRecord, rows: str) -> Iterable[bytes]:
 
 
 def _ordinary(step: StepRecord) -> Sequence[bytes]:
-    """The records of an iteration that was not sampled. It is written between any two of a training loop, in a third of the usual time."""
+    """Returns the records of an iteration that was not sampled. It is written between any two of a training loop, in a third of the usual time."""
     if step.device_ns is not None or step.totals or step.lost or step.module_times or not f"a{step.signature}".isalnum() or step.compiled:
         return [*_records(step, "")]
     sizes = f',"signature":"{step.signature}"' if step.signature else ""
@@ -418,7 +418,7 @@ def _ordinary(step: StepRecord) -> Sequence[bytes]:
 
 
 def _line(record: dict[str, object]) -> bytes:
-    """One line; what JSON cannot hold is null, or the text of it."""
+    """Encodes one line; what JSON cannot hold is null, or the text of it."""
     try:
         return F.encode(record)
     except (ValueError, TypeError):

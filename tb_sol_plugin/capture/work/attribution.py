@@ -1,4 +1,4 @@
-"""To which module, phase and direction a call belongs, by the sequence numbers of autograd's nodes.
+"""Attributes calls to modules, phases and directions by the sequence numbers of autograd's nodes.
 
 A node of autograd gets the next number of its thread just before the forward operator runs, so the number tells in the backward pass which
 forward operator a node belongs to. That is the key which a profiler's arrows from forward to backward use as well.
@@ -24,7 +24,7 @@ from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.loop.phases import PhaseStack
 from tb_sol_plugin.format import BACKWARD, RECOMPUTE
 
-Labelled: TypeAlias = "tuple[int, int, int]"
+ForwardLabels: TypeAlias = "tuple[int, int, int]"
 """Labels of a forward operator: module, phase, function."""
 Context: TypeAlias = "tuple[int, int, int, int, int]"
 """Labels and flags of a call: module, phase, phase of the forward operator, function, flags."""
@@ -33,7 +33,7 @@ RowKey: TypeAlias = "tuple[int, int, int, int, int, int]"
 Row: TypeAlias = "list[int]"
 """[calls, summed time in ns; -1 not timed]"""
 
-UNLABELLED: Final[Labelled] = (NONE, NONE, NONE)
+NO_LABELS: Final[ForwardLabels] = (NONE, NONE, NONE)
 UNNUMBERED: Final = 1 << 63
 """Nodes that accumulate gradients have a number beyond this instead of one of their own."""
 NO_PASS: Final = -1
@@ -43,7 +43,7 @@ UNSEEN: Final = "backward of work that was not recorded"
 
 
 def available() -> bool:
-    """Whether this torch tells the node at work and the numbers of nodes."""
+    """Whether this torch gives the node at work and the numbers of nodes."""
     with torch.inference_mode(False), torch.enable_grad():
         made = torch.ones((), device="cpu", requires_grad=True).mul(1.0).grad_fn
     return (
@@ -75,7 +75,7 @@ class ThreadState:
 
     # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
     # to ask where it is.
-    __slots__ = ("attribution", "away", "functions", "labelled", "last", "modules", "number", "passes", "phases", "rows", "worker")
+    __slots__ = ("attribution", "away", "functions", "forward_labels", "last", "modules", "number", "passes", "phases", "rows", "worker")
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
         self.attribution = attribution
@@ -83,14 +83,14 @@ class ThreadState:
         self.functions: list[int] = attribution.functions.open
         self.phases: list[int] = attribution.phases.open
         self.number = next_number()
-        self.labelled: dict[int, Labelled] = {}
-        self.last: Labelled = UNLABELLED
+        self.forward_labels: dict[int, ForwardLabels] = {}
+        self.last: ForwardLabels = NO_LABELS
         self.passes: list[Pass] = []
         self.worker = self.away = False
         self.rows = rows
 
     def phase(self) -> int:
-        """The phase of this thread; that of the backward pass on a thread of autograd."""
+        """Returns the phase of this thread, or of the backward pass on a thread of autograd."""
         if self.phases:
             return self.phases[-1]
         running = self.attribution.running
@@ -98,12 +98,12 @@ class ThreadState:
             return NONE if self.passes else self.attribution.phases.inheriting()
         return running[-1].phase
 
-    def note(self, number: int, labels: Labelled) -> None:
-        """Nodes up to `number` (not included) were made under these labels."""
+    def note(self, number: int, labels: ForwardLabels) -> None:
+        """Notes that nodes up to `number` (not included) were made under these labels."""
         if number - self.number == 1:
-            self.labelled[number - 1] = labels
+            self.forward_labels[number - 1] = labels
         else:
-            self.labelled.update(dict.fromkeys(range(max(self.number, number - GAP), number), labels))
+            self.forward_labels.update(dict.fromkeys(range(max(self.number, number - GAP), number), labels))
         self.number = number
 
     def view(self, node: object) -> None:
@@ -124,7 +124,7 @@ class ThreadState:
         if passes and node is not None:  # the usual case first: plain backward work, of which no graph is made
             begun = passes[-1]
             number: int = node._sequence_nr()  # type: ignore[attr-defined]
-            found = begun.thread.labelled.get(number) if number < UNNUMBERED else self.last
+            found = begun.thread.forward_labels.get(number) if number < UNNUMBERED else self.last
             if found is not None and len(modules) <= begun.depth and not grad_enabled():
                 self.last = found
                 return found[0], phases[-1] if phases else NONE, found[1], found[2], BACKWARD
@@ -153,17 +153,17 @@ class ThreadState:
             self.note(made, (context[0], forward[1], context[3]))
         return context
 
-    def _forward_of(self, node: object, here: Pass | None) -> Labelled:
+    def _forward_of(self, node: object, here: Pass | None) -> ForwardLabels:
         number: int = node._sequence_nr()  # type: ignore[attr-defined]
         if number >= UNNUMBERED:
             return self.last  # a gradient is accumulated right after the node that made it
         home = here.thread if here is not None else self
-        found = home.labelled.get(number)
+        found = home.forward_labels.get(number)
         if found is None:
             found = self.attribution.elsewhere(number, home)
         if found is None:
             self.attribution.lost[UNSEEN] += 1
-            found = UNLABELLED
+            found = NO_LABELS
         self.last = found
         return found
 
@@ -171,7 +171,7 @@ class ThreadState:
 class Attribution:
     """The threads of one sampled step, and the backward passes that run in it.
 
-    lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine while `watch` is on,
+    lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine from `attach` to `detach`,
     so as to know where a backward pass begins.
     """
 
@@ -191,11 +191,11 @@ class Attribution:
             self.threads.append(made)
         return made
 
-    def elsewhere(self, number: int, home: ThreadState) -> Labelled | None:
+    def elsewhere(self, number: int, home: ThreadState) -> ForwardLabels | None:
         """Labels of a forward operator that ran on another thread than the one which called `backward()`."""
         for thread in self.threads:
-            if thread is not home and number in thread.labelled:
-                return thread.labelled[number]
+            if thread is not home and number in thread.forward_labels:
+                return thread.forward_labels[number]
         return None
 
     def place(self, modules: Sequence[int], depth: int, forward: int) -> int:
@@ -225,25 +225,25 @@ class Attribution:
         """The state of the calling thread, None if nothing was counted on it."""
         return getattr(self.local, "state", None)
 
-    def watch(self, begins: Callable[[], ThreadState | None] | None = None) -> None:
-        """Be told of backward passes from now on.
+    def attach(self, begins: Callable[[], ThreadState | None] | None = None) -> None:
+        """Records from now on where backward passes begin.
 
         begins: asked when one begins on a thread, for the state of that thread; None where nothing is counted on it.
         """
         self.begins = begins or self.here
         with _lock:
-            if not _watching:
+            if not _attached:
                 _original[:] = [getattr(torch.autograd, "_engine_run_backward", None)]
                 if _original[0] is not None:
                     torch.autograd._engine_run_backward = _engine_run_backward
-            _watching.append(self)
+            _attached.append(self)
 
-    def unwatch(self) -> None:
+    def detach(self) -> None:
         """The last one puts torch's own function back. Where somebody has wrapped ours since then, it stays inside and passes calls on."""
         with _lock:
-            if self in _watching:
-                _watching.remove(self)
-            if not _watching and torch.autograd.__dict__.get("_engine_run_backward") is _engine_run_backward:
+            if self in _attached:
+                _attached.remove(self)
+            if not _attached and torch.autograd.__dict__.get("_engine_run_backward") is _engine_run_backward:
                 torch.autograd._engine_run_backward = _original[0]
 
     def forget(self) -> None:
@@ -254,7 +254,7 @@ class Attribution:
 
 
 _lock: Final = threading.Lock()
-_watching: Final[list[Attribution]] = []
+_attached: Final[list[Attribution]] = []
 _original: Final[list[Callable[..., object] | None]] = [None]
 
 
@@ -263,7 +263,7 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
     run = _original[0]
     assert run is not None
     begun = []
-    for attribution in tuple(_watching):
+    for attribution in tuple(_attached):
         thread = attribution.begins()
         if thread is not None:
             one = Pass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
@@ -275,7 +275,7 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
         return run(outputs, *args, **kwargs)
     finally:
         for attribution, one in begun:
-            for held in (one.thread.passes, attribution.running):
-                if one in held:
-                    held.remove(one)
+            for open_passes in (one.thread.passes, attribution.running):
+                if one in open_passes:
+                    open_passes.remove(one)
             one.thread.away = one.thread.worker or bool(one.thread.passes)

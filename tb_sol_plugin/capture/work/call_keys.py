@@ -1,9 +1,8 @@
-"""Functions that know calls again by their arguments, one for each sort of arguments, made as text at its first call.
+"""Key functions compute what a repeated call is recognized by, one for each sort of arguments, made as text at its first call.
 
 What an operator is given differs little from call to call: two tensors; a tensor and a number. A function that is made for just that asks
 each argument for what counts and nothing else, in half the time and a third of the code that `signatures.call_key` takes, which reads
-anything. Its answer is one number, so that a call is known again by one look at one place, not by comparing a dozen objects that lie
-anywhere.
+anything. Its answer is one number, so that a call is recognized by one lookup, not by comparing a dozen objects that lie anywhere.
 
 The number is the hash, of 64 bits, of all that `call_key` reads and of the labels. Python's hashes of negative and of very large integers
 are not all different, so those count by their text. Two of a million different calls have the same number with a probability below 1e-7.
@@ -18,18 +17,18 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from tb_sol_plugin.capture.work.operators import OpInfo, Reader
+from tb_sol_plugin.capture.work.operators import OpInfo, KeyFunction
 
 MOST: Final = 2000
-"""Sorts of arguments that functions are made for; others are read the long way."""
+"""Sorts of arguments that functions are made for; `signatures.call_key` reads others."""
 FAILURES: Final = (AttributeError, TypeError, ValueError, KeyError, RuntimeError, NotImplementedError)
 """What a function raises of arguments that it was not made for, or that have no sizes."""
 
-_made: Final[dict[tuple[object, ...], Reader | None]] = {}
+_made: Final[dict[tuple[object, ...], KeyFunction | None]] = {}
 
 
-def reader_of(info: OpInfo, args: Sequence[object], kwargs: Mapping[str, object] | None) -> Reader | None:
-    """The function for arguments of this sort; None for such as are read the long way."""
+def key_function(info: OpInfo, args: Sequence[object], kwargs: Mapping[str, object] | None) -> KeyFunction | None:
+    """Returns the key function for arguments of this sort; None where `signatures.call_key` must read them."""
     sort = (*map(_kind, args), *((name, _kind(value)) for name, value in (kwargs or {}).items()))
     if info.fractions or not info.lists:
         lists = [value for value in (*args, *(kwargs or {}).values()) if type(value) is list]
@@ -58,7 +57,7 @@ def _tensors(values: Sequence[object]) -> bool:
 
 
 def parts(tensors: Sequence[Tensor]) -> list[object]:
-    """What counts of the tensors in a list, one after the other."""
+    """Lists what counts of the tensors in a list, one after the other."""
     out: list[object] = [tensors[0].is_cpu]
     for one in tensors:
         strides = one.stride()
@@ -69,7 +68,7 @@ def parts(tensors: Sequence[Tensor]) -> list[object]:
 
 
 def whole(numbers: Sequence[int]) -> Sequence[int | str]:
-    """Whole numbers as their hashes tell them apart."""
+    """Returns whole numbers in a form whose hashes differ."""
     return numbers if not numbers or min(numbers) >= 0 else [*map(str, numbers)]
 
 
@@ -84,8 +83,8 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def _make(args: Sequence[object], kwargs: Mapping[str, object], *, number: int) -> Reader | None:
-    """The function for arguments like these; None where one of them is of no sort that is read so. number: part of its hashes alone."""
+def _make(args: Sequence[object], kwargs: Mapping[str, object], *, number: int) -> KeyFunction | None:
+    """Makes the key function for arguments like these; None where one of them is of another sort. number: part of its hashes alone."""
     lines = [f"{', '.join(f'a{at}' for at in range(len(args)))}, = args"] if args else ["if args: raise ValueError"]
     if kwargs:
         lines.append(f"if len(kwargs) != {len(kwargs)}: raise ValueError")
@@ -98,7 +97,7 @@ def _make(args: Sequence[object], kwargs: Mapping[str, object], *, number: int) 
         if kind is Tensor or kind is Parameter:
             lines.append(f"s{at} = {name}.stride()")
             counts += [f"{name}.shape", f"{name}.dtype", f"s{at}", f"{name}.layout if 0 in s{at} or not s{at} else 0"]
-            # Of several tensors the first one tells the device. That two are one is known of such as stand side by side.
+            # Of several tensors the first one gives the device. That two are one is known of neighbors.
             counts.append(f"{name} is {before}" if before else f"{name}.is_cpu or ({name}.is_meta,)")
             before = name
         elif value is None:
@@ -124,6 +123,6 @@ def _make(args: Sequence[object], kwargs: Mapping[str, object], *, number: int) 
             return None
     labels = "module, phase, forward_phase, function, flags"
     body = "\n    ".join((*lines, f"return hash(({', '.join(counts)}, {labels}))"))
-    space: dict[str, Reader] = {}
+    space: dict[str, KeyFunction] = {}
     exec(f"def read(args, kwargs, info, {labels}):\n    {body}\n", dict(_NAMES), space)  # texts of our own, and names of a schema
     return space["read"]

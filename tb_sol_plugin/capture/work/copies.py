@@ -1,4 +1,4 @@
-"""Copies between memories, as the dispatcher sees them: which way, between which kinds of memory, how many bytes, whether the host waits.
+"""Counts copies between memories as the dispatcher sees them: direction, kinds of memory, bytes, and whether the host waits.
 
 Counted is what leaves one place for another unchanged:
 
@@ -87,7 +87,7 @@ class CopyCounts:
         self.lost.clear()
 
     def records(self, *, timed: bool) -> list[CopyRow]:
-        """The rows of the iteration, largest first. timed: the calls took the time that they take unwatched."""
+        """The rows of the iteration, largest first. timed: the calls took the time that they take outside of a sampled step."""
         with self._lock:
             rows = [_row(key, row, timed) for key, row in self.rows.items()]
         return sorted(rows, key=_largest_first)
@@ -139,40 +139,49 @@ def is_pinned(tensor: Tensor) -> bool:
 
 
 def crossing(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinned = is_pinned) -> Crossing | None:
-    """What copying src over dst is; None for what moves nothing, or computes. dst may be larger: src is then repeated."""
+    """Classifies copying src over dst; None for what moves nothing, or computes. dst may be larger: src is then repeated."""
     if src is dst or src.is_meta or dst.is_meta or dst.numel() == 0:
         return None
-    from_host, to_host, same_type = src.is_cpu, dst.is_cpu, src.dtype is dst.dtype
+    if src.device == dst.device or (src.is_cpu and dst.is_cpu):
+        return _within_memory(src, dst, non_blocking, pinned) if src.dtype is dst.dtype else None
+    if src.is_cpu or dst.is_cpu:
+        return _host_and_device(src, dst, non_blocking, pinned)
+    same_type = src.dtype is dst.dtype
+    known = src.device.type in _CONVERTS
+    size = dst.nbytes if _sized(src) and _sized(dst) and same_type else UNSIZED
+    blocks = RUNS_ON if src.device.type == dst.device.type and known else UNSURE
+    return Crossing(PTOP, DEVICE, DEVICE, src.get_device(), dst.get_device(), non_blocking, blocks, size)
+
+
+def _within_memory(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinned) -> Crossing:
+    """Classifies a copy of one type within the host's memory, or within that of one device."""
     sized = _sized(src) and _sized(dst)
-    if from_host and to_host:
-        if not same_type:
-            return None
-        size = dst.nbytes if sized else UNSIZED
+    size = dst.nbytes if sized else UNSIZED
+    if dst.is_cpu:
         return Crossing(HTOH, _host_kind(src, pinned), _host_kind(dst, pinned), HOST, HOST, non_blocking, RUNS_ON, size)
-    src_type, dst_type = src.device.type, dst.device.type
-    if src.device == dst.device:
-        if not same_type:
-            return None
-        size = dst.nbytes if sized else UNSIZED
-        at = dst.get_device()
-        direction = DTOD if sized and in_one_piece(src, dst) else COPY_KERNEL
-        return Crossing(direction, DEVICE, DEVICE, at, at, non_blocking, RUNS_ON, size)
-    known = (dst_type if from_host else src_type) in _CONVERTS
+    at = dst.get_device()
+    direction = DTOD if sized and in_one_piece(src, dst) else COPY_KERNEL
+    return Crossing(direction, DEVICE, DEVICE, at, at, non_blocking, RUNS_ON, size)
+
+
+def _host_and_device(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinned) -> Crossing:
+    """Classifies a copy between the host and a device, whose elements may be converted on the way."""
+    from_host, same_type = src.is_cpu, src.dtype is dst.dtype
+    sized = _sized(src) and _sized(dst)
+    known = (dst if from_host else src).device.type in _CONVERTS
     crosses = dst if from_host is not non_blocking else src
     size = dst.numel() * crosses.element_size() if sized and (same_type or known) else UNSIZED
-    if not from_host and not to_host:
-        blocks = RUNS_ON if src_type == dst_type and known else UNSURE
-        return Crossing(PTOP, DEVICE, DEVICE, src.get_device(), dst.get_device(), non_blocking, blocks, size if same_type else UNSIZED)
-    whole = not sized or (same_type and in_one_piece(src, dst))
-    if from_host:
-        buffered = not whole and not (src.is_contiguous() and src.shape == dst.shape and (same_type or non_blocking))
-    else:
-        buffered = not whole and not (dst.is_contiguous() and (same_type or non_blocking))
+    buffered = sized and not (same_type and in_one_piece(src, dst)) and not ((same_type or non_blocking) and _in_order(src, dst))
     kind = PAGEABLE if buffered else _host_kind(src if from_host else dst, pinned)
     blocks = WAITS if not non_blocking else RUNS_ON if kind == PINNED else WAITS if known else UNSURE
     if from_host:
         return Crossing(HTOD, kind, DEVICE, HOST, dst.get_device(), non_blocking, blocks, size)
     return Crossing(DTOH, DEVICE, kind, src.get_device(), HOST, non_blocking, blocks, size)
+
+
+def _in_order(src: Tensor, dst: Tensor) -> bool:
+    """Whether the side on the host is read or written in the order of its elements, all of which are copied."""
+    return src.is_contiguous() and src.shape == dst.shape if src.is_cpu else dst.is_contiguous()
 
 
 _CONVERTS: Final = frozenset(("cuda", "xpu"))

@@ -38,7 +38,7 @@ class CallCost(NamedTuple):
 
 @cache
 def models() -> ModuleType | None:
-    """`tb_sol_plugin.cost`, None where it or what it needs is missing."""
+    """Imports `tb_sol_plugin.cost`; None where it or what it needs is missing."""
     try:
         import tb_sol_plugin.cost as cost
     except ImportError:
@@ -54,7 +54,7 @@ def has_model(op: str) -> bool:
 
 
 def cost_of(signature: Signature) -> CallCost:
-    """The cost of one call. Asked once per signature: `Signature` keeps the answer."""
+    """Computes the cost of one call, once per signature: `Signature` keeps the answer."""
     if signature.communication:
         return CallCost(0, 0, 0)  # its traffic is on links, not in the memory of the device
     if signature.odd:
@@ -95,7 +95,7 @@ _DATA_TYPES: Final = {
 
 
 def data_type_of(dtype: str) -> DataType:
-    """The element type by the short name that the cost models use."""
+    """Returns the element type of a short name of the cost models."""
     return _DATA_TYPES.get(dtype, DataType.OTHER)
 
 
@@ -130,7 +130,7 @@ _WORDS: Final[tuple[tuple[OpType, Callable[[str], bool]], ...]] = (
 
 @cache
 def op_type_of(op: str, kind: str = "other") -> OpType:
-    """The kind of an operator by its name (`aten::mm`) and the class of work its cost model gives (`gemm`, "other" if it has none)."""
+    """Returns the kind of an operator by its name (`aten::mm`) and the class of work its cost model gives (`gemm`, "other" if it has none)."""
     space, _, name = op.partition("::")
     if space in ("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"):
         return OpType.COMMUNICATION

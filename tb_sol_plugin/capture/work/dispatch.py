@@ -54,7 +54,7 @@ def shorten(mode: type) -> None:
 
 
 def restore() -> None:
-    """With the last one the function is as it was."""
+    """Ends `shorten`; with the last one the function is as it was."""
     with _lock:
         if _users:
             _users.pop()
@@ -93,14 +93,14 @@ _held: Final[list[tuple[AbstractContextManager[object], object]]] = []
 
 
 def possible() -> bool:
-    """False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be watched."""
+    """Whether compiled code can be made to run eagerly: False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be recorded."""
     import torch
 
     return hasattr(torch.compiler, "set_stance") or not something_compiled()
 
 
 def something_compiled() -> bool:
-    """Whether torch.compile was used in this process; also True where that cannot be told."""
+    """Whether torch.compile was used in this process; also True where that is unknown."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return False
@@ -110,7 +110,7 @@ def something_compiled() -> bool:
 
 
 def hold_eager(holder: object) -> None:
-    """From now on compiled functions of the process run eagerly, and none is compiled, until every holder has released.
+    """Makes compiled functions of the process run eagerly, and lets none be compiled, until every holder has released.
 
     Never raises: where there is no compiler for this Python or platform, nothing is compiled.
     """
@@ -139,7 +139,7 @@ def release_eager(holder: object) -> None:
 
 
 class CompiledEagerly:
-    """Holds from enter to exit. It goes around hooks, replaced functions and the dispatch mode."""
+    """Runs compiled functions eagerly from enter to exit. It goes around hooks, replaced functions and the dispatch mode."""
 
     possible = staticmethod(possible)
 
@@ -156,7 +156,7 @@ def _stance() -> object:
     return getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
 
 
-# -- TorchScript beside a sampled step -------------------------------------------------------------------------------
+# -- TorchScript during a sampled step -------------------------------------------------------------------------------
 # it compiles neither our hooks nor our functions, but what it would find without them.
 
 
@@ -200,7 +200,7 @@ def _builtins() -> dict[int, str] | None:
 
 
 def hide_hooks(user: object, kind: type) -> None:
-    """From now on `torch.jit.script` does not see hooks of this class, until every user has called `show_hooks`."""
+    """Hides hooks of this class from `torch.jit.script`, until every user has called `show_hooks`."""
     with _lock:
         _scripted_users.add(id(user))
         if _replaced:

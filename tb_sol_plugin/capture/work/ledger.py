@@ -1,6 +1,6 @@
 """The ledger of a sampled step: every ATen call that does work, counted under its labels.
 
-In the step a call is only recognised and counted; its cost is worked out later, once per distinct signature.
+In the step a call is only recognized and counted; its cost is worked out later, once per distinct signature.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tb_sol_plugin.capture.operation_registry import OpRecord, Shape
 from tb_sol_plugin.capture.work.attribution import (
     Attribution,
     Context,
-    Labelled,
+    ForwardLabels,
     Row,
     RowKey,
     ThreadState,
     current_node,
     next_number,
 )
-from tb_sol_plugin.capture.work.call_keys import FAILURES, reader_of
+from tb_sol_plugin.capture.work.call_keys import FAILURES, key_function
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.costs import data_type_of, op_type_of
 from tb_sol_plugin.capture.work.dispatch import restore, shorten
@@ -56,7 +56,7 @@ def record(
     signature: Signature, key: tuple[int, int, int, int, int, int], row: Sequence[int], labels: Labels,
     supported: Callable[[int], str | None],
 ) -> OpRecord:  # fmt: skip
-    """One row as a record: work is that of all its calls.
+    """Makes the record of one row; its work is that of all its calls.
 
     key: as `format.LEDGER_ROW`, up to the flags. row: calls, and their time in ns (-1 not timed).
     """
@@ -97,7 +97,7 @@ def _name(label: int, labels: Labels) -> str:
 
 
 def _layer(module: int, labels: Labels, supported: Callable[[int], str | None]) -> tuple[str, str]:
-    """Name and type of the innermost supported layer around a module, itself included."""
+    """Returns name and type of the innermost supported layer around a module, itself included."""
     while module != NONE:
         layer_type = supported(module)
         if layer_type:
@@ -108,7 +108,7 @@ def _layer(module: int, labels: Labels, supported: Callable[[int], str | None]) 
 
 @lru_cache(maxsize=65536)
 def _shapes(shapes: str, types: str) -> tuple[Shape, ...]:
-    """Sizes of tensors only, lists opened."""
+    """Returns the sizes of tensors only, those in lists too."""
     out: list[Shape] = []
     for shape, kind in zip(json.loads(shapes), json.loads(types), strict=False):
         if isinstance(kind, list):
@@ -153,7 +153,7 @@ class Ledger:
         self.ids: dict[tuple[object, ...], int | str] = {}
         """Id of a signature by the key of a call; a text says why such calls are not counted."""
         self.places: dict[Hashable, RowKey] = {}
-        """The row of a call by what a reader knows it by."""
+        """The row of a call by its key."""
         self.variants: Counter[str] = Counter()
         """Keys by operator."""
         self.parts: list[dict[RowKey, Row]] = []
@@ -168,7 +168,7 @@ class Ledger:
         self.lost.clear()
 
     def part(self) -> dict[RowKey, Row]:
-        """Rows for one more thread."""
+        """Makes the rows of one more thread."""
         made: dict[RowKey, Row] = {}
         self.parts.append(made)
         return made
@@ -181,7 +181,7 @@ class Ledger:
                 self.add_row(key, count, time_ns)
 
     def add(self, key: tuple[object, ...], signature: Signature) -> int | str:
-        """The id of a signature under a key; a text if there is no room for it. Signatures with the same texts are one."""
+        """Returns the id of a signature under a key; a text if there is no room for it. Signatures with the same texts are one."""
         with self.lock:
             known = self.ids.get(key)
             if known is not None:
@@ -207,7 +207,7 @@ class Ledger:
             row[1] = UNTIMED if UNTIMED in (row[1], time_ns) else row[1] + time_ns
 
     def records(self, supported: Callable[[int], str | None], rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:
-        """The rows of the iteration, or some others, as records.
+        """Makes records of the rows of the iteration, or of some others.
 
         supported: layer type of a module's label, None where it is no supported layer.
         """
@@ -257,7 +257,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         super().__enter__()
         if not self._entered:
             self._local = self.attribution.local
-            self.attribution.watch()
+            self.attribution.attach()
             shorten(LedgerMode)
         self._entered += 1
         state = self.attribution.here()
@@ -271,7 +271,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._entered -= 1
         if self._entered == 0:
             restore()
-            self.attribution.unwatch()
+            self.attribution.detach()
             self._ledger.settle()
             self._ledger.parts.clear()
             self.attribution.forget()
@@ -304,7 +304,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             phase = phases[-1] if phases else NONE
             forward_phase, flags = NONE, 0
             if number - state.number == 1:
-                state.labelled[state.number] = module, phase, function
+                state.forward_labels[state.number] = module, phase, function
                 state.number = number
             elif number != state.number:
                 state.note(number, (module, phase, function))
@@ -321,8 +321,8 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 module, phase, forward_phase, function, flags = state.inside(node)
             if self.compiled and module in self.compiled:
                 flags |= COMPILED
-            read = info.read_named if kwargs else info.read
-            number = read(args, kwargs, info, module, phase, forward_phase, function, flags)
+            key_of = info.key_of_named if kwargs else info.key_of
+            number = key_of(args, kwargs, info, module, phase, forward_phase, function, flags)
             place = self._places[number]
         except Exception as problem:
             place = None
@@ -355,7 +355,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self, info: OpInfo, args: tuple[object, ...], kwargs: dict[str, object] | None, state: ThreadState, labels: Context | None,
         began: int,
     ) -> object:  # fmt: skip
-        """Runs and counts a call that was not known again at once.
+        """Runs and counts a call whose key function did not recognize it.
 
         labels: None if they could not be told; then it is not counted. began: when the work for it did.
         """
@@ -366,7 +366,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         signature: int | str | None = ""
         if labels is not None:
             try:
-                number = self._read_as(info, args, kwargs, labels)
+                number = self._key(info, args, kwargs, labels)
                 place = self._places.get(number)
                 if place is None:
                     signature, new, opens = self._unknown(info, args, kwargs)
@@ -390,20 +390,20 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self.clock.own_ns += start - began + perf_counter_ns() - end
         return result
 
-    def _read_as(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, labels: Context) -> Hashable:
-        """What the call will be known by, None if its arguments cannot be read so. Its operator's are read as these from now on."""
-        reader = reader_of(info, args, kwargs) or _the_long_way
+    def _key(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, labels: Context) -> Hashable:
+        """Computes the key of a call, None if its arguments have none. Its operator uses this key function from now on."""
+        key_of = key_function(info, args, kwargs) or _full_key
         if kwargs:
-            info.read_named = reader
+            info.key_of_named = key_of
         else:
-            info.read = reader
+            info.key_of = key_of
         try:
-            return reader(args, kwargs, info, *labels)
+            return key_of(args, kwargs, info, *labels)
         except FAILURES:
             return None
 
     def _unknown(self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[int | str | None, New, object]:
-        """The signature of a call; for a new one its key and the signature to be; for an operator counted by its parts its kernel."""
+        """Finds the signature of a call; of a new one its key and signature to be; of an operator counted by its parts its kernel."""
         try:
             key = call_key(info, args, kwargs)
         except (RuntimeError, TypeError, NotImplementedError):
@@ -427,7 +427,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
     def _add(
         self, signature: int | str | None, new: New, given: object, result: object, state: ThreadState, labels: Context, call_ns: int
     ) -> RowKey | None:  # fmt: skip
-        """Count a call that has returned; in which row. Or say why it is not counted."""
+        """Counts a call that has returned, and returns its row; None where it is not counted, whose reason is noted."""
         if signature is None:
             signature = "" if new is None else self._made(*new, given, result)
         if isinstance(signature, int):
@@ -445,7 +445,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             row[1] += call_ns
 
     def _copied(
-        self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, result: object, call_ns: int, labels: Labelled
+        self, info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, result: object, call_ns: int, labels: ForwardLabels
     ) -> None:  # fmt: skip
         """Count the copies of a call between memories, if it made any."""
         if self.copies is not None and info.moves is not None:
@@ -472,7 +472,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _info(self, func: object) -> OpInfo | None:
-        """What is known of an operator; None for those of higher order that have no cost model."""
+        """Returns what is known of an operator; None for those of higher order that have no cost model."""
         info = INFOS.get(id(func))
         if info is not None:
             return info
@@ -488,7 +488,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
     def _unusual(
         self, info: OpInfo | None, func: Callable[..., object], types: Sequence[type], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:  # fmt: skip
-        """Operators of higher order, and tensors of classes that take calls apart themselves."""
+        """Runs operators of higher order, and calls with tensors of classes that take calls apart themselves."""
         if info is None:
             self._ledger.lost[f"operator of higher order: {getattr(func, '__name__', func)}"] += 1
             return func(*args, **kwargs)
@@ -521,7 +521,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _worked(self, state: ThreadState) -> int:
-        """How many calls of this thread were counted that do more than fill and copy."""
+        """Counts the calls of this thread that do more than fill and copy."""
         known = self._ledger.signatures
         return sum(row[0] for key, row in tuple(state.rows.items()) if known[key[0]].op not in FILLS)
 
@@ -532,7 +532,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self._lose(problem)
 
     def _made(self, key: tuple[object, ...], signature: Signature, given: object, result: object) -> int | str:
-        """The id of a new signature, once the call has returned; a text where such calls are not counted."""
+        """Returns the id of a new signature, once the call has returned; a text where such calls are not counted."""
         try:
             with_results(signature, result)
             if not self.timed:
@@ -551,13 +551,13 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._ledger.lost[str(problem) if isinstance(problem, Odd) else f"a call could not be read: {type(problem).__name__}"] += 1
 
 
-def _the_long_way(args: Sequence[object], kwargs: dict[str, object] | None, info: OpInfo, *labels: int) -> Hashable:
-    """What any call is known by: its key itself, and its labels."""
+def _full_key(args: Sequence[object], kwargs: dict[str, object] | None, info: OpInfo, *labels: int) -> Hashable:
+    """Returns the key of any call: all that `call_key` reads, and its labels."""
     return *call_key(info, args, kwargs), labels
 
 
 def _keep_compiler_out() -> None:
-    """Marks our code, and what it calls, as none that torch.compile may look into.
+    """Keeps torch.compile out of our code and of what it calls.
 
     torch does so by wrapping the method of the class body, which costs microseconds per call and loads the compiler. Where this torch
     can mark the code itself (2.7 and later), the plain method takes the place of the wrapped one.

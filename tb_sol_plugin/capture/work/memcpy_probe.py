@@ -5,7 +5,7 @@
     print(probe.summary())
     pandas.DataFrame(probe.table())
 
-What is counted, and what cannot be seen, is told in `capture/work/copies.py`. Inside a SOL capture nothing of this is needed: its sampled
+What is counted, and what cannot be seen, is described in `capture/work/copies.py`. Inside a SOL capture nothing of this is needed: its sampled
 iterations count copies by themselves.
 """
 
@@ -149,7 +149,7 @@ class MemcpyProbe:
     # -- what was counted -------------------------------------------------------------------------------------
 
     def table(self) -> list[CountedCopies]:
-        """One row per sort of copy and place, the most bytes first. `pandas.DataFrame` takes it as it is."""
+        """Returns one row per sort of copy and place, the most bytes first. `pandas.DataFrame` takes it as it is."""
         out = []
         for key, (count, size, unsized, blocking, call_ns) in self._rows.items():
             op, direction, src, dst, src_device, dst_device, non_blocking, module, phase, function = key
@@ -164,7 +164,7 @@ class MemcpyProbe:
         return "/".join(self._labels.path(label)) if whole else self._labels.known[label].name
 
     def summary(self, unit: Literal["mib", "mb"] = "mib") -> str:
-        """One line per direction, as Proton words it. unit: `mib` counts 1 048 576 bytes as one MB, `mb` 1 000 000.
+        """Writes one line per direction, as Proton words it. unit: `mib` counts 1 048 576 bytes as one MB, `mb` 1 000 000.
 
         Memory copy operations detected: 2
         - HostToDevice: 1 operations, total 4.0 MB
@@ -172,19 +172,19 @@ class MemcpyProbe:
         """
         sums = dict.fromkeys(LINES.values(), (0, 0, 0))
         for row in self.table():
-            said = LINES[row.direction]
-            count, size, unsized = sums[said]
-            sums[said] = count + row.count, size + row.bytes, unsized + row.without_bytes
+            line = LINES[row.direction]
+            count, size, unsized = sums[line]
+            sums[line] = count + row.count, size + row.bytes, unsized + row.without_bytes
         lines = [f"Memory copy operations detected: {sum(count for count, _, _ in sums.values())}"]
-        for said, (count, size, unsized) in sums.items():
+        for line, (count, size, unsized) in sums.items():
             if count:
                 rest = f", {unsized} carry no size" if unsized else ""
-                lines.append(f"- {said}: {count} operations, total {_amount(size / UNITS[unit])} MB{rest}")
+                lines.append(f"- {line}: {count} operations, total {_amount(size / UNITS[unit])} MB{rest}")
         return "\n".join(lines)
 
 
 def _amount(value: float) -> str:
-    """One decimal; of small amounts two digits that count."""
+    """Formats an amount with one decimal, a small one with two digits that count."""
     return f"{value:.1f}" if value == 0 or value >= 0.05 else f"{value:.{1 - math.floor(math.log10(value))}f}"
 
 

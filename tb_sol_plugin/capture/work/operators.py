@@ -14,17 +14,17 @@ from tb_sol_plugin.capture.work.costs import has_model
 _FRACTIONS: Final = frozenset(("aten::arange", "aten::linspace", "aten::logspace", "aten::range"))
 """Operators whose result has a size that follows from numbers with a fraction."""
 _WHOLE: Final = frozenset(("List[int]", "Optional[List[int]]", "List[bool]", "Optional[List[bool]]"))
-"""Types of lists, as a schema has them, whose elements are of one kind and are told apart by their values."""
+"""Types of lists, as a schema has them, whose elements are of one kind and count by their values."""
 
 
-Reader: TypeAlias = "Callable[..., Hashable]"
+KeyFunction: TypeAlias = "Callable[..., Hashable]"
 """(arguments, named ones or None, OpInfo, module, phase, forward phase, function, flags) -> what a call is known again by.
 
 Raises what a tensor raises that is asked for sizes it does not have, and what comes of arguments that it was not made for."""
 
 
-def unread(*_: object) -> Hashable:
-    """Stands where no call was read yet."""
+def no_key(*_: object) -> Hashable:
+    """The key function of an operator that was not called yet."""
     raise KeyError
 
 
@@ -34,13 +34,13 @@ class OpInfo:
     name: as a trace has it (`aten::mm`). call: what runs it. free: does no work (views, allocations). communication: a collective.
     made_of_others: only calls other operators. opens: those that it calls are counted in its place.
     fractions: numbers with a fraction are part of its key. moves: finds the copies of a call, None if it never copies.
-    read, read_named: what reads the arguments of its calls, without and with named ones, as the last of them asked for it. lists: all lists
+    key_of, key_of_named: the key functions of its last call without and with named arguments. lists: all lists
     that it takes are of whole numbers, or of truths.
     """
 
     __slots__ = (
         "arguments", "call", "communication", "fractions", "free", "full_name", "func", "lists", "made_of_others", "moves", "name", "opens",
-        "read", "read_named", "written",
+        "key_of", "key_of_named", "written",
     )  # fmt: skip
 
     def __init__(self, func: Callable[..., object]) -> None:
@@ -59,13 +59,13 @@ class OpInfo:
         self.moves: Mover | None = MOVERS.get(self.name)
         self.fractions = self.name in _FRACTIONS
         self.lists = all(kind in _WHOLE for _, kind, _ in self.arguments if "List" in kind)
-        self.read: Reader = unread
-        self.read_named: Reader = unread
+        self.key_of: KeyFunction = no_key
+        self.key_of_named: KeyFunction = no_key
         self.full_name = f"{self.name}.{schema.overload_name}" if schema.overload_name else self.name
 
     @classmethod
     def of_higher_order(cls, func: object) -> OpInfo | None:
-        """Of an operator that takes functions (`flex_attention`); None if no cost model knows it."""
+        """Describes an operator that takes functions (`flex_attention`); None if no cost model knows it."""
         name = f"higher_order::{getattr(func, '__name__', '')}"
         if not has_model(name):
             return None
@@ -74,7 +74,7 @@ class OpInfo:
         out.arguments, out.written = [(str(at), "Any", None) for at in range(4)], frozenset()
         out.moves = None
         out.communication = out.made_of_others = out.opens = out.free = out.fractions = out.lists = False
-        out.read = out.read_named = unread
+        out.key_of = out.key_of_named = no_key
         return out
 
     def run_open(self, kernel: object, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -134,7 +134,7 @@ def _has_kernel(name: str, overload: str, key: str, func: object) -> bool:
 
 
 def can_open(info: OpInfo, args: Sequence[object]) -> object:
-    """Which kernel runs a call by its parts (True: that of a composite in Python), None if it cannot be taken apart.
+    """Finds the kernel that runs a call by its parts (True: that of a composite in Python), None if it cannot be taken apart.
 
     All tensors have to be dense ones of one device, and a composite has to have no kernel of its own for that device.
     """
@@ -159,7 +159,7 @@ def can_open(info: OpInfo, args: Sequence[object]) -> object:
 
 
 def _composite(info: OpInfo) -> object:
-    """The kernel in C++, which is what runs without us; torch has some in Python as well, that may take another way."""
+    """Finds the kernel in C++, which is what runs without us; torch has some in Python as well, that may take another way."""
     name = "CompositeImplicitAutograd"
     in_cpp = torch._C._dispatch_has_kernel_for_dispatch_key(info.full_name, name)
     return getattr(torch._C.DispatchKey, name) if in_cpp else True

@@ -1,4 +1,4 @@
-"""What one operator call looks like, without its tensors: a key to count alike calls by, and the texts that a profiler would record.
+"""Describes an operator call without its tensors: a key to count alike calls by, and the texts that a profiler would record.
 
 `call_key` runs in every call of a sampled step and is written for speed; `describe` runs once per distinct key. Neither keeps a tensor.
 The texts are those of a trace of `torch.profiler(record_shapes=True)`: one entry per argument of the operator's schema, defaults filled
@@ -41,7 +41,7 @@ _LAYOUTS: Final = {
 }  # fmt: skip
 _FORMATS: Final = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
 VARIANTS: Final = 1000
-"""Keys of one operator that are told apart by numbers; later ones are taken together where only numbers differ."""
+"""Keys of one operator that differ by numbers only; later ones are taken together where only numbers differ."""
 LIST_LENGTH: Final = 10_000
 """Longest list that is written out."""
 
@@ -50,11 +50,11 @@ Part = object
 
 
 class Odd(Exception):
-    """A call that cannot be told by sizes and types; the text says why."""
+    """A call whose work does not follow from sizes and types; the text says why."""
 
 
 def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
-    """A key that is equal for calls whose cost is equal. Raises whatever a tensor without sizes raises when it is asked."""
+    """Makes a key that is equal for calls whose cost is equal. Raises whatever a tensor without sizes raises when it is asked."""
     out: tuple[Part, ...] = (info,)
     last: object = None
     for a in args:
@@ -125,14 +125,14 @@ def _add_other(add: Callable[[Part], None], a: object, kind: type, fractions: bo
 
 
 def coarse_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
-    """A key that leaves numbers out, for operators that are called with ever new ones."""
+    """Makes a key that leaves numbers out, for operators that are called with ever new ones."""
     named = tuple((kwargs or {}).values())
     values = [a for a in (*args, *named) if type(a) is not int and type(a) is not float]
     return (*call_key(info, values, None), "any numbers")
 
 
 def odd_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
-    """A key for calls that `call_key` cannot read: tensors without strides or without sizes."""
+    """Makes a key for calls that `call_key` cannot read: tensors without strides or without sizes."""
     out: list[Part] = [info, "odd"]
     for a in (*args, *(kwargs or {}).values()):
         for item in a if isinstance(a, list | tuple) else (a,):
@@ -150,7 +150,7 @@ _PLAIN: Final = frozenset((int, str, type(None), torch.dtype, torch.device, torc
 
 
 def devices_of(value: object) -> set[str]:
-    """Kinds of devices that the tensors in nested lists, tuples and dictionaries are on."""
+    """Collects the kinds of devices that the tensors in nested lists, tuples and dictionaries are on."""
     if isinstance(value, Tensor):
         return {value.device.type}
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
@@ -181,14 +181,14 @@ class Signature:
         self.cost: CallCost | None = None
 
     def forget_sizes(self, odd: str) -> None:
-        """Makes it one whose sizes say nothing about its work."""
+        """Forgets the sizes: they say nothing about the work of these calls."""
         self.odd = odd
         self.shapes = self.types = self.strides = self.concrete = "[]"
         self.stride0 = self.twice = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that tells it from other signatures."""
+        """All that distinguishes it from other signatures."""
         return self.op, self.shapes, self.types, self.strides, self.concrete, self.out_shapes, self.out_types, self.odd, str(self.twice)
 
     @property
@@ -241,7 +241,7 @@ class _Entry:
 
 
 def describe(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None, *, numbers: bool = True) -> Signature:
-    """The signature of a call, without its results (`with_results`). Raises Odd for calls that do no work on a real device.
+    """Makes the signature of a call, without its results (`with_results`). Raises Odd for calls that do no work on a real device.
 
     numbers: whether single numbers are written out.
     """
@@ -291,7 +291,7 @@ def with_results(signature: Signature, result: object) -> None:
 
 
 def _check(tensor: Tensor) -> str:
-    """Why the sizes of a tensor do not tell its work; "" if they do. Raises Odd where there is no device to work."""
+    """Says why the work of a tensor does not follow from its sizes; "" if it does. Raises Odd where there is no device to work."""
     if tensor.is_meta:
         raise Odd("tensors without data (meta)")
     if tensor.is_nested:
@@ -314,13 +314,13 @@ def _strides(tensor: Tensor) -> list[int]:
 
 
 def type_name(tensor: Tensor) -> str:
-    """The element type of a tensor as a trace names it; its own name where a trace has none."""
+    """Names the element type of a tensor as a trace does; its own name where a trace has none."""
     name = str(tensor.dtype).rpartition(".")[2]
     return _TYPES.get(name, name)
 
 
 def _value(value: object, type_: str, info: OpInfo, out: Signature) -> _Entry:
-    """The texts of an argument that is no tensor."""
+    """Makes the texts of an argument that is no tensor."""
     kind = type(value)
     if value is None:
         return _Entry()
@@ -355,7 +355,7 @@ def _list(value: Sequence[object], type_: str, info: OpInfo, out: Signature) -> 
 
 
 def _scalar(value: object, fractions: bool) -> str | None:
-    """A number as a trace writes it, "" for one with a fraction, None for what is no number."""
+    """Formats a number as a trace writes it, "" for one with a fraction, None for what is no number."""
     if isinstance(value, bool):
         return "True" if value else "False"
     if isinstance(value, int):

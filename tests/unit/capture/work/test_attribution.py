@@ -411,13 +411,13 @@ def test_the_engine_is_put_back_whatever_the_order():
     engine = torch.autograd._engine_run_backward
     first, second = Counting(), Counting()
     one, two = first.mode().attribution, second.mode().attribution
-    one.watch()
-    two.watch()
-    one.unwatch()
+    one.attach()
+    two.attach()
+    one.detach()
     assert torch.autograd._engine_run_backward is not engine
-    two.unwatch()
+    two.detach()
     assert torch.autograd._engine_run_backward is engine
-    one.watch()
+    one.attach()
     ours = torch.autograd._engine_run_backward
     calls = []
 
@@ -427,7 +427,7 @@ def test_the_engine_is_put_back_whatever_the_order():
 
     torch.autograd._engine_run_backward = theirs
     try:
-        one.unwatch()
+        one.detach()
         assert torch.autograd._engine_run_backward is theirs
         torch.ones(2, requires_grad=True).sum().backward()  # still works through ours
         assert calls == [1]

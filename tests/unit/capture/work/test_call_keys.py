@@ -20,15 +20,15 @@ X = torch.ones(4, 6)
 
 def numbers(*calls):
     """What each call is known by, with one OpInfo per operator."""
-    from tb_sol_plugin.capture.work.call_keys import reader_of
-    from tb_sol_plugin.capture.work.ledger import _the_long_way
+    from tb_sol_plugin.capture.work.call_keys import key_function
+    from tb_sol_plugin.capture.work.ledger import _full_key
     from tb_sol_plugin.capture.work.operators import OpInfo
 
     infos = {}
     out = []
     for func, args, kwargs, *labels in calls:
         info = infos.setdefault(func, OpInfo(func))
-        read = reader_of(info, args, kwargs) or _the_long_way
+        read = key_function(info, args, kwargs) or _full_key
         out.append(read(args, kwargs, info, *(labels or (0, 0, 0, 0, 0))))
     return out
 

@@ -493,7 +493,7 @@ def test_an_error_of_the_recorder_is_counted_and_not_raised(monkeypatch):
 
     x = torch.randn(3, 3)
     counting = Counting()
-    monkeypatch.setattr(ledger, "reader_of", broken)
+    monkeypatch.setattr(ledger, "key_function", broken)
     result = counting.run(lambda: x @ x)
     assert torch.equal(result, x @ x)
     assert counting.ledger.lost == {"a call could not be read: ZeroDivisionError": 1}
