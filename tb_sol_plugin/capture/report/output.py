@@ -280,8 +280,10 @@ class Output:
         self._sample = self._alike = self._totals = None
 
     def _logged(self, done: Finished) -> Analysis | None:
-        """Returns the analysis to log. Of an iteration that is like a sampled one and was not timed on a device, it is the totals: groups have
-        nothing new to say, and writing them in every iteration would take more time than all phases together."""
+        """Returns the analysis to log: of an iteration that is like a sampled one and was not timed on a device, only the totals.
+
+        Its groups have nothing new, and writing them in every iteration would take more time than all phases together.
+        """
         if done.report or self._sample is None or self._alike is None or self._alike[1] is not None or done.step.device_ns is not None:
             return self.analysis
         step, sample = done.step, self._sample[1]

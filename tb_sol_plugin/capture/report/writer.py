@@ -38,7 +38,7 @@ LEVEL: Final = 1
 
 
 def packed(lines: Iterable[bytes]) -> list[bytes]:
-    """Compresses lines: returns them as they are where they are short, else in packed records of at most `format.PACKED_BYTES` of text each."""
+    """Compresses lines into packed records of at most `format.PACKED_BYTES` of text each; a few short ones stay as they are."""
     given = list(lines)
     if sum(map(len, given)) < LEAST:
         return given
@@ -177,8 +177,11 @@ class CaptureWriter:
     # -- for who writes common records itself ------------------------------------------------------------------
 
     def direct(self) -> tuple[int, int, int, dict[tuple[str, str], int], int]:
-        """Returns where records of common iterations may be written without a call of this class: the file (-1: nowhere), its size, up to which
-        size that may go on, the notes that wait (while there are any it may not), and how many labels are defined."""
+        """Returns where records of common iterations may be written without a call of this class.
+
+        The file (-1: nowhere), its size, up to which size that may go on, the notes that wait (while there are any it may not), and how
+        many labels are defined.
+        """
         fd = -1 if self.problem or os.getpid() != self._pid else self._fd
         return fd, self.size, self._cap - DIRECT, self._notes, self._labels
 
@@ -272,7 +275,7 @@ class CaptureWriter:
             self._sync()
 
     def _rows(self, work: Mapping[tuple[int, ...], Sequence[int]]) -> str:
-        """Encodes rows of the ledger as JSON. Most keys were written before; making their text is half of all that is done for a sampled step."""
+        """Encodes rows of the ledger as JSON. The text of a key is kept: making it is half of all that is done for a sampled step."""
         heads = self._heads
         if len(heads) > MOST_HEADS:
             heads.clear()
@@ -401,7 +404,7 @@ def _records(step: StepRecord, rows: str) -> Iterable[bytes]:
 
 
 def _ordinary(step: StepRecord) -> Sequence[bytes]:
-    """Returns the records of an iteration that was not sampled. It is written between any two of a training loop, in a third of the usual time."""
+    """Returns the records of an iteration that was not sampled, in a third of the time that `_records` takes."""
     if step.device_ns is not None or step.totals or step.lost or step.module_times or not f"a{step.signature}".isalnum() or step.compiled:
         return [*_records(step, "")]
     sizes = f',"signature":"{step.signature}"' if step.signature else ""

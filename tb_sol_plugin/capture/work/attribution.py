@@ -75,7 +75,7 @@ class ThreadState:
 
     # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
     # to ask where it is.
-    __slots__ = ("attribution", "away", "functions", "forward_labels", "last", "modules", "number", "passes", "phases", "rows", "worker")
+    __slots__ = ("attribution", "away", "forward_labels", "functions", "last", "modules", "number", "passes", "phases", "rows", "worker")
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
         self.attribution = attribution
@@ -171,8 +171,8 @@ class ThreadState:
 class Attribution:
     """The threads of one sampled step, and the backward passes that run in it.
 
-    lost: counter of reasons that it adds to. It replaces the function by which `torch.autograd` starts its engine from `attach` to `detach`,
-    so as to know where a backward pass begins.
+    lost: counter of reasons that it adds to. From `attach` to `detach` it replaces the function by which `torch.autograd` starts its
+    engine, so as to know where a backward pass begins.
     """
 
     def __init__(self, labels: Labels, modules: Stack, phases: PhaseStack, functions: Stack, lost: Counter[str]) -> None:

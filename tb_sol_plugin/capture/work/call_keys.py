@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from tb_sol_plugin.capture.work.operators import OpInfo, KeyFunction
+from tb_sol_plugin.capture.work.operators import KeyFunction, OpInfo
 
 MOST: Final = 2000
 """Sorts of arguments that functions are made for; `signatures.call_key` reads others."""

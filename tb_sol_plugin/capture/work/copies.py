@@ -181,7 +181,8 @@ def _host_and_device(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinne
 
 def _in_order(src: Tensor, dst: Tensor) -> bool:
     """Whether the side on the host is read or written in the order of its elements, all of which are copied."""
-    return src.is_contiguous() and src.shape == dst.shape if src.is_cpu else dst.is_contiguous()
+    host = src if src.is_cpu else dst
+    return host.is_contiguous() and (host is dst or bool(src.shape == dst.shape))
 
 
 _CONVERTS: Final = frozenset(("cuda", "xpu"))

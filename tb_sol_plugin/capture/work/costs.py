@@ -130,7 +130,7 @@ _WORDS: Final[tuple[tuple[OpType, Callable[[str], bool]], ...]] = (
 
 @cache
 def op_type_of(op: str, kind: str = "other") -> OpType:
-    """Returns the kind of an operator by its name (`aten::mm`) and the class of work its cost model gives (`gemm`, "other" if it has none)."""
+    """Returns the kind of an operator by its name (`aten::mm`) and the class of work its cost model gives (`gemm`, else "other")."""
     space, _, name = op.partition("::")
     if space in ("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"):
         return OpType.COMMUNICATION

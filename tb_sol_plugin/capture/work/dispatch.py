@@ -93,7 +93,7 @@ _held: Final[list[tuple[AbstractContextManager[object], object]]] = []
 
 
 def possible() -> bool:
-    """Whether compiled code can be made to run eagerly: False where something is compiled that cannot be made to run eagerly (torch before 2.6): then nothing may be recorded."""
+    """Whether compiled code can be made to run eagerly; where it cannot (torch before 2.6), nothing may be recorded."""
     import torch
 
     return hasattr(torch.compiler, "set_stance") or not something_compiled()

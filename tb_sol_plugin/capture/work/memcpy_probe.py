@@ -5,8 +5,8 @@
     print(probe.summary())
     pandas.DataFrame(probe.table())
 
-What is counted, and what cannot be seen, is described in `capture/work/copies.py`. Inside a SOL capture nothing of this is needed: its sampled
-iterations count copies by themselves.
+What is counted, and what cannot be seen, is described in `capture/work/copies.py`. Inside a SOL capture nothing of this is
+needed: its sampled iterations count copies by themselves.
 """
 
 from __future__ import annotations

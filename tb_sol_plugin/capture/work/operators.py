@@ -39,8 +39,8 @@ class OpInfo:
     """
 
     __slots__ = (
-        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "lists", "made_of_others", "moves", "name", "opens",
-        "key_of", "key_of_named", "written",
+        "arguments", "call", "communication", "fractions", "free", "full_name", "func", "key_of", "key_of_named", "lists",
+        "made_of_others", "moves", "name", "opens", "written",
     )  # fmt: skip
 
     def __init__(self, func: Callable[..., object]) -> None:
