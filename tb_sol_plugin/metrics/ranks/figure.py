@@ -64,7 +64,7 @@ class RankAxis(Generic[P]):
         ink = F.light("ink-3")
         return [{
             "type": "scatter", "mode": "markers", "name": "left out", "x": at, "y": [height] * len(at),
-            "hovertext": [f"<b>rank {r}</b><br>{escaped(why[r])}" for r in at], "hoverinfo": "text", "showlegend": False,
+            "hovertext": [f"<b>rank {r}</b><br>{F.escape(why[r])}" for r in at], "hoverinfo": "text", "showlegend": False,
             "marker": {"symbol": "x-thin", "size": 7, "color": ink, "line": {"width": 1.4, "color": ink}}, **axes,
         }]  # fmt: skip
 
@@ -131,14 +131,9 @@ def name_note(axis: RankAxis[P], at: int, y: float) -> F.Plain:
 
 def hover_head(axis: RankAxis[P], at: int, more: str, *, outlier: bool) -> str:
     """The first line of a rank's tooltip."""
-    return f"<b>{escaped(axis.labels[at])}</b>{more}{', far from the others' if outlier else ''}"
+    return f"<b>{F.escape(axis.labels[at])}</b>{more}{', far from the others' if outlier else ''}"
 
 
 def short(name: str) -> str:
     """A name for an axis, cut in the middle."""
-    return escaped(name if len(name) <= 14 else f"{name[:5]}…{name[-8:]}")
-
-
-def escaped(name: str) -> str:
-    """A worker's name is any file's name: nothing in it is markup."""
-    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return F.escape(name if len(name) <= 14 else f"{name[:5]}…{name[-8:]}")
