@@ -18,7 +18,7 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
 from tb_sol_plugin.metrics.copies.blocking import REASONS, blocking
-from tb_sol_plugin.metrics.copies.groups import CopyChoice, chosen, said
+from tb_sol_plugin.metrics.copies.groups import CopyChoice, choice_text, chosen
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -138,7 +138,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
         for i, share in enumerate(frame["link_share"]) if share > 1.05
     }  # fmt: skip
-    what = ", ".join(t for t in (said(query), _held(query)) if t)
+    what = ", ".join(t for t in (choice_text(query), _held(query)) if t)
     table = make_table(
         "copies",
         "Single copies",

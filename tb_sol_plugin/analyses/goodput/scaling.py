@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather
 from tb_sol_plugin.metrics.goodput.hints import hints
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
-from tb_sol_plugin.metrics.goodput.predict import Outlook, Run, beyond, unknown
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, beyond, unknown
 from tb_sol_plugin.metrics.goodput.terms import measure_next
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import over_runs
@@ -75,15 +75,16 @@ def _gathered(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[Beside
 
 
 def _report(found: Gathered, query: ScalingQuery) -> Report:
-    outlook = found.outlook
-    if outlook is None:
+    prediction = found.prediction
+    if prediction is None:
         why = next(p.why for p in found.points)
         headline = f"No point can be used: {why}."
         return Report(analysis="scaling", title=TITLE, headline=headline, notices=_notices(found), sections=[scaling_tables.points(found)])
-    sections: list[AnySection] = [_tiles(found, outlook, query)]
+    sections: list[AnySection] = [_tiles(found, prediction, query)]
     if len({p.num_replicas for p in found.used}) > 1:
         sections += [
-            draw(found, outlook) for draw in (scaling_figures.heat, scaling_figures.curves, scaling_figures.speedup, scaling_figures.split)
+            draw(found, prediction)
+            for draw in (scaling_figures.heat, scaling_figures.curves, scaling_figures.speedup, scaling_figures.split)
         ]
     sections += [
         scaling_figures.measured(found),
@@ -92,17 +93,17 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
         scaling_tables.parameters(found),
     ]
     if len({p.num_replicas for p in found.used}) > 1:
-        sections.append(scaling_tables.predictions(found, outlook, query.price))
+        sections.append(scaling_tables.predictions(found, prediction, query.price))
     sections += [scaling_tables.points(found), scaling_tables.terms(found), _numbers(found)]
     return Report(
-        analysis="scaling", title=TITLE, headline=_headline(found, outlook), notices=_notices(found), sections=sections,
-        fields=_stand(found, outlook), files=[ReportFile("sched_hints", "Hints for a scheduler", "sched_hints.json", hints(found))],
+        analysis="scaling", title=TITLE, headline=_headline(found, prediction), notices=_notices(found), sections=sections,
+        fields=_stand(found, prediction), files=[ReportFile("sched_hints", "Hints for a scheduler", "sched_hints.json", hints(found))],
     )  # fmt: skip
 
 
-def _stand(found: Gathered, outlook: Outlook) -> dict[str, FieldNow]:
+def _stand(found: Gathered, prediction: Prediction) -> dict[str, FieldNow]:
     """How the fields stand that a reader left open."""
-    t = outlook.terms
+    t = prediction.terms
     grads = {"grad_sqr": FieldNow(f"{t.grads.sqr:.6g}"), "grad_var": FieldNow(f"{t.grads.var:.6g}")} if t.grads is not None else {}
     runs = tuple(dict.fromkeys(p.run for p in found.points if p.run))
     return {
@@ -112,21 +113,21 @@ def _stand(found: Gathered, outlook: Outlook) -> dict[str, FieldNow]:
     }  # fmt: skip
 
 
-def _headline(found: Gathered, outlook: Outlook) -> str:
+def _headline(found: Gathered, prediction: Prediction) -> str:
     first = measure_next(found.points)
     if len({p.num_replicas for p in found.used}) < 2:
         return f"What a further replica brings cannot be known from one count of replicas. Measure next: **{first[0]}**." if first else ""
-    if outlook.stop < 0:
+    if prediction.stop < 0:
         return "No count of replicas can be run under these terms: the bounds of the micro-batch and the total batch leave nothing."
-    run = outlook.at(outlook.stop)
+    run = prediction.at(prediction.stop)
     how = f"{how_many(run.replicas, 'replica')} with {human(run.atomic, 'count')} samples each"
     how += f" in {run.accum + 1} micro-steps" if run.accum else ""
     said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
-    if unknown(outlook.fit, run.nodes, run.replicas):
+    if unknown(prediction.fit, run.nodes, run.replicas):
         return f"{said} **at best**: the points do not show what synchronising so many costs, and it counts as little."
-    if outlook.pays_on:
+    if prediction.pays_on:
         return f"{said}. Adding replicas still pays at the largest count looked at."
-    share = human(outlook.terms.share, "ratio")
+    share = human(prediction.terms.share, "ratio")
     if run.replicas == 1:
         return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
     return f"{said}. Beyond that, a further replica brings less than {share} of one."
@@ -176,23 +177,23 @@ def _of_gradients(found: Gathered) -> list[Notice]:
 
 def _of_answer(found: Gathered) -> list[Notice]:
     """What the recommendation rests on, where that is more than the points."""
-    outlook = found.outlook
-    if outlook is None or outlook.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
+    prediction = found.prediction
+    if prediction is None or prediction.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
         return []
     out = []
-    run = outlook.at(outlook.stop)
-    reasons = beyond(found.used, outlook.fit, run.nodes, run.replicas, run.atomic)
+    run = prediction.at(prediction.stop)
+    reasons = beyond(found.used, prediction.fit, run.nodes, run.replicas, run.atomic)
     if reasons:
         out.append(Notice(f"What is recommended is extrapolated: {'; '.join(reasons)}.", "warn"))
-    if outlook.later >= 0:
-        last = outlook.at(outlook.later)
+    if prediction.later >= 0:
+        last = prediction.at(prediction.later)
         each = (last.speedup - run.speedup) / (last.replicas - run.replicas)
         out.append(Notice(
             f"Beyond {human(run.replicas, 'count')} replicas the next ones bring too little, but up to {human(last.replicas, 'count')} "
             f"each brings {human(each, 'ratio')} of one on average.", "info",
         ))  # fmt: skip
     if run.replicas > 1 and run.speedup > 1.05 * run.replicas:
-        one = outlook.at(0)
+        one = prediction.at(0)
         out.append(Notice(
             f"Several replicas bring more than their number: one alone runs {human(one.total, 'count')} samples a step under these terms, "
             "and larger batches cost less time per sample.", "info",
@@ -245,13 +246,13 @@ def _error(found: Gathered) -> float | None:
     return float(np.median(errors)) if errors else None
 
 
-def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSection:
+def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> FactsSection:
     several = len({p.num_replicas for p in found.used}) > 1
-    best: Run | None = outlook.at(outlook.stop) if several and outlook.stop >= 0 else None
+    best: Run | None = prediction.at(prediction.stop) if several and prediction.stop >= 0 else None
     cost = None
     if best is not None and query.price is not None:
         cost = float(scaling_tables.cost_per_million(np.array([best.goodput]), np.array([best.replicas]), query.price)[0])
-    known = outlook.terms.grads is not None
+    known = prediction.terms.grads is not None
     values: dict[str, Scalar] = {
         "best_replicas": best.replicas if best else None, "best_batch": best.total if best else None,
         "best_goodput": best.goodput if best else None, "best_speedup": best.speedup if best else None, "cost_per_million": cost,
@@ -270,7 +271,7 @@ def _tiles(found: Gathered, outlook: Outlook, query: ScalingQuery) -> FactsSecti
         "answer", "Answer", values, FACTS, labels={} if known else {"best_goodput": "Samples per s there"},
         weight="headline", style="tiles", marks=marks,
         notes={
-            "best_replicas": "replicas" + (", the largest looked at" if best and outlook.pays_on else ""),
+            "best_replicas": "replicas" + (", the largest looked at" if best and prediction.pays_on else ""),
             "best_batch": f"{best.atomic} per micro-step" if best else "",
             "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
             "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",

@@ -20,7 +20,7 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES
-from tb_sol_plugin.metrics.goodput.predict import Outlook
+from tb_sol_plugin.metrics.goodput.predict import Prediction
 from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape
@@ -54,7 +54,7 @@ class Found:
     """One job of the logdir: its name and what its fit says."""
 
     name: str
-    outlook: Outlook
+    prediction: Prediction
 
 
 @over_runs(
@@ -84,7 +84,7 @@ def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile],
         raise BadQuery(f"{len(names)} jobs", hint=f"choose fewer copies: {MOST_JOBS} jobs at most", field="copies")
     cluster = Cluster.alike(query.nodes, query.per_node)
     on_it = [
-        Job(name=name, speedup=o.outlook.speedup, max_replicas=min(cluster.total, o.outlook.terms.replicas))
+        Job(name=name, speedup=o.prediction.speedup, max_replicas=min(cluster.total, o.prediction.terms.replicas))
         for name, o in zip(names, owners, strict=True)
     ]
     made = allocate(on_it, cluster, p=query.fairness, penalty=query.penalty / 100)
@@ -147,12 +147,12 @@ def _jobs(
         except Unavailable as error:
             left[name] = error.message
             continue
-        if found.outlook is None:
+        if found.prediction is None:
             left[name] = next(p.why for p in found.points)
         elif len({p.num_replicas for p in found.used}) < 2:
             left[name] = "measured with one count of replicas: what a further one brings is not known"
         else:
-            out.append(Found(name, found.outlook))
+            out.append(Found(name, found.prediction))
     return out, left
 
 
@@ -188,8 +188,8 @@ def _table(made: Allocation, names: list[str], owners: list[Found]) -> AnySectio
     for name, owner, shape, seats, speedup in zip(names, owners, made.shapes, made.seats, made.speedups.tolist(), strict=True):
         batch = None
         if shape.replicas:
-            t = owner.outlook.terms
-            best = owner.outlook.goodput.optimize(shape.nodes, shape.replicas, t.most, (t.low, t.high), t.accumulation, strict=True)
+            t = owner.prediction.terms
+            best = owner.prediction.goodput.optimize(shape.nodes, shape.replicas, t.most, (t.low, t.high), t.accumulation, strict=True)
             batch = int(shape.replicas * best.atomic_bsz * (best.accum_steps + 1)) or None
         where = ", ".join(f"node {n}: {d}" for n, d in sorted(seats.items()))
         each = speedup / shape.replicas if shape.replicas else None
@@ -260,7 +260,7 @@ def _replayed(jobs: list[Found], query: ScalingClusterQuery) -> tuple[Replayed, 
     """The same arrivals with replicas adapted, and with as many for each as it asks for."""
     cluster = Cluster.alike(query.nodes, query.per_node)
     classes = [
-        JobClass(name=j.name, speedup=j.outlook.speedup, max_replicas=min(cluster.total, j.outlook.terms.replicas), hours=query.work,
+        JobClass(name=j.name, speedup=j.prediction.speedup, max_replicas=min(cluster.total, j.prediction.terms.replicas), hours=query.work,
                  asked=min(query.asked, cluster.total)) for j in jobs
     ]  # fmt: skip
     came: Arrivals = arrivals(classes, per_hour=query.arrivals, hours=query.hours)

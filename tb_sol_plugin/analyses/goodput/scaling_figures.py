@@ -12,7 +12,7 @@ from tb_sol_plugin.cost.goodput.fit import band
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point
-from tb_sol_plugin.metrics.goodput.predict import Outlook, beyond, of_counts
+from tb_sol_plugin.metrics.goodput.predict import Prediction, beyond, of_counts
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import NARROW, how_many, human
@@ -152,16 +152,16 @@ def hidden(gamma: float) -> float:
     return float(2 - 2 ** (1 / gamma))
 
 
-def curves(found: Gathered, outlook: Outlook) -> FigureSection:
+def curves(found: Gathered, prediction: Prediction) -> FigureSection:
     """Throughput and goodput over replicas at the best batch size; dashed beyond what ran; the count up to which adding pays."""
-    best = outlook.best
+    best = prediction.best
     runs = np.isfinite(best["goodput"])
     r = best["replicas"]
-    far = np.array([bool(why) for why in of_counts(found.used, outlook)])
+    far = np.array([bool(why) for why in of_counts(found.used, prediction)])
     next_to = far | np.append(far[1:], False) | np.append(False, far[:-1])
-    known = outlook.terms.grads is not None
+    known = prediction.terms.grads is not None
     data: list[F.Plain] = []
-    around = bands(found, outlook)
+    around = bands(found, prediction)
     if around is not None and runs.sum() > 1:
         low, high = around
         xs = r[runs].tolist()
@@ -176,8 +176,8 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         inside, outside = np.where(runs & ~far, best[name], np.nan), np.where(runs & next_to, best[name], np.nan)
         data += [_line(r, inside, token, words), _line(r, outside, token, f"{words}, beyond what ran", dash="5px,4px")]
     notes: list[F.Plain] = []
-    if outlook.stop >= 0:
-        run = outlook.at(outlook.stop)
+    if prediction.stop >= 0:
+        run = prediction.at(prediction.stop)
         data.append({
             "type": "scatter", "mode": "markers", "x": [run.replicas], "y": [run.goodput], "hoverinfo": "text",
             "hovertext": [
@@ -186,7 +186,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
             "marker": {"size": 12, "color": F.light("accent"), "line": {"width": 1.5, "color": F.light("surface")}},
             "customdata": [f"{run.nodes}|{run.replicas}"],
         })  # fmt: skip
-        words = "adding still pays" if outlook.pays_on else "adding pays up to here"
+        words = "adding still pays" if prediction.pays_on else "adding pays up to here"
         notes.append({
             "x": run.replicas, "y": run.goodput, "text": f"{_replicas(run.replicas)}<br>{words}", "showarrow": True, "arrowhead": 0,
             "arrowcolor": F.light("ink-3"), "ax": 28, "ay": 34, "xanchor": "left", "align": "left",
@@ -200,7 +200,7 @@ def curves(found: Gathered, outlook: Outlook) -> FigureSection:
         figure=F.figure(data, x=F.axis("replicas"), y=F.axis("samples per second", range=[0, top * 1.25]), annotations=notes),
         span=5, height=360, table="predictions",
         summary=f"{what} over replicas, each count at its best batch size. "
-        + (f"Adding pays up to {_replicas(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 else "Nothing can be run."),
+        + (f"Adding pays up to {_replicas(prediction.at(prediction.stop).replicas)}." if prediction.stop >= 0 else "Nothing can be run."),
     )  # fmt: skip
 
 
@@ -215,15 +215,15 @@ def _line(x: np.ndarray, y: np.ndarray, token: str, words: str, *, dash: str = "
     }  # fmt: skip
 
 
-def heat(found: Gathered, outlook: Outlook) -> FigureSection:
+def heat(found: Gathered, prediction: Prediction) -> FigureSection:
     """Goodput over replicas and total batch, the best of each count as a line, the recommended cell ringed."""
-    grid = outlook.grid
+    grid = prediction.grid
     counts = [str(int(c)) for c in grid.counts]
     value = grid.goodput
     known = np.isfinite(value)
     top = float(np.nanmax(value)) if known.any() else 1.0
     batches = [float(t) for t in grid.totals]
-    text = [[_cell(found, outlook, i, j) for j in range(len(counts))] for i in range(len(batches))]
+    text = [[_cell(found, prediction, i, j) for j in range(len(counts))] for i in range(len(batches))]
     data: list[F.Plain] = [{
         "type": "heatmap", "x": counts, "y": [human(round(t), "count") for t in batches], "hoverongaps": False,
         "z": [[float(v) if k else None for v, k in zip(row, ok, strict=True)] for row, ok in zip(value, known, strict=True)],
@@ -233,16 +233,16 @@ def heat(found: Gathered, outlook: Outlook) -> FigureSection:
         "text": text, "hoverinfo": "text", "xgap": 1, "ygap": 1,
     }]  # fmt: skip
     ring = ""
-    if outlook.terms.accumulation:
-        ends = [outlook.terms.high * int(c) for c in grid.counts]
+    if prediction.terms.accumulation:
+        ends = [prediction.terms.high * int(c) for c in grid.counts]
         rows = [(c, int(np.argmin(np.abs(np.log(grid.totals / end))))) for c, end in zip(counts, ends, strict=True)
                 if grid.totals[0] <= end < grid.totals[-1]]  # fmt: skip
         data.append({
             "type": "scatter", "mode": "lines", "x": [c for c, _ in rows], "y": [human(round(batches[i]), "count") for _, i in rows],
             "line": {"color": F.light("ink-2"), "width": 1.4, "dash": "4px,3px", "shape": "hv"}, "hoverinfo": "skip",
         })  # fmt: skip
-    if outlook.stop >= 0:
-        run = outlook.at(outlook.stop)
+    if prediction.stop >= 0:
+        run = prediction.at(prediction.stop)
         row = int(np.argmin(np.abs(np.log(grid.totals / run.total))))
         column = int(np.argmin(np.abs(grid.counts - run.replicas)))
         data.append({
@@ -252,9 +252,9 @@ def heat(found: Gathered, outlook: Outlook) -> FigureSection:
         })  # fmt: skip
         ring = f" The ring is {_replicas(run.replicas)} with a total batch of {human(run.total, 'count')}."
     by_memory = ", by memory" if found.settled is not None and found.settled.memory else ""
-    limit = f"; empty: cannot be run (micro-batch up to {outlook.terms.high}{by_memory})"
-    limit += "; dashed: gradients are accumulated above" if outlook.terms.accumulation else ""
-    what = "Goodput" if outlook.terms.grads is not None else "Samples per second"
+    limit = f"; empty: cannot be run (micro-batch up to {prediction.terms.high}{by_memory})"
+    limit += "; dashed: gradients are accumulated above" if prediction.terms.accumulation else ""
+    what = "Goodput" if prediction.terms.grads is not None else "Samples per second"
     return FigureSection(
         id="grid", title=f"{what} over replicas and total batch", subtitle=f"samples per second; ring: where adding stops paying{limit}",
         figure=F.figure(data, x=F.axis("replicas", type="category", showgrid=False),
@@ -263,15 +263,15 @@ def heat(found: Gathered, outlook: Outlook) -> FigureSection:
     )  # fmt: skip
 
 
-def _cell(found: Gathered, outlook: Outlook, row: int, column: int) -> str:
+def _cell(found: Gathered, prediction: Prediction, row: int, column: int) -> str:
     """What one cell of the grid says when it is pointed at."""
-    grid = outlook.grid
+    grid = prediction.grid
     replicas, total = int(grid.counts[column]), human(round(float(grid.totals[row])), "count")
     if not np.isfinite(grid.goodput[row, column]):
         return f"<b>{_replicas(replicas)}, total batch {total}</b><br>cannot be run: micro-batch outside its bounds"
     atomic, steps = int(grid.atomic[row, column]), int(grid.steps[row, column])
     reached = human(replicas * atomic * (steps + 1), "count")
-    why = beyond(found.used, outlook.fit, int(outlook.terms.nodes(replicas)), replicas, atomic)
+    why = beyond(found.used, prediction.fit, int(prediction.terms.nodes(replicas)), replicas, atomic)
     far = f"<br>extrapolated: {'; '.join(why)}" if why else ""
     value = human(float(grid.goodput[row, column]), "")
     return f"<b>{_replicas(replicas)} × {atomic}{_accum(steps)}, total batch {reached}</b><br>{value} per s{far}"
@@ -281,12 +281,12 @@ def _accum(steps: int) -> str:
     return f" × {steps + 1} micro-steps" if steps else ""
 
 
-def split(found: Gathered, outlook: Outlook) -> FigureSection:
+def split(found: Gathered, prediction: Prediction) -> FigureSection:
     """Computing and synchronising of one updating micro-step, and what of both does not overlap."""
-    counts = outlook.terms.counts
-    runs = np.flatnonzero(np.isfinite(outlook.best["goodput"]))
+    counts = prediction.terms.counts
+    runs = np.flatnonzero(np.isfinite(prediction.best["goodput"]))
     shown = runs if len(runs) <= MOST_BARS else np.unique(runs[np.linspace(0, len(runs) - 1, MOST_BARS).astype(int)])
-    rows = [(int(counts[i]), *outlook.split(int(i))) for i in shown]
+    rows = [(int(counts[i]), *prediction.split(int(i))) for i in shown]
     longest = max((c + n for _, c, n, _ in rows), default=1e-9) * 1e9
     factor, unit = F.time_scale(longest)
     scale = 1e9 / factor
@@ -324,13 +324,13 @@ def overlap_words(gamma: float) -> str:
     return f"of two equal times, {human(hidden(gamma), 'ratio')} of one hides behind the other"
 
 
-def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
+def speedup(found: Gathered, prediction: Prediction) -> FigureSection:
     """Speedup over one replica, and what each replica added brings, with the share from which it pays."""
-    best = outlook.best
+    best = prediction.best
     r = best["replicas"]
-    gain = gains(outlook)
+    gain = gains(prediction)
     ok = np.isfinite(gain)
-    share = outlook.terms.share
+    share = prediction.terms.share
     data: list[F.Plain] = [{
         "type": "bar", "x": [str(int(a)) for a in r[ok]], "y": (gain[ok] * 100).tolist(), "hoverinfo": "text",
         "marker": {"color": [F.light("bar-ink") if g >= share else F.light("idle") for g in gain[ok]], "line": {"width": 0}},
@@ -342,6 +342,7 @@ def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
         "type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": share * 100, "y1": share * 100,
         "line": {"color": F.light("accent"), "width": 1.4, "dash": "4px,3px"},
     }]  # fmt: skip
+    falls = prediction.stop >= 0 and not prediction.pays_on
     return FigureSection(
         id="gain", title="What a further replica brings",
         subtitle=f"gain in speedup per replica added, in parts of one replica; line: pays from {share * 100:.0f}{NARROW}%",
@@ -350,5 +351,5 @@ def speedup(found: Gathered, outlook: Outlook) -> FigureSection:
         ),
         span=6, height=330, table="predictions",
         summary=f"Gain per added replica over the count of replicas. It falls below {share * 100:.0f} % "
-        + (f"after {_replicas(outlook.at(outlook.stop).replicas)}." if outlook.stop >= 0 and not outlook.pays_on else "nowhere here."),
+        + (f"after {_replicas(prediction.at(prediction.stop).replicas)}." if falls else "nowhere here."),
     )  # fmt: skip

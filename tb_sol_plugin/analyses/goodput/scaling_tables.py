@@ -12,7 +12,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point
-from tb_sol_plugin.metrics.goodput.predict import Outlook, of_counts
+from tb_sol_plugin.metrics.goodput.predict import Prediction, of_counts
 from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
@@ -221,9 +221,9 @@ def points(found: Gathered) -> TableSection:
     )  # fmt: skip
 
 
-def bands(found: Gathered, outlook: Outlook) -> tuple[np.ndarray, np.ndarray] | None:
+def bands(found: Gathered, prediction: Prediction) -> tuple[np.ndarray, np.ndarray] | None:
     """(low, high) of the goodput of the best way to run each count; None without resampled fits."""
-    best = outlook.best
+    best = prediction.best
     runs = np.isfinite(best["goodput"])
     if found.boot is None or not found.boot.samples or not runs.any():
         return None
@@ -238,15 +238,15 @@ def bands(found: Gathered, outlook: Outlook) -> tuple[np.ndarray, np.ndarray] | 
     return low, high
 
 
-def gains(outlook: Outlook) -> np.ndarray:
+def gains(prediction: Prediction) -> np.ndarray:
     """What each replica added from one allocation to the next brings, in parts of one replica; NaN for the first."""
-    r, s = outlook.best["replicas"], outlook.best["speedup"]
+    r, s = prediction.best["replicas"], prediction.best["speedup"]
     return np.concatenate([[np.nan], np.diff(s) / np.diff(r)])
 
 
-def predictions(found: Gathered, outlook: Outlook, price: float | None) -> TableSection:
+def predictions(found: Gathered, prediction: Prediction, price: float | None) -> TableSection:
     """Every allocation at its best batch size."""
-    best = outlook.best
+    best = prediction.best
     runs = np.isfinite(best["goodput"])
     ran = {(p.num_nodes, p.num_replicas) for p in found.used}
     most = max(r for _, r in ran)
@@ -254,19 +254,19 @@ def predictions(found: Gathered, outlook: Outlook, price: float | None) -> Table
     total = replicas * best["atomic"] * (best["accum"] + 1)
     step = np.full(len(runs), np.nan)
     step[runs] = total[runs] / best["throughput"][runs]
-    low, high = bands(found, outlook) or (np.full(len(runs), np.nan),) * 2
-    known = outlook.terms.grads is not None
+    low, high = bands(found, prediction) or (np.full(len(runs), np.nan),) * 2
+    known = prediction.terms.grads is not None
     frame = pd.DataFrame({
         "num_nodes": nodes, "num_replicas": replicas, "atomic_bsz": np.where(runs, best["atomic"], np.nan),
         "accum_steps": np.where(runs, best["accum"], np.nan), "total_batch": np.where(runs, total, np.nan), "step_ns": step * 1e9,
         "throughput": best["throughput"], "efficiency": best["efficiency"] if known else np.full(len(runs), np.nan),
         "goodput": best["goodput"], "goodput_low": low, "goodput_high": high, "speedup": np.where(runs, best["speedup"], np.nan),
-        "scaling_efficiency": np.where(runs, best["speedup"] / replicas, np.nan), "gain": gains(outlook),
+        "scaling_efficiency": np.where(runs, best["speedup"] / replicas, np.nan), "gain": gains(prediction),
         "cost": cost_per_million(best["goodput"], replicas, price), "id": [f"{n}|{r}" for n, r in zip(nodes, replicas, strict=True)],
         "observed": ["ran" if (n, r) in ran else "between" if r <= most else "beyond" for n, r in zip(nodes, replicas, strict=True)],
     })  # fmt: skip
-    beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(of_counts(found.used, outlook)) if why}
-    stop = outlook.stop
+    beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(of_counts(found.used, prediction)) if why}
+    stop = prediction.stop
     many = how_many(int(replicas[stop]), "replica")
     said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
     columns = [c for c in PREDICTIONS if c.name != "cost" or price is not None]

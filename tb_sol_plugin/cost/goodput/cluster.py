@@ -105,7 +105,7 @@ def _one_by_one(demands: Sequence[Demand], devices: Sequence[int], moves: bool) 
             _sit(i, demand.now, seats, free, spread, alone)
         elif demand.nodes:
             queue.append(i)
-    if (free < 0).any():  # what they say they hold is more than there is
+    if (free < 0).any():  # they claim more devices than there are
         return _one_by_one([d._replace(now={}) for d in demands], devices, moves)
     lost = []
     queue.sort(key=lambda i: (demands[i].nodes > 1, demands[i].part, demands[i].nodes))

@@ -1,4 +1,4 @@
-"""How far a fit can be trusted: what it says of a configuration it has not seen, how its parameters move if residuals fall otherwise."""
+"""How far a fit can be trusted: its prediction of a configuration left out, how its parameters move if residuals fall otherwise."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ _GAMMAS: Final = (1.05, 1.5, 2.5, 5.0)
 _SMOOTH: Final = (1e-2, 1e-3, 1e-4, 1e-6, 0.0)
 """Each search by slope goes on from the last with less rounding of the kink at a perfect fit."""
 QUICK: Final = (1e-3, 1e-5)
-"""What does where a start is all but the answer."""
+"""Evaluations that suffice where a start is nearly the optimum."""
 _TIE: Final = 1e-9
 _NOTHING: Final = 1e-4
 """Of the shortest step; a part of the time below is not seen in it."""
@@ -441,7 +441,7 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
-    """What the reader of a fit should know of its outcome."""
+    """Remarks on the outcome of a fit."""
     shortest = float(used.optim_step_time.min())
     most = {"beta_c": float(used.atomic_bsz.max()), "beta_n": 0.0, "beta_r": 0.0}
     for name, where in (("beta_n", used.num_nodes > 1), ("beta_r", used.num_nodes <= 1)):
@@ -605,7 +605,7 @@ def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: 
     first = np.array([getattr(FIRST, n) for n in names])
     bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
     try:
-        answer = minimize(value, first, method="L-BFGS-B", bounds=bounds)
+        found = minimize(value, first, method="L-BFGS-B", bounds=bounds)
     except _SpentError:
         return None
-    return float(objective(raised(params(np.asarray(answer.x)), points), points))
+    return float(objective(raised(params(np.asarray(found.x)), points), points))

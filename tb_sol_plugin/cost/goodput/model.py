@@ -6,7 +6,7 @@
     T_total = k T_accum + T_optim,  throughput = M / T_total
     efficiency = (var + sqr) / (var + sqr M/M0),  goodput = throughput x efficiency
 
-gamma is 1 where nothing of the network time hides behind compute, 10 where nearly all of the shorter hides behind the longer.
+gamma is 1 where compute overlaps nothing of the network time, 10 where nearly all of the shorter is overlapped by the longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Number: TypeAlias = float | Floats
 """A float where all that went in were scalars, else an array of the shape they broadcast to."""
 
 LEAST: Final = 1e-8
-"""The least value of a time parameter, and what stands for one that is not there."""
+"""The least value of a time parameter, and the value of one that is not there."""
 GAMMA: Final = (1.0, 10.0)
 """Bounds of gamma."""
 
@@ -51,12 +51,12 @@ class GradParams(NamedTuple):
 
 
 def accum_time(params: PerfParams, atomic_bsz: npt.ArrayLike) -> Floats:
-    """T_accum: seconds of a micro-step of b samples without synchronisation."""
+    """T_accum: seconds of a micro-step of b samples without synchronization."""
     return np.asarray(params.alpha_c + params.beta_c * np.asarray(atomic_bsz, float))
 
 
 def network_time(params: PerfParams, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike) -> Floats:
-    """T_net: seconds of synchronising gradients, if nothing hid them."""
+    """T_net: seconds of synchronizing gradients, without overlap."""
     nodes, replicas = np.broadcast_arrays(np.asarray(num_nodes, float), np.asarray(num_replicas, float))
     several, within = nodes > 1, (nodes <= 1) & (replicas > 1)
     alpha = np.select([several, within], [params.alpha_n, params.alpha_r], LEAST)
@@ -71,7 +71,7 @@ def log_power_sum(first: Floats, second: Floats, gamma: float) -> Floats:
 
 
 def optim_time(params: PerfParams, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike, atomic_bsz: npt.ArrayLike) -> Floats:
-    """T_optim: seconds of a micro-step of b samples whose gradients are synchronised."""
+    """T_optim: seconds of a micro-step of b samples whose gradients are synchronized."""
     compute, network = accum_time(params, atomic_bsz), network_time(params, num_nodes, num_replicas)
     with np.errstate(divide="ignore"):  # a parameter may be 0
         return np.exp(log_power_sum(np.log(compute), np.log(network), params.gamma))

@@ -1,1 +1,1 @@
-"""Copies of memory: the records, their groups, the link they use, what hides them, whether they hold the host, and what is wrong."""
+"""Memory copies: records, groups, link bandwidth, overlap with kernels, and the host time that they block."""

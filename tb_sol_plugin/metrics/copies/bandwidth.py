@@ -1,6 +1,6 @@
-"""What a link or memory can do in a direction, what copies reach of it, and what they say about the limit that is assumed.
+"""Bandwidth of copies by direction: the limit of the link or memory, the rate that copies reach, and evidence against the limit.
 
-Bandwidth is sum of bytes over sum of time of the copies that carry bytes, never a mean of rates. Recordings do not tell the link:
+Bandwidth is sum of bytes over sum of time of the copies that carry bytes, never a mean of rates. Recordings do not state the link:
 its limit is an assumption, and copies that contradict it are shown (`evidence`), never clamped.
 """
 
@@ -22,9 +22,9 @@ from tb_sol_plugin.units import human
 # -- How long a copy takes by its size -------------------------------------------------------------------------------
 # t = latency + bytes / bandwidth, fitted through the fastest copies of each size.
 #
-# Sizes are taken by octaves (powers of two); of each octave the fastest tenth stands for it, so that copies which waited for others
+# Sizes are taken by octaves (powers of two); of each octave the fastest tenth represents it, so that copies which waited for others
 # do not count. The line is the one through two of these points that all lie closest to, far ones counting alike; then least squares
-# through the points near it, each weighted by its time and by what the clock tells apart. So one slow size moves nothing.
+# through the points near it, each weighted by its time and by the resolution of the clock. So one slow size changes nothing.
 # Three filled bins of the histogram are needed. What the points do not determine is not given: there is no line where copies run clearly
 # faster than its rate, and no latency where it comes out negative, within its own error, or below what a clock of whole microseconds shows.
 
@@ -32,7 +32,7 @@ from tb_sol_plugin.units import human
 NEEDED: Final = 3
 """Filled bins of the histogram that a fit takes."""
 SCATTER: Final = 0.05
-"""Relative error of a point beside the clock's: the fastest copies of one size differ by about that much."""
+"""Relative error of a point in addition to the clock's: the fastest copies of one size differ by about that much."""
 FAR: Final = 0.3
 """Points further off contradict the line and are left out: more of them than points that show its rate, and there is none."""
 AT_MOST: Final = 0.5
@@ -61,7 +61,7 @@ class Fit:
 
 
 def resolution_ns(found: pd.DataFrame) -> int:
-    """What the clock of a recording tells apart: 1000 ns where every duration is a whole number of microseconds, else 1 ns."""
+    """Resolution of the clock of a recording: 1000 ns where every duration is a whole number of microseconds, else 1 ns."""
     duration = found["duration_ns"].to_numpy()
     return 1000 if len(duration) and bool((duration % 1000 == 0).all()) else 1
 
@@ -102,29 +102,29 @@ def _fit(known: pd.DataFrame, direction: str, src: str, dst: str, resolution: in
     size, time = known["bytes"].to_numpy().astype(np.float64), known["duration_ns"].to_numpy().astype(np.float64)
     bins = len(np.unique(np.searchsorted(np.array(EDGES), size, side="left")))
 
-    def said(latency: float = np.nan, rate: float = np.nan, residual: float = np.nan, why: str = "") -> Fit:
+    def fit(latency: float = np.nan, rate: float = np.nan, residual: float = np.nan, why: str = "") -> Fit:
         return Fit(direction, src, dst, latency, rate, bins, len(size), residual, why)
 
     if bins < NEEDED:
-        return said(why=f"copies of {bins} size bin{'' if bins == 1 else 's'} only; three are needed")
+        return fit(why=f"copies of {bins} size bin{'' if bins == 1 else 's'} only; three are needed")
     x, t = _points(size, time)
     (start, slope), (start_error, slope_error) = _line(x, t, resolution)
     model = start + slope * x
     if slope <= 2 * slope_error or slope * x[-1] < GROWTH * t[-1]:
-        return said(why="their times do not grow with their size as a link's do")
+        return fit(why="their times do not grow with their size as a link's do")
     far = _off(t, model, resolution) > FAR
     if far.sum() > (~far & (slope * x >= GROWTH * t)).sum():
-        return said(why="too many of their times lie on no line")
+        return fit(why="too many of their times lie on no line")
     if (slope * x > (1 + FAR) * (t + (resolution if resolution > 1 else 0))).any():
-        return said(why="some are faster than the line through the others")
+        return fit(why="some are faster than the line through the others")
     residual = float(np.sqrt(np.mean((t / model - 1) ** 2))) if (model > 0).all() else np.nan
     rate = 1e9 / slope
     if start <= 0:
-        return said(rate=rate, residual=residual, why="the latency is not determined: it comes out negative")
+        return fit(rate=rate, residual=residual, why="the latency is not determined: it comes out negative")
     if start <= 2 * start_error or (resolution > 1 and start < 2 * resolution):
         small = "it is within its own error" if resolution == 1 else "the clock shows whole microseconds, and it is below 2 µs"
-        return said(rate=rate, residual=residual, why=f"the latency is not determined: {small}")
-    return said(start, rate, residual)
+        return fit(rate=rate, residual=residual, why=f"the latency is not determined: {small}")
+    return fit(start, rate, residual)
 
 
 def _points(size: Floats, time: Floats) -> tuple[Floats, Floats]:
@@ -174,7 +174,7 @@ def _off(t: Floats, model: Floats, resolution: int) -> Floats:
 
 
 LARGE: Final = 1 << 20
-"""Copies of at least 1 MiB say something about the link; smaller ones are bound by latency."""
+"""Copies of at least 1 MiB show the bandwidth of the link; smaller ones are bound by latency."""
 OVER: Final = 1.05
 """Share of the limit above which the assumption is wrong."""
 SLOW: Final = OVER / 2
@@ -220,7 +220,7 @@ def peaks(spec: DeviceSpec | None) -> Limits:
 
 
 def columns(spec: DeviceSpec) -> dict[str, str]:
-    """The column of the table of devices behind the limit of each direction, to look up where it is from."""
+    """The column of the table of devices that the limit of each direction is from."""
     host = "c2c_bidir_gb_per_s" if spec.c2c_bytes_per_s is not None else "pcie_gen"
     peer = "pcie_gen" if spec.link_bytes_per_s is None else "link_bidir_gb_per_s"
     return {"HtoD": host, "DtoH": host, "DtoD": "mem_bw_gb_per_s", "Memset": "mem_bw_gb_per_s", "PtoP": peer}
@@ -266,7 +266,7 @@ def suits(bytes_per_s: float) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What large copies of a direction say against its limit.
+    """Evidence of the large copies of a direction against its limit.
 
     verdict: wrong (faster than the limit), cache (faster than memory, but small enough for the L2 cache), slow (the fastest pinned
     copies would fit a link of half the rate), pageable (pageable copies come closer to the limit than they usually do).
@@ -287,7 +287,7 @@ class Evidence:
 
 
 def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None) -> list[Evidence]:
-    """What contradicts the limits, at most one line per direction; directions whose copies agree with their limit are left out.
+    """Copies that contradict the limits, at most one line per direction; directions whose copies agree with their limit are left out.
 
     found: `records.copies(...)`. Only copies of at least 1 MiB count. A copy counts as faster than the limit where it is by more than
     5 % and by more than the clock's resolution explains. spec: for the size of its L2 cache.
@@ -300,8 +300,8 @@ def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None
     for direction, (limit, words) in limits.items():
         mine = large[large["direction"] == direction]
         if len(mine):
-            said = _judge(direction, mine, limit, words, resolution, spec)
-            out += [said] if said is not None else []
+            one = _judge(direction, mine, limit, words, resolution, spec)
+            out += [one] if one is not None else []
     return out
 
 
@@ -310,18 +310,18 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
     each, surely = size / time * 1e9, size / (time + (resolution if resolution > 1 else 0)) * 1e9
     fastest = int(np.argmax(surely))
     row, top = int(mine["_row"].to_numpy()[fastest]), float(each[fastest])
-    told, assumed = f"{human(float(size[fastest]), 'B')} at {human(top, 'B/s')}", f"{human(limit, 'B/s')} of {words}"
+    copy, assumed = f"{human(float(size[fastest]), 'B')} at {human(top, 'B/s')}", f"{human(limit, 'B/s')} of {words}"
 
-    def say(verdict: Verdict, reached: float, text: str, better: tuple[str, str] = ("", "")) -> Evidence:
+    def result(verdict: Verdict, reached: float, text: str, better: tuple[str, str] = ("", "")) -> Evidence:
         return Evidence(direction, verdict, limit, words, reached, reached / limit, row, *better, text)
 
     pcie = words.startswith("PCIe") and direction in ("HtoD", "DtoH")
     if surely[fastest] > OVER * limit:
         if _cached(direction, size[surely > OVER * limit], spec):
-            return say("cache", top, f"The fastest copy, {told}, beats the {assumed}: it is small enough for the L2 cache.")
+            return result("cache", top, f"The fastest copy, {copy}, beats the {assumed}: it is small enough for the L2 cache.")
         better = suits(top) if pcie else ("", "")
         more = f" {better[0]} would suit; say so with {better[1]}." if better[0] else ""
-        return say("wrong", top, f"The link assumption is wrong: a copy of {told} is faster than the {assumed}.{more}", better)
+        return result("wrong", top, f"The link assumption is wrong: a copy of {copy} is faster than the {assumed}.{more}", better)
     kinds = mine["src_kind"].to_numpy(object), mine["dst_kind"].to_numpy(object)
     pinned, pageable = ((kinds[0] == k) | (kinds[1] == k) for k in ("Pinned", "Pageable"))
     if pcie and pinned.sum() >= FEW:
@@ -332,7 +332,7 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
                 f"The fastest pinned copies reach {human(best, 'B/s')}, {human(best / limit, 'ratio')} of the {assumed}: {better[0]} "
                 f"would suit. If the device is plugged in so, say {better[1]}."
             )
-            return say("slow", best, text, better)
+            return result("slow", best, text, better)
     if pcie and pageable.sum() >= FEW:
         reached = float(size[pageable].sum() / time[pageable].sum() * 1e9)
         most = _EXPECTED["Pageable"][1]
@@ -341,7 +341,7 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
                 f"Pageable copies reach {human(reached, 'B/s')}, {human(reached / limit, 'ratio')} of the {assumed}; "
                 f"{human(most, 'ratio')} is usually the most: the link may be faster than assumed."
             )
-            return say("pageable", reached, text)
+            return result("pageable", reached, text)
     return None
 
 

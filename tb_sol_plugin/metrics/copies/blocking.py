@@ -1,6 +1,6 @@
-"""Which copies held the host, for how long, and how much of that time the device had nothing to do.
+"""Copies that blocked the host: for how long, and how much of that time the device was idle.
 
-What CUDA documents decides before any measure: copies within a device or between devices never wait for the host; copies between
+What CUDA documents decides before any measure: copies within a device or between devices never block the host; copies between
 two places of the host, and those with an end in unified memory, always do; "asynchronous" copies to or from pageable memory do too.
 Reasons, the first that holds:
 
@@ -52,7 +52,7 @@ SCALAR: Final = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_
 SYNCHRONIZE: Final = re.compile(r"^(cuda|hip|cu|musa)\w*Synchronize")
 WITHIN: Final = ("DtoD", "PtoP")
 UNSURE: Final = (COPY_KERNEL, "Unknown")
-"""Copies whose ends are not known: only their times tell whether they held the host."""
+"""Copies whose ends are not known: only their times show whether they blocked the host."""
 ON_HOST: Final = ("Pinned", "Pageable", "Managed", "Managed Static")
 COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", "pause_ns", "resume_ns", "until_ns", "idle_until_ns")
 
@@ -60,11 +60,11 @@ COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", 
 def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEFAULT) -> pd.DataFrame:
     """Per copy of `found` (see `records.copies`), in its order:
 
-    reason ("" for a copy that held nothing), host_ns (its call and the wait after it; 0 without a reason), lost_ns (the same, each
+    reason ("" for a copy that did not block), host_ns (its call and the wait after it; 0 without a reason), lost_ns (the same, each
     nanosecond of a thread once over all copies), idle_ns (of the time from the call to the next work of the device that in which the
-    device ran dry, no more than the host was held, each nanosecond once over all copies), wait (host row of the wait, -1),
-    from_ns, until_ns (when the host was held, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
-    wait; both the end of the call where there is no wait), idle_until_ns (until when the device may run dry for it).
+    device was idle, no more than the host was blocked, each nanosecond once over all copies), wait (host row of the wait, -1),
+    from_ns, until_ns (when the host was blocked, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
+    wait; both the end of the call where there is no wait), idle_until_ns (until when the device may be idle because of it).
     """
     known: list[tuple[Ints, pd.DataFrame]] = memo(capture, ("copies.held",), list)
     mine = found["row"].to_numpy()
@@ -137,7 +137,7 @@ def _following(capture: Capture, moment: Ints) -> Ints:
 
 
 def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
-    """Per copy whether a host row of `mask` holds its call."""
+    """Per copy whether its call is inside of a host row of `mask`."""
     h = at.host(capture)
     if not len(h.start):
         return np.zeros(len(found), bool)
@@ -180,9 +180,9 @@ def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mas
 
 
 def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
-    """Per copy the call that waits for it: the thread's next act for the device after the copy's call, and it holds the copy's end.
+    """Per copy the call that waits for it: the thread's next act for the device after the copy's call, and the copy ends within it.
 
-    A wait for another stream, where the recorder tells, is none.
+    A wait for another stream, where the recording names it, is none.
     """
     out = np.full(len(found), -1, np.int64)
     h = at.host(capture)
@@ -212,7 +212,7 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
 
 
 def _stream_of(capture: Capture, rows: Ints) -> Ints:
-    """The stream that a wait waits for, -1 where all or where the recorder does not tell."""
+    """The stream that a wait waits for, -1 for all streams, or where the recording does not name it."""
     sync, calls = capture.tables["sync"], capture.tables["calls"]
     one = sync[arrays.where(sync["name"], lambda n: n.lower().startswith("stream sync"))] if len(sync) else sync
     if not len(one) or not len(calls) or not len(rows):
@@ -237,10 +237,10 @@ def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
 
 
 def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints) -> Ints:
-    """Per time for which the host was held, [start, pause) and [resume, stop), the time until which the device may run dry for it.
+    """Per time for which the host was blocked, [start, pause) and [resume, stop), until when the device may be idle because of it.
 
     That is its end; or, where the device has no work then and gets the next only by a later launch, as much later as the device was
-    not dry while the host was held: had the host gone on, that launch would have come earlier by as long as it was held.
+    not idle while the host was blocked: had the host gone on, that launch would have come earlier by as long as it was blocked.
     """
     low, high = idle_spans(capture)
     if not len(low):
@@ -248,15 +248,15 @@ def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints)
     inside = iv.overlap_with(start, pause, (low, high)) + iv.overlap_with(resume, stop, (low, high))
     slot = np.searchsorted(low, stop, side="right") - 1
     safe = np.maximum(slot, 0)
-    dry = (slot >= 0) & (stop < high[safe])
+    idle = (slot >= 0) & (stop < high[safe])
     following = _following(capture, high[safe])
     launch = at.launches(capture)
     later = (following >= 0) & ((launch.call[following] < 0) | (launch.time[following] >= stop))
-    return np.asarray(np.where(dry & later, np.minimum(high[safe], stop + (pause - start + stop - resume - inside)), stop), np.int64)
+    return np.asarray(np.where(idle & later, np.minimum(high[safe], stop + (pause - start + stop - resume - inside)), stop), np.int64)
 
 
 def _idle_once(idle: iv.Spans, start: Ints, until: Ints) -> Ints:
-    """Idle time per interval, each nanosecond in the first interval that holds it."""
+    """Idle time per interval, each nanosecond counted in the first interval that covers it."""
     out = np.zeros(len(start), np.int64)
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(until[order]) if len(order) else until
@@ -282,7 +282,7 @@ def calls(capture: Capture, host: Mask) -> pd.DataFrame:
     """The calls among some host rows (a mask over `host`), by function, longest host time first.
 
     Columns: api (name without version and stream suffixes), family ("runtime", "driver", "hip", "" other), what (copy, set, prefetch,
-    advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 not told by the name),
+    advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 unknown by it),
     calls, without_device (calls without a device row; prefetch and advice never have one), host_ns (sum of their durations),
     waited (calls that returned after their last copy had ended), copies (device rows joined, sets included), bytes (NaN where none was
     recorded), without_bytes, device_ns (plain sum), managed (copies with an end in managed memory).
@@ -293,8 +293,8 @@ def calls(capture: Capture, host: Mask) -> pd.DataFrame:
     rows = np.flatnonzero(chosen)
     names = capture.host["name"].cat.categories
     used, code = np.unique(capture.host["name"].cat.codes.to_numpy()[rows], return_inverse=True)
-    said = [str(names[c]) for c in used.tolist()]
-    api, place = np.unique(np.array([api_name(n) for n in said], object).astype(str), return_inverse=True)
+    spelled = [str(names[c]) for c in used.tolist()]
+    api, place = np.unique(np.array([api_name(n) for n in spelled], object).astype(str), return_inverse=True)
     api_of = place[code] if len(rows) else np.zeros(0, np.int64)
     texts = api.tolist()
     joined = found[chosen[found["call"].to_numpy()]] if len(chosen) else found.iloc[:0]
@@ -338,7 +338,7 @@ def _sums(
     size = joined["bytes"].to_numpy()
     known = size >= 0
     with_size = at.sum_by(of_copy[known], size[known], count)
-    copied, bare = _count(of_copy, count), _count(of_copy[~known], count)
+    copied, sizeless = _count(of_copy, count), _count(of_copy[~known], count)
     managed = joined["src_kind"].isin(MANAGED).to_numpy() | joined["dst_kind"].isin(MANAGED).to_numpy()
     return {
         "calls": _count(api, count),
@@ -346,8 +346,8 @@ def _sums(
         "host_ns": at.sum_by(api, h.duration[rows], count),
         "waited": _count(api[(last[rows] >= 0) & (h.stop[rows] >= last[rows])], count),
         "copies": copied,
-        "bytes": np.where(bare < copied, with_size.astype(np.float64), np.nan),
-        "without_bytes": bare,
+        "bytes": np.where(sizeless < copied, with_size.astype(np.float64), np.nan),
+        "without_bytes": sizeless,
         "device_ns": at.sum_by(of_copy, joined["duration_ns"].to_numpy(), count),
         "managed": _count(of_copy[managed], count),
     }

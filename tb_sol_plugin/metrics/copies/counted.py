@@ -1,6 +1,6 @@
 """Copies that were counted without being recorded as events, in groups: by a SOL capture at the dispatcher, or by Proton.
 
-The columns are those of `groups.table`; what nobody timed is NaN. A SOL capture times the calls of the host only, Proton the device.
+The columns are those of `groups.table`; what was not timed is NaN. A SOL capture times the calls of the host only, Proton the device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of the copies lies bare, step by step, and what the engines of a device do meanwhile.
+"""Exposed time of copies per step, and what the engines of a device do in a window.
 
 Per device: C is the union of its kernels that compute, M the union of some copies. hidden = |M in C|, exposed = |M outside C|;
 idle_exposed is the part of the exposed time that no communication kernel covers either. Sums over devices. Integer nanoseconds.
@@ -22,7 +22,7 @@ from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, exact_sums
 
 ALL: Final = "all"
-"""Stands for every direction at once: copies of several directions that run side by side count once."""
+"""Every direction at once: copies of several directions that run at the same time count once."""
 COMPUTE_LANE: Final = "compute"
 COMMUNICATION_LANE: Final = "communication"
 SLOTS: Final = 600
@@ -77,7 +77,7 @@ def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -
 
 
 def worst_step(steps: pd.DataFrame) -> int | None:
-    """Row of `steps` of the step whose copies lie bare the longest (the first of equals); None where no step has exposed copies."""
+    """Row of `steps` of the step with the most exposed time of copies (the first of equals); None where no step has exposed copies."""
     mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
     if not len(mine) or int(mine["exposed_ns"].max()) <= 0:
         return None
@@ -108,7 +108,7 @@ class Lanes:
 def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -> Lanes | None:
     """The engine lanes of a window (start, end) in ns: of the device whose copies are exposed the longest; None without copies there.
 
-    Everything that runs in the window is in it, whoever launched it, cut at its ends. At most twice `slots` shapes per lane.
+    Everything that runs in the window is included, whatever launched it, clipped to the window. At most twice `slots` shapes per lane.
     """
     low, high = window_ns
     start = capture.device["start_ns"].to_numpy()
@@ -126,13 +126,13 @@ def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -
     for one in ids.tolist():
         rows = inside & is_kernel & (device_of == one) & (kind == COMPUTATION)
         work[one] = I.clip(I.union(start[rows], end[rows]), low, high)
-    bare = {one: I.subtract(_of(first, last, found["device"].to_numpy() == one), work[one]) for one in ids.tolist()}
-    device = max(ids.tolist(), key=lambda one: (I.length(bare[one]), -one))
+    open_spans = {one: I.subtract(_of(first, last, found["device"].to_numpy() == one), work[one]) for one in ids.tolist()}
+    device = max(ids.tolist(), key=lambda one: (I.length(open_spans[one]), -one))
     gap = max((high - low) // max(slots, 1), 1)
-    talk = inside & is_kernel & (device_of == device) & (kind == COMMUNICATION)
-    said = I.clip(I.union(start[talk], end[talk]), low, high)
+    collective = inside & is_kernel & (device_of == device) & (kind == COMMUNICATION)
+    communication = I.clip(I.union(start[collective], end[collective]), low, high)
     shapes, exposed, totals = [], [], []
-    for lane, spans in ((COMPUTE_LANE, work[device]), (COMMUNICATION_LANE, said)):
+    for lane, spans in ((COMPUTE_LANE, work[device]), (COMMUNICATION_LANE, communication)):
         if len(spans[0]):
             shapes.append(_merged(lane, spans[0], spans[1], np.full(len(spans[0]), -1), np.full(len(spans[0]), -1), gap, slots))
             totals.append((lane, I.length(spans), -1, -1))
@@ -153,7 +153,7 @@ def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -
         pd.concat(exposed, ignore_index=True),
         pd.DataFrame(totals, columns=["lane", "union_ns", "hidden_ns", "exposed_ns"]),
         I.length(_of(first, last, here)),
-        I.length(bare[device]),
+        I.length(open_spans[device]),
     )
 
 
@@ -170,7 +170,7 @@ def _close(start: Ints, end: Ints, gap: int) -> I.Spans:
 
 
 def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, most: int) -> pd.DataFrame:
-    """Short intervals with less than `gap` before them join what lies before; at most twice `most` shapes."""
+    """Short intervals with less than `gap` before them join the previous one; at most twice `most` shapes."""
     order = np.lexsort((end, start))
     start, end, size, row = start[order], end[order], size[order], row[order]
     reach = np.maximum.accumulate(end) if len(end) else end

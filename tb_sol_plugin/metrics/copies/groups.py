@@ -36,7 +36,7 @@ OUTSIDE: Final = {
 def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.object_]:
     """What each copy is grouped by besides its direction, as text: "" for direction and kind.
 
-    An owner is the innermost one around the launch. Copies without one say why: launched outside of every owner, before the recording
+    An owner is the innermost one around the launch. Copies without one have a reason: launched outside of every owner, before the recording
     began, or without a launch record.
     """
     code, names = coded(capture, found, by)
@@ -176,7 +176,7 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
 
 
 # -- Which copies are meant ------------------------------------------------------------------------------------------
-# a choice by direction, memory, device, owner or size, and the choice that a row of a grouped table stands for.
+# a choice by direction, memory, device, owner or size, and the choice that a row of a grouped table is of.
 
 
 class CopyChoice(Query, kw_only=True, frozen=True):
@@ -248,7 +248,7 @@ def chosen(capture: Capture, found: pd.DataFrame, choice: CopyChoice) -> Mask:
     return keep
 
 
-def said(choice: CopyChoice) -> str:
+def choice_text(choice: CopyChoice) -> str:
     """The choice in words for a heading, "" where nothing is chosen: `host to device, Pinned → Device, stream 7`."""
     parts = [records.NAMES[choice.direction].lower()] if choice.direction else []
     parts += [choice.kinds] if choice.kinds else []

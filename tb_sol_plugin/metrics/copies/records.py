@@ -33,12 +33,12 @@ EDGES: Final = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
 BINS: Final = ("≤ 4 KiB", "4–64 KiB", "64 KiB–1 MiB", "1–16 MiB", "16–256 MiB", "> 256 MiB")
 
 COPY_API: Final = re.compile(r"^(?:cuda|hip|cu)Mem(cpy|set|Prefetch|Advise)")
-"""A call that moves or sets memory, or says where it should live; the group is which of these."""
+"""A call that moves or sets memory, or advises where it should be; the group is which of these."""
 _SUFFIX: Final = re.compile(r"(?:_v\d+|_ptds|_ptsz)+$")
 _ASYNC: Final = re.compile(r"Async", re.IGNORECASE)
 _ARRAY: Final = re.compile(r"\b(?:Ato[HDA]|[HD]toA)\b", re.IGNORECASE)
 _PLACED: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
-"""How the profiler writes a python frame that stands in a file: `train.py(42): step`."""
+"""How the profiler writes a Python frame that has a file: `train.py(42): step`."""
 
 
 def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
@@ -48,12 +48,12 @@ def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
     or device memory), src_device, dst_device (ids; -1 the host, or unknown), device, context, stream, start_ns, duration_ns,
     bytes (-1 not recorded), oversize (more bytes than the device has memory: recorded, but impossible), graph_node (-1),
     graph (launched by a graph launch).
-    Overlap, of the copy alone: hidden_ns (behind a kernel that is no communication) + exposed_ns = duration_ns;
-    idle_exposed_ns (behind no kernel at all).
+    Overlap, of the copy alone: hidden_ns (overlapped by a kernel other than communication) + exposed_ns = duration_ns;
+    idle_exposed_ns (overlapped by no kernel at all).
     Launch: link (index into `S.LINKS`), call (host row, -1), call_name (as recorded, "" none), api (the same without version and
     stream suffixes), family ("runtime", "driver", "hip", "" other), is_async (1 yes; 0: the call is a copy or set by a name
     without Async; -1 no call), call_start_ns, call_ns (-1 no call).
-    Owners: operator, module (host rows), frame (host row of the innermost python frame that stands in a file, see `frame_text`),
+    Owners: operator, module (host rows), frame (host row of the innermost Python frame that has a file, see `frame_text`),
     phase_node (node of the phase tree), step (row of `steps`); each -1 where there is none.
     """
     whole = memo(capture, ("copies",), lambda: _copies(capture))
@@ -69,7 +69,7 @@ def _copies(capture: Capture) -> pd.DataFrame:
     direction[kind[row] == S.KERNEL] = COPY_KERNEL
     direction[direction == ""] = "Unknown"
     where, start, duration = (device[c].to_numpy()[row] for c in ("device", "start_ns", "duration_ns"))
-    hidden, behind = (covered(capture, where, start, start + duration, communication=c) for c in (False, True))
+    hidden, overlapped = (covered(capture, where, start, start + duration, communication=c) for c in (False, True))
     source, target = _ends(capture, row, direction, where)
     size = device["bytes"].to_numpy()[row]
     array = _per_name(device["name"], row, lambda name: _ARRAY.search(name) is not None) | (src == "Array") | (dst == "Array")
@@ -79,7 +79,7 @@ def _copies(capture: Capture) -> pd.DataFrame:
         "start_ns": start, "duration_ns": duration, "bytes": size,
         "oversize": larger_than_memory(pd.DataFrame({"direction": direction, "device": where, "bytes": size}), capture.facts.devices),
         **_plain(device, row, "graph_node", "graph"),
-        "hidden_ns": hidden, "exposed_ns": duration - hidden, "idle_exposed_ns": duration - behind,
+        "hidden_ns": hidden, "exposed_ns": duration - hidden, "idle_exposed_ns": duration - overlapped,
         **_plain(device, row, "link"), **_launch(capture, row), **_plain(device, row, "operator", "module"),
         "frame": _frames(capture, device["call"].to_numpy()[row]), "phase_node": device_owners(capture).node[row],
         **_plain(device, row, "step"),
@@ -118,8 +118,8 @@ def _launch(capture: Capture, row: npt.NDArray[np.intp]) -> dict[str, npt.NDArra
     used, place = np.unique(np.where(has, codes, -1), return_inverse=True)
     known = capture.host["name"].cat.categories
     names = ["" if c < 0 else str(known[c]) for c in used.tolist()]
-    for column, say in (("call_name", str), ("api", api_name), ("family", family_of)):
-        out[column] = np.array([say(n) for n in names], object)[place] if len(row) else np.zeros(0, object)
+    for column, function in (("call_name", str), ("api", api_name), ("family", family_of)):
+        out[column] = np.array([function(n) for n in names], object)[place] if len(row) else np.zeros(0, object)
     waits = np.array([0 if waits_by_name(n) else 1 for n in names], np.int8)
     out["is_async"] = np.where(has, waits[place], -1).astype(np.int8) if len(row) else np.zeros(0, np.int8)
     for column, name in (("call_start_ns", "start_ns"), ("call_ns", "duration_ns")):
@@ -143,17 +143,17 @@ def family_of(call: str) -> str:
 
 
 def waits_by_name(call: str) -> bool:
-    """Whether a call copies or sets memory, and its name does not say that it returns before that is done.
+    """Whether a call copies or sets memory, and its name is not that of an asynchronous call.
 
     `hipMemcpyWithStream` keeps the order of its stream and waits. Advice does no work to wait for. A synchronous set of device memory
-    returns early all the same: whether a call held the host is for its times to say.
+    returns early all the same: whether a call blocked the host follows from its times.
     """
     found = COPY_API.match(call)
     return found is not None and found[1] != "Advise" and _ASYNC.search(call) is None
 
 
 def _frames(capture: Capture, call: Rows) -> Rows:
-    """Innermost python frame around each call that stands in a file: built-in methods have neither file nor line."""
+    """Innermost Python frame around each call that has a file: built-in methods have neither file nor line."""
     h = at.host(capture)
     if not len(h.start) or not (h.kind == S.FRAME).any():
         return np.full(len(call), -1, np.int32)
@@ -180,12 +180,12 @@ def frame_name(name: str) -> str:
 
 
 def _per_name(
-    column: pd.Series[str], row: npt.NDArray[np.integer], say: Callable[[str], object], dtype: type = bool
+    column: pd.Series[str], row: npt.NDArray[np.integer], function: Callable[[str], object], dtype: type = bool
 ) -> npt.NDArray[np.generic]:
-    """What `say` answers for the name of each row, asked once per distinct name."""
+    """The result of a function for the name of each row, called once per distinct name."""
     used, place = np.unique(column.cat.codes.to_numpy()[row], return_inverse=True)
     names = column.cat.categories
-    values = [say(str(names[c])) for c in used.tolist()]
+    values = [function(str(names[c])) for c in used.tolist()]
     return np.array(values, dtype)[place] if len(row) else np.zeros(0, dtype)
 
 
@@ -223,7 +223,7 @@ NAMES: Final = {
     "Memset": "Memset", COPY_KERNEL: "Copy kernels", "Unknown": "Direction unknown",
 }  # fmt: skip
 COLORS: Final = {"HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "Memset": "Memset", "PtoP": "communication", COPY_KERNEL: "DtoD"}
-"""Palette member per direction; others have the colour of what has no class."""
+"""Palette member per direction; others have the color of what has no class."""
 ARROW: Final = " → "
 SIZES: Final = ("to 4 KiB", "to 64 KiB", "to 1 MiB", "to 16 MiB", "to 256 MiB", "over 256 MiB", "unknown")
 """The size bins as a query names them, in the order of BINS; the last: copies without a size."""

@@ -1,6 +1,4 @@
-"""Every number that decides whether copies of memory are worth a word: one place, and how a query changes them:
-`thresholds="tiny_count=16,tiny_bytes=65536"`.
-"""
+"""Thresholds of the findings about memory copies, and how a query changes them: `thresholds="tiny_count=16,tiny_bytes=65536"`."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from tb_sol_plugin.errors import BadQuery
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Sizes in bytes, times in ns, shares from 0 to 1. `WORDS` says what each is."""
+    """Sizes in bytes, times in ns, shares from 0 to 1. `WORDS` defines each."""
 
     outlast_ns: int = 50_000
     read_bytes: int = 64
@@ -84,6 +82,6 @@ def _value(name: str, text: str) -> int | float:
         value = -1
     if not 0 <= value <= (1 if share else 2**62):  # NaN fails too
         wanted = "a share from 0 to 1" if share else "a whole number, 0 or more"
-        said = f"give {wanted}, such as {getattr(DEFAULT, name)}"
-        raise BadQuery(f"threshold {name!r} does not fit: {text[:40]!r}", hint=said, field="thresholds")
+        hint = f"give {wanted}, such as {getattr(DEFAULT, name)}"
+        raise BadQuery(f"threshold {name!r} does not fit: {text[:40]!r}", hint=hint, field="thresholds")
     return value

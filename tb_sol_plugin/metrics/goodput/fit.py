@@ -1,4 +1,4 @@
-"""From the parts of all workers and the files beside them to one fit under its terms."""
+"""The fit to the points of all recordings and of the files in their folders."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tb_sol_plugin.errors import BadInput, BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput import points as G
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
 from tb_sol_plugin.metrics.goodput.points import Point, combined, of_run
-from tb_sol_plugin.metrics.goodput.predict import Outlook
+from tb_sol_plugin.metrics.goodput.predict import Prediction
 from tb_sol_plugin.metrics.goodput.terms import Settled, Wanted, settle
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
 RECORD: Final = (
-    "record a few steps of one or more configurations with the profiler and tell the batch with "
+    "record a few steps of one or more configurations with the profiler and record the batch size with "
     "prof.add_metadata_json('atomic_bsz', '32'), or call profile_step_start and profile_step_commit of tb_sol_plugin.capture in the loop"
 )
 MOST_RUNS: Final = 1_024
@@ -37,7 +37,7 @@ class Gathered:
     """points: all of them, used or not. fit: None where no point can be used. silent: runs that give no point -> why."""
 
     points: tuple[Point, ...]
-    outlook: Outlook | None
+    prediction: Prediction | None
     settled: Settled | None
     boot: Bootstrap | None
     left_out: tuple[LeftOut, ...]
@@ -54,7 +54,7 @@ class Gathered:
     @property
     def fit(self) -> Fit | None:
         """The fit to them."""
-        return self.outlook.fit if self.outlook is not None else None
+        return self.prediction.fit if self.prediction is not None else None
 
 
 def gather(
@@ -66,7 +66,7 @@ def gather(
     terms: Wanted | None = None,
     sure: bool = True,
 ) -> Gathered:
-    """Points of the runs named (separated by commas, "" all), of the files beside them and of the one at `path`, and a fit to them.
+    """Points of the runs named (separated by commas, "" all), of the files in their folders and of the one at `path`, and a fit to them.
 
     terms: what was chosen. sure: how far the fit can be trusted is worked out too. Unavailable where there is no point at all, with the
     reasons of the runs; BadQuery for a run that is not there.
@@ -86,9 +86,9 @@ def gather(
     for name, own in own_of.items():
         if name in silent:
             continue
-        found, why, told = _RUNS.of(name, own)
+        found, why, reduced = _RUNS.of(name, own)
         points += found
-        parts += told
+        parts += reduced
         if not found and any(w.state != "waiting" for w in own):
             silent[name] = why[0] if why else "nothing of it could be read"
     given, more = _given(files, path, set(own_of))
@@ -104,13 +104,13 @@ def gather(
     settled = settle(used, parts, given, terms or Wanted())
     made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
     biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
-    return Gathered(tuple(points), Outlook(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
+    return Gathered(tuple(points), Prediction(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
 
 
 def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
     """Runs of another model, or on other devices, than most workers here are of, and in what they differ.
 
-    What is not known differs from nothing. A run's devices and its model, told by its parameters, are those of its first worker that
+    What is not known differs from nothing. A run's devices and its model, identified by its parameters, are those of its first worker that
     could be read.
     """
     of: dict[str, tuple[tuple[str, ...], int]] = {}
@@ -130,8 +130,8 @@ def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
         most = counts.most_common(1)[0][0]
         for name, key in left.items():
             if (at == 0 or key[1]) and key[at] != most:
-                said = [", ".join(k) or "a CPU" if at == 0 else human(k, "count") for k in (key[at], most)]  # type: ignore[arg-type, call-overload]
-                out[name] = words.format(*said)
+                names = [", ".join(k) or "a CPU" if at == 0 else human(k, "count") for k in (key[at], most)]  # type: ignore[arg-type, call-overload]
+                out[name] = words.format(*names)
     return out
 
 
@@ -179,9 +179,9 @@ def _fitted(
 
 
 def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
-    """Points of all files, and what is wrong with them; what else they tell is of the last that tells it.
+    """Points of all files, and what is wrong with them; other values are those of the last file that has them.
 
-    A file that is named stands over those beside the runs, and these over scalars of TensorBoard.
+    A file that is named takes precedence over those in the folders of runs, and these over scalars of TensorBoard.
     """
     notes: list[str] = []
     out = G.Given()

@@ -1,4 +1,4 @@
-"""What a scheduler is told of a job: its sizes and its model, under the keys that AdaptDL's supervisor takes."""
+"""Scheduling hints of a job: its sizes and its model of goodput, under the keys that AdaptDL's supervisor takes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PerfHints(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SchedHints(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The hints; what is not known stands at its default. A scheduler needs all seven parameters, also those that points leave open."""
+    """The hints; what is not known has its default. A scheduler needs all seven parameters, also those that points leave open."""
 
     init_batch_size: int = 0
     local_bsz_bounds: tuple[int, int] | None = None
@@ -41,8 +41,8 @@ class SchedHints(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fi
 
 def hints(found: Gathered) -> str:
     """The hints of a fit as JSON, read back and checked."""
-    assert found.outlook is not None
-    t, fit = found.outlook.terms, found.outlook.fit
+    assert found.prediction is not None
+    t, fit = found.prediction.terms, found.prediction.fit
     made = SchedHints(
         init_batch_size=t.initial, local_bsz_bounds=(t.low, t.high), max_batch_size=t.most, gradient_accumulation=t.accumulation,
         max_profiled_replicas=max(p.num_replicas for p in found.used),

@@ -1,4 +1,4 @@
-"""What one worker brings to the points of a job: its steps, its batch, where it ran, and what the program recorded about itself."""
+"""What one recording contributes to the points of a job: its steps, its batch, where it ran, and what the program recorded about itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tb_sol_plugin.tables.arrays import Ints, Mask
 
 
 TOLD: Final = ("atomic_bsz", "micro_batch_size", "per_device_batch_size", "plan.micro_batch")
-"""Names under which a recording's metadata may tell it, the surest first."""
+"""Names under which a recording's metadata may have it, the most specific first."""
 LOOSE: Final = "batch_size"
 """A name that may also mean the batch of all replicas."""
 EMBEDDINGS: Final = ("aten::embedding", "aten::embedding_bag")
@@ -34,7 +34,7 @@ _MOST: Final = 2**31
 
 @dataclass(frozen=True)
 class Batch:
-    """samples: 0 unknown. source: words for a person. guessed: worked out from sizes of an input, not told by the program."""
+    """samples: 0 unknown. source: words for a person. guessed: worked out from sizes of an input, not recorded by the program."""
 
     samples: int = 0
     source: str = ""
@@ -42,7 +42,7 @@ class Batch:
 
 
 def batch_of(capture: Capture) -> Batch:
-    """As the metadata tells it; else as a SOL capture counted it; else the first size of what the model's first layer is given."""
+    """The batch size of the metadata; else as a SOL capture counted it; else the first size of what the model's first layer is given."""
     for name in TOLD:
         for key, value in capture.facts.metadata.items():
             if (key == name or key.rpartition(".")[2] == name) and (found := _whole(value)):
@@ -113,10 +113,10 @@ def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
     """One row per `ProfilerStep#`, in order; none where no step was recorded.
 
     number; duration_ns (a step ends with the last device event that it launched); reduce_ns: union of the reductions of gradients
-    (all-reduce and reduce-scatter, begun after the step's backward pass began); sync_ns: the part of it behind which nothing is
-    computed, which is what the step lasts longer for it; reduces: whether there was one; complete.
+    (all-reduce and reduce-scatter, begun after the step's backward pass began); sync_ns: the part of it that no
+    computation overlaps, which is what the step lasts longer for it; reduces: whether there was one; complete.
     replicas: data-parallel size, where it differs from the world's: then collectives of groups of another size are left out, if the
-    recording tells sizes.
+    recording has sizes.
     """
     table = capture.steps
     if capture.facts.pseudo_step or not len(table):
@@ -153,8 +153,8 @@ def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
     out = (classes(capture) == COMMUNICATION) & _reducing(capture)
     if replicas > 0:
         sizes = np.full(len(device), -1, np.int64)
-        told = capture.tables["collectives"]
-        sizes[told["device"].to_numpy()] = told["group_size"].to_numpy()
+        collectives = capture.tables["collectives"]
+        sizes[collectives["device"].to_numpy()] = collectives["group_size"].to_numpy()
         if (out & (sizes == replicas)).any():
             out &= (sizes == replicas) | (sizes <= 0)
     launched = at.launches(capture)
@@ -166,9 +166,9 @@ def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
 def _reducing(capture: Capture) -> Mask:
     """Device rows whose kernel, or whose recorded collective, is a reduction over ranks."""
     out = arrays.where(capture.device["name"], lambda name: REDUCES.search(name) is not None)
-    told = capture.tables["collectives"]
-    named = arrays.where(told["name"], lambda name: REDUCES.search(name) is not None)
-    out[told["device"].to_numpy()[named]] = True
+    collectives = capture.tables["collectives"]
+    named = arrays.where(collectives["name"], lambda name: REDUCES.search(name) is not None)
+    out[collectives["device"].to_numpy()[named]] = True
     return out
 
 
@@ -202,7 +202,7 @@ _NAMED: Final = re.compile(r"(.+)_\d+$")
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """One step. sync_ns: the part of its reduction of gradients behind which nothing is computed. reduces: whether there was one.
+    """One step. sync_ns: the part of its reduction of gradients that no computation overlaps. reduces: whether there was one.
 
     batch: its samples, 0 where they are those of the worker.
     """
@@ -234,11 +234,11 @@ class ScalingPart(msgspec.Struct, frozen=True):
     """One worker. steps: complete ones but for the first, which has one-time costs; left: steps that are not among them.
 
     host: where it ran, "" unknown; host_guessed: read off the worker's name. batch: samples per micro-step and replica, 0 unknown.
-    tensor, pipeline: parallel sizes; nodes, replicas: as the program told; 0 unknown.
+    tensor, pipeline: parallel sizes; nodes, replicas: as the program recorded; 0 unknown.
     counted: what the program recorded; sqr, var: gradient statistics, None unknown.
     biased: these are from differences of successive steps. accumulation: allowed; None unknown.
     initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown).
-    parameters: of the model, 0 unknown. reserved, memory: most bytes that a device's allocator held, and the device's; -1 unknown.
+    parameters: of the model, 0 unknown. reserved, memory: most bytes that a device's allocator reserved, and the device's; -1 unknown.
     """
 
     steps: tuple[Step, ...]
@@ -290,13 +290,13 @@ def part_of(capture: Capture) -> ScalingPart:
     return ScalingPart(
         tuple(Step(*row) for row in rows), len(table) - len(kept), host, guessed, batch.samples, batch.source, batch.guessed,
         tensor, pipeline, _size(meta, "", "num_nodes"), _size(meta, "", "num_replicas"), reserved=reserved, memory=memory,
-        parameters=int(told) if (told := meta.get("model.parameters", "")).isascii() and told.isdigit() and len(told) < 16 else 0,
+        parameters=int(text) if (text := meta.get("model.parameters", "")).isascii() and text.isdigit() and len(text) < 16 else 0,
         **_recorded(capture),
     )  # fmt: skip
 
 
 def _iterations(capture: Capture) -> pd.DataFrame:
-    """Iterations of a SOL capture as steps: with their own samples, without those whose work was counted, and without synchronisation."""
+    """Iterations of a SOL capture as steps: with their own samples, without those whose work was counted, and without synchronization."""
     table = capture.tables["iterations"]
     return pd.DataFrame({
         "number": table["number"].to_numpy(), "duration_ns": table["duration_ns"].to_numpy(), "sync_ns": np.zeros(len(table), np.int64),
@@ -356,7 +356,7 @@ def _size(meta: dict[str, str], group: str, name: str) -> int:
 
 
 def _memory(capture: Capture) -> tuple[int, int]:
-    """(most bytes held by the allocator of one device, memory of that device), each -1 if unknown."""
+    """(most bytes reserved by the allocator of one device, memory of that device), each -1 if unknown."""
     records = capture.tables["memory_records"]
     records = records[records["device"].to_numpy() >= 0]
     most = int(records[["max_reserved", "reserved"]].to_numpy().max(initial=-1)) if len(records) else -1

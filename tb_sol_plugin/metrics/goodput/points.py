@@ -20,7 +20,7 @@ from tb_sol_plugin.tables.arrays import Floats
 
 Source: TypeAlias = Literal["given", "recorded", "trace", "capture"]
 SOURCES: Final[tuple[Source, ...]] = ("given", "recorded", "trace", "capture")
-"""Of one configuration in one run the first of these stands for it."""
+"""Of one configuration in one run the first of these is used."""
 STANDS: Final[dict[Source, str]] = {
     "given": "what was given", "recorded": "what was recorded", "trace": "the trace", "capture": "the capture",
 }  # fmt: skip
@@ -32,7 +32,7 @@ SHORTEST: Final = 1e-9
 LONGEST: Final = 1e7
 """Seconds of a step."""
 CONTRARY: Final = 1.1
-"""A micro-step without synchronisation that lasts so many times one with it contradicts it; below, the two are told apart by noise."""
+"""A micro-step without synchronization that lasts so many times one with it contradicts it; below, the difference is noise."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Point:
 
     accum_step_time: of a micro-step that only accumulates; optim_step_time: of one that reduces gradients and updates; sync_time: the
     part of that which nothing hides. steps: that update; accumulating: that do not. outliers: steps left out. guessed: what was worked
-    out rather than told, in words. used: whether the fit may take it; why: why not.
+    out rather than recorded, in words. used: whether the fit may take it; why: why not.
     """
 
     run: str
@@ -66,18 +66,18 @@ class Point:
 
 
 def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[Point], list[str]]:
-    """Points of one run, and why it gives none (or fewer), in words for a person."""
+    """Points of one run, and why it gives none (or fewer), as text."""
     parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
     broken = [w.problem for w in workers if w.state in ("failed", "lacking") and w.problem]
     if not parts:
         return [], broken[:1]
     recorded = _recorded(run, [p for _, p in parts])
-    told: list[str] = []
-    return [*recorded, *_traced(run, parts, told)], told if not recorded else []
+    reasons: list[str] = []
+    return [*recorded, *_traced(run, parts, reasons)], reasons if not recorded else []
 
 
 def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
-    """From the sums that the program kept: each rank has its own, the slowest stands for a configuration."""
+    """From the sums that the program kept: each rank has its own, the slowest represents a configuration."""
     slowest: dict[tuple[int, int, int], Counted] = {}
     for part in parts:
         for c in part.counted:
@@ -103,29 +103,29 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
     return out
 
 
-def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], told: list[str]) -> list[Point]:
+def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], reasons: list[str]) -> list[Point]:
     """From steps in traces: of each step the slowest rank, of the steps of one batch size the median."""
     stepping = [(w, p) for w, p in parts if p.steps]
     if not stepping:
-        told.append("no finished step beyond the first one: call prof.step() after every iteration, and record several")
+        reasons.append("no finished step beyond the first one: call prof.step() after every iteration, and record several")
         return []
     guessed: list[str] = []
-    size = _size(stepping, guessed, told)
+    size = _size(stepping, guessed, reasons)
     if size is None:
         return []
     batches = [p for _, p in stepping if p.batch]
     batch = batches[0] if batches else None
     source: Source = "capture" if all(w.facts is not None and w.facts.source == "sol_capture" for w, _ in stepping) else "trace"
     out = []
-    for one, own in sorted(_by_batch([p for _, p in stepping], guessed, told).items()):
+    for one, own in sorted(_by_batch([p for _, p in stepping], guessed, reasons).items()):
         words = [f"batch size: {batch.batch_source}"] if batch is not None and batch.batch_guessed and one == batch.batch else []
-        point = _median(run, (*size, one), own, (*guessed, *words), told, source)
+        point = _median(run, (*size, one), own, (*guessed, *words), reasons, source)
         out += [point] if point is not None else []
     return out
 
 
-def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], told: list[str]) -> dict[int, list[list[Step]]]:
-    """Steps of all ranks by their batch size, each a list of what the ranks say of it.
+def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], reasons: list[str]) -> dict[int, list[list[Step]]]:
+    """Steps of all ranks by their batch size, each a list of its steps by rank.
 
     A step has one number in all ranks, and what not all have is left out; where they share less than half of their numbers, steps are
     matched from the last one on. A step whose batch size is not known or differs between ranks is none of a configuration.
@@ -148,14 +148,16 @@ def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], told: list[str])
         if len(sizes) == 1:
             out[sizes.pop()].append([s for s, _ in row])
     if mixed and not out:
-        told.append("ranks ran different batch sizes in the same step, which is no configuration of the model")
+        reasons.append("ranks ran different batch sizes in the same step, which is no configuration of the model")
     elif unknown and not out:
-        told.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
+        reasons.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
     return out
 
 
-def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], told: list[str]) -> tuple[int, int] | None:
-    """(nodes, replicas): as the program told them, else replicas of the world's size, and nodes as host names."""
+def _size(
+    stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], reasons: list[str]
+) -> tuple[int, int] | None:
+    """(nodes, replicas): as the program recorded them, else replicas of the world's size, and nodes as host names."""
     replicas = max(p.replicas for _, p in stepping)
     ranks = {w.rank if w.rank is not None else w.worker for w, _ in stepping}
     world = max((w.facts.world_size or 0 for w, _ in stepping if w.facts is not None), default=0)
@@ -166,7 +168,7 @@ def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guess
                 guessed.append("replicas: as many as there are recordings")
         model = max(max(p.tensor, 1) * max(p.pipeline, 1) for _, p in stepping)
         if world % model:
-            told.append(f"{world} ranks are no multiple of tensor x pipeline parallel size {model}")
+            reasons.append(f"{world} ranks are no multiple of tensor x pipeline parallel size {model}")
             return None
         replicas = world // model
     nodes = max(p.nodes for _, p in stepping)
@@ -183,9 +185,9 @@ def _size(stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guess
 
 
 def _median(
-    run: str, key: tuple[int, int, int], steps: Sequence[Sequence[Step]], guessed: tuple[str, ...], told: list[str], source: Source
+    run: str, key: tuple[int, int, int], steps: Sequence[Sequence[Step]], guessed: tuple[str, ...], reasons: list[str], source: Source
 ) -> Point | None:
-    """steps: what each rank says of one. The slowest rank stands for it."""
+    """steps: of each, one entry per rank. The slowest rank represents it."""
     slowest = [max(ranks, key=lambda s: s.duration_ns) for ranks in steps]
     rows = [(s.duration_ns, s.sync_ns, any(r.reduces for r in ranks)) for s, ranks in zip(slowest, steps, strict=True)]
     several = key[1] > 1
@@ -198,7 +200,7 @@ def _median(
     alone = np.concatenate([np.array([r[0] for r in only], float), np.array([r[0] for r in updating], float) - sync])
     alone, far_too = _near(alone)
     if not len(optim) or not len(alone):
-        told.append("no step is left")
+        reasons.append("no step is left")
         return None
     step = float(np.median(optim))
     point = Point(
@@ -250,7 +252,7 @@ def contrary(points: Sequence[Point], *, times: float = 1.3) -> list[tuple[Point
 
 
 def combined(points: Sequence[Point]) -> list[Point]:
-    """All points; of one configuration and run what was given stands before what was recorded, and that before what a trace says."""
+    """All points; of one configuration and run what was given takes precedence over what was recorded, and that over a trace."""
     best: dict[tuple[str, tuple[int, int, int]], int] = defaultdict(lambda: len(SOURCES))
     for p in points:
         if p.used:
@@ -265,21 +267,21 @@ def combined(points: Sequence[Point]) -> list[Point]:
 
 
 # -- Points that a person writes down --------------------------------------------------------------------------------
-# a small JSON or CSV file beside the runs, or named on the command line.
+# a small JSON or CSV file in the folder of the runs, or named on the command line.
 #
 # JSON holds lists of equal length (seconds), CSV the same names as columns. Only the first three and one of the times are needed:
 #
 #   {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.30, 0.30], "optim_step_time": [0.34, 0.41]}
 #
-# A list `run` names the run that a point is of: it then stands over what that run's recordings say of the same configuration. JSON may
-# also tell `grad_params` ({"sqr", "var"}), `init_batch_size`, `max_batch_size`, `atomic_bsz_range` ([low, high]) and `accumulation`, with
-# points or without. Gradient statistics may also stand in scalars that the program wrote for TensorBoard.
+# A list `run` names the run that a point is of: it then takes precedence over that run's recordings of the same configuration. JSON may
+# also have `grad_params` ({"sqr", "var"}), `init_batch_size`, `max_batch_size`, `atomic_bsz_range` ([low, high]) and `accumulation`, with
+# points or without. Gradient statistics may also be in scalars that the program wrote for TensorBoard.
 
 
 SQR_TAG: Final = "adaptdl/grad_sqr"
 VAR_TAG: Final = "adaptdl/grad_var"
 FILES: Final = ("sol_scaling.json", "sol_scaling.csv", f"scalar:{SQR_TAG}", f"scalar:{VAR_TAG}")
-"""Names under which it is found beside the runs, and scalars of TensorBoard that tell gradient statistics."""
+"""Names under which it is found in the folder of the runs, and scalars of TensorBoard that have gradient statistics."""
 NEEDED: Final = ("num_nodes", "num_replicas", "atomic_bsz", "optim_step_time")
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of such a file at most."""
@@ -289,7 +291,7 @@ _HINT: Final = "lists num_nodes, num_replicas, atomic_bsz, accum_step_time, opti
 
 @dataclass(frozen=True)
 class Given:
-    """points, and what else the file tells; None and 0 are unknown. bad: rows that were left out, with the reason.
+    """points, and what else the file has; None and 0 are unknown. bad: rows that were left out, with the reason.
 
     grads_from: where sqr and var are from, in words.
     """
@@ -334,9 +336,9 @@ def _point(row: dict[str, object]) -> Point:
     if any(v != round(v) for v in (nodes, replicas, batch)):
         raise ValueError("nodes, replicas and batch size must be whole numbers")
     optim = _number(row, "optim_step_time")
-    told = row.get("accum_step_time") not in (None, "")
-    accum = _number(row, "accum_step_time") if told else optim
-    guessed = () if told or replicas == 1 else ("time without synchronisation: not given, taken as the step's",)
+    measured = row.get("accum_step_time") not in (None, "")
+    accum = _number(row, "accum_step_time") if measured else optim
+    guessed = () if measured or replicas == 1 else ("time without synchronisation: not given, taken as the step's",)
     run = str(row.get("run") or "")
     return checked(Point(run, int(nodes), int(replicas), int(batch), accum, optim, max(optim - accum, 0.0), 0, 0, "given", 0, guessed))
 

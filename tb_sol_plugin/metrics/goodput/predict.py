@@ -1,4 +1,4 @@
-"""What the fitted model says of replicas and batch sizes that nobody ran: curves, a grid, the best of both, where adding stops paying."""
+"""Predictions of the fitted model for replicas and batch sizes that were not run: curves, a grid, the best, and diminishing returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Terms:
     """What is asked of the model. Batch sizes in samples.
 
     initial: total batch size that the job was made for. most: largest total one. low, high: bounds of a replica's micro-step.
-    accumulation: whether micro-steps may be accumulated. per_node: replicas of a node. replicas: largest count looked at.
+    accumulation: whether micro-steps may be accumulated. per_node: replicas of a node. replicas: largest count considered.
     share: a further replica pays while it brings at least so much of what one replica does. grads: None where not known.
     """
 
@@ -55,7 +55,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Run:
-    """One way to run: nodes, replicas, samples per micro-step and replica, steps of accumulation, and what the model says of it."""
+    """One way to run: nodes, replicas, samples per micro-step and replica, steps of accumulation, and what the model predicts."""
 
     nodes: int
     replicas: int
@@ -86,7 +86,7 @@ class Grid:
     steps: Floats
 
 
-class Outlook:
+class Prediction:
     """The model of a fit under some terms."""
 
     def __init__(self, fit: Fit, terms: Terms) -> None:
@@ -137,7 +137,7 @@ class Outlook:
 
     @property
     def pays_on(self) -> bool:
-        """Whether adding still pays at the largest count looked at."""
+        """Whether adding still pays at the largest count considered."""
         runs = np.flatnonzero(np.isfinite(self.best["goodput"]))
         return len(runs) > 0 and self.stop == int(runs[-1])
 
@@ -204,7 +204,7 @@ def _few(counts: Ints) -> Ints:
 
 
 def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic: int) -> tuple[str, ...]:
-    """In words how a way to run lies beyond the points that a fit took; empty where it does not."""
+    """How a configuration is outside the points of a fit, as text; empty where it is not."""
     out = []
     most, largest = max(p.num_replicas for p in points), max(p.atomic_bsz for p in points)
     if replicas > most:
@@ -215,7 +215,7 @@ def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic:
 
 
 def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
-    """What of the synchronisation of a way to run the points do not tell, in words. A rate that is not observed counts as nothing."""
+    """What points do not determine of the synchronization of a configuration. A rate that is not observed counts as nothing."""
     if replicas < 2:
         return ()
     link, where = ("n", "across nodes") if nodes > 1 else ("r", "within a node")
@@ -227,10 +227,10 @@ def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
     return ()
 
 
-def of_counts(points: Sequence[Point], outlook: Outlook) -> list[tuple[str, ...]]:
+def of_counts(points: Sequence[Point], prediction: Prediction) -> list[tuple[str, ...]]:
     """For the best way to run each count of replicas; empty where it cannot be run."""
-    b = outlook.best
+    b = prediction.best
     return [
-        beyond(points, outlook.fit, int(n), int(r), int(a)) if g == g else ()
+        beyond(points, prediction.fit, int(n), int(r), int(a)) if g == g else ()
         for n, r, a, g in zip(b["nodes"], b["replicas"], b["atomic"], b["goodput"], strict=True)
     ]

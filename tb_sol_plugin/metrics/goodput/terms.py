@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics.goodput.points import Given, Point
 from tb_sol_plugin.metrics.goodput.predict import Terms
 
 FURTHER: Final = 4
-"""Without another word, so many times the replicas and the total batch size of the points are looked at."""
+"""Unless a query names limits, predictions go to so many times the replicas and the total batch size of the points."""
 MOST_REPLICAS: Final = 4096
 
 
@@ -43,7 +43,7 @@ class Settled:
 
 
 def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, wanted: Wanted) -> Settled:
-    """The terms for these points (at least one). What was chosen stands over what was recorded or given, and that over the points."""
+    """The terms for these points (at least one). What was chosen comes before what was recorded or given, and that before the points."""
     origin: dict[str, str] = {}
 
     def first(name: str, *choices: tuple[int, str]) -> int:
@@ -68,10 +68,10 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
         (max(batches), "the largest that ran"),
     )  # fmt: skip
     low = first("low", (wanted.low, "chosen"), (low_told, "recorded"), (given.bounds[0], "given"), (1, "any"))
-    told = next((p.accumulation for p in parts if p.accumulation is not None), None)
+    by_program = next((p.accumulation for p in parts if p.accumulation is not None), None)
     accumulation, origin["accumulation"] = next(
         (value, words)
-        for value, words in ((wanted.accumulation, "chosen"), (told, "recorded"), (given.accumulation, "given"), (True, "allowed"))
+        for value, words in ((wanted.accumulation, "chosen"), (by_program, "recorded"), (given.accumulation, "given"), (True, "allowed"))
         if value is not None
     )  # fmt: skip
     packed = max(-(-p.num_replicas // p.num_nodes) for p in points)
@@ -94,7 +94,7 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
 
 
 def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
-    """(largest micro-batch that fits by a straight line through what was held at two or more batch sizes, words); (0, "") unknown.
+    """(largest micro-batch that fits by a straight line through reserved memory at two or more batch sizes, words); (0, "") unknown.
 
     seen: per worker samples of a micro-step, most bytes held on a device, the device's memory (0 or -1 unknown). An estimate.
     """
@@ -112,7 +112,7 @@ def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
 
 
 def measure_next(points: Sequence[Point]) -> list[str]:
-    """What to run next so that more of the model is known, the most telling first; empty where everything is."""
+    """What to run next so that more of the model is known, the most informative first; empty where everything is."""
     used = [p for p in points if p.used]
     out: list[str] = []
     if not used:

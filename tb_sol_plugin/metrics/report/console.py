@@ -1,4 +1,4 @@
-"""The speed-of-light analysis in the manner of a training job's console report: layers, operators and phases of one step.
+"""The speed-of-light analysis as a console report: layers, operators and phases of one step.
 
 Every operation with a limit counts once in each view, so the rows of a view add up to the total: by the class of the innermost module
 around it, by operator, by innermost phase.
@@ -59,7 +59,7 @@ def console_report(capture: Capture, part: Scope, limits: str = "") -> ConsoleRe
     layer = np.where(layer == "", UNATTRIBUTED, layer)
     names = calls.ops["name"].astype(str).to_numpy(dtype=object)[use]
     views = (("By Layer Type", layer, UNATTRIBUTED), ("By Operator", names, ""), ("By Phase", paths[node], NO_PHASE))
-    told = [(title, _rows(keys, values, last, steps)) for title, keys, last in views]
+    tables = [(title, _rows(keys, values, last, steps)) for title, keys, last in views]
     return ConsoleReport(
         spec.key if spec.key != "unknown" else spec.name,
         float(use.sum()) / steps,
@@ -67,7 +67,7 @@ def console_report(capture: Capture, part: Scope, limits: str = "") -> ConsoleRe
         float(values["measured_ns"].sum()) / steps,
         steps,
         bool(rows),
-        tuple((title, frame) for title, frame in told if set(frame["name"]) - {UNATTRIBUTED, NO_PHASE}),
+        tuple((title, frame) for title, frame in tables if set(frame["name"]) - {UNATTRIBUTED, NO_PHASE}),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a page says of a trace with a SOL capture beside it: where its work comes from, and whether the two agree."""
+"""Notices about the source of work: of a trace with a SOL log, of a profile without events, and of a SOL log alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHOLE: Final = 0.95
 class Check:
     """Matrix FLOP of the matched steps of a selection: explained by the trace itself, counted by the SOL capture, recomputed work left out.
 
-    taken: of the counted, what calls of unnamed time stand for. steps: matched steps; iterations: those whose work they do.
+    taken: of the counted, the work of calls of unnamed time. steps: matched steps; iterations: those whose work they do.
     whole: the trace has a cost model for nearly all of its own work, so that both should be equal.
     """
 
@@ -87,7 +87,7 @@ def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
     return [Notice(f"{text}, the SOL capture {name} beside it counted {two} ({where}).", "info")]
 
 
-# -- What a page says first of a profile without events --------------------------------------------------------------
+# -- The first notice of a profile without events --------------------------------------------------------------
 
 
 def profile_notices(capture: Capture) -> list[Notice]:
@@ -111,7 +111,7 @@ def profile_notices(capture: Capture) -> list[Notice]:
     return out
 
 
-# -- What a page says about the source of its work -------------------------------------------------------------------
+# -- Notices about the source of work -------------------------------------------------------------------
 # which iterations were counted, what the recorder lost, how normal their times are.
 
 
@@ -158,7 +158,7 @@ def _what(capture: Capture, part: Scope) -> str:
 
 
 def _left_out(capture: Capture) -> str:
-    """Sampled iterations whose work is not looked at, in a sentence of its own."""
+    """Sampled iterations whose work is not read, in a sentence of its own."""
     lost = len(capture.steps) - len(scope.steps_looked_at(capture))
     if lost <= 0:
         return ""
@@ -173,8 +173,8 @@ def _lost(capture: Capture) -> list[str]:
     found = [(r.removeprefix(LOST), int(n)) for r, n in zip(reasons, issues["count"].tolist(), strict=True) if r.startswith(LOST)]
     found = [(reason, n) for reason, n in found if not reason.startswith(WORKLESS)]
     if found:
-        said = ", ".join(f"{human(n, 'count')} × {reason}" for reason, n in found[:MOST_WARNINGS])
-        out.append(f"Some work or times were not recorded: {said}.")
+        lost = ", ".join(f"{human(n, 'count')} × {reason}" for reason, n in found[:MOST_WARNINGS])
+        out.append(f"Some work or times were not recorded: {lost}.")
     return out
 
 
@@ -201,8 +201,8 @@ LONGEST: Final = 200
 
 def setting(capture: Capture) -> dict[str, str]:
     """Names and texts, in order; what is not known is left out."""
-    facts, said = capture.facts, capture.facts.metadata
-    own = {name.removeprefix("sol_capture."): text for name, text in said.items()}
+    facts, metadata = capture.facts, capture.facts.metadata
+    own = {name.removeprefix("sol_capture."): text for name, text in metadata.items()}
     out: dict[str, str] = {}
     if facts.world_size:
         out["world size"] = human(facts.world_size, "count")

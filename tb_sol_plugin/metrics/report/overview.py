@@ -211,7 +211,7 @@ def _stays(fall: Waterfall) -> list[Part]:
     return [p for p in parts if p.ns > 0] or [Part(head, 0.0, "accent", "")]
 
 
-# -- Facts about the device and the run, in the order in which a reader looks for them -------------------------------
+# -- Facts about the device and the run, in the order in which a reader needs them -------------------------------
 
 
 HOW_FOUND = {
@@ -221,7 +221,7 @@ HOW_FOUND = {
     "measured": "measured",
     "capture": "the SOL capture, as in use while recording",
 }
-"""How the limits of a device were found, for a reader; by name where nothing else is said."""
+"""How the limits of a device were found, for a reader; by name where there is no text."""
 FLAG_WORDS = {
     "record_shapes": "shapes",
     "with_stack": "stacks",
@@ -359,12 +359,12 @@ def _torch(metadata: dict[str, str]) -> str:
     return ""
 
 
-# -- The answer of the overview in plain words -----------------------------------------------------------------------
+# -- The headline of the overview -----------------------------------------------------------------------
 # how long, how long at the limits, what limits it, what the first fix would save.
 
 
 MOSTLY: Final = 0.6
-"""Part of a group from which one member stands for it in a sentence."""
+"""Part of a group from which one member is named for it in a sentence."""
 WRONG: Final = "data stayed in a cache, or the limits or the work are wrong"
 """Why a measurement can be below its limit."""
 NEARLY: Final = 0.9
@@ -379,8 +379,8 @@ def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Finding
         return "Nothing in this recording has a length."
     if ratio is not None and ratio > TOLERATED:
         return f"{_times(capture, part, fall)} It ran faster than its limits: {WRONG}."
-    said = [_times(capture, part, fall), _limited(capture, fall, found), _no_limits(capture, fall)]
-    return " ".join(s for s in said if s)
+    sentences = [_times(capture, part, fall), _limited(capture, fall, found), _no_limits(capture, fall)]
+    return " ".join(s for s in sentences if s)
 
 
 def subject(capture: Capture, part: Scope, fall: Waterfall) -> str:
@@ -525,7 +525,7 @@ def _bound(fall: Waterfall) -> str:
 
 
 def _host_cause(fall: Waterfall) -> str:
-    """What the host does meanwhile, where one cause stands for all the waiting, or for most of it."""
+    """What the host does meanwhile, where one cause explains all the waiting, or most of it."""
     launch, blocked = fall.launch_gap_ns / fall.host_wait_ns, fall.blocked_ns / fall.host_wait_ns
     if launch >= MOSTLY:
         return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"

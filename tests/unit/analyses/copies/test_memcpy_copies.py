@@ -148,8 +148,8 @@ def test_copies_are_unavailable_without_any() -> None:
 
 def test_a_choice_is_said_in_words() -> None:
     choice = parse(CopyChoice, {"direction": "DtoH", "kinds": "Device > Pageable", "stream": "7", "size": "to 4 KiB", "linked": "yes"})
-    assert groups.said(choice) == "device to host, Device > Pageable, to 4 KiB, stream 7, launch recorded"
-    assert groups.said(CopyChoice()) == ""
+    assert groups.choice_text(choice) == "device to host, Device > Pageable, to 4 KiB, stream 7, launch recorded"
+    assert groups.choice_text(CopyChoice()) == ""
 
 
 def test_copies_that_held_the_host_are_chosen_by_their_reason() -> None:

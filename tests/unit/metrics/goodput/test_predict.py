@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.cost.goodput import Fit, GoodputFunction, GradParams, PerfParams, points
-from tb_sol_plugin.metrics.goodput.predict import Outlook, Terms
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Terms
 
 P1 = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 
@@ -33,7 +33,7 @@ def test_counts_fill_nodes() -> None:
 
 def test_adding_stops_paying_where_the_gain_falls_below_the_share() -> None:
     # GIVEN a model WHEN the gain of each allocation over the one before is worked out one by one THEN the stop is the last before it falls
-    found = Outlook(fitted(P1), terms())
+    found = Prediction(fitted(P1), terms())
     one = GoodputFunction(P1, GradParams(1.0, 2000.0), 128)
 
     def value(r: int) -> float:
@@ -48,13 +48,13 @@ def test_adding_stops_paying_where_the_gain_falls_below_the_share() -> None:
 
 
 def test_with_no_cost_of_communication_every_replica_pays() -> None:
-    found = Outlook(fitted(PerfParams(0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None))
+    found = Prediction(fitted(PerfParams(0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None))
     assert found.pays_on and found.at(found.stop).replicas == 32 and found.best["efficiency"] == pytest.approx(1.0)
 
 
 def test_the_grid_is_the_model_at_each_cell() -> None:
     # GIVEN the grid WHEN each cell is worked out alone THEN they are equal, and cells that cannot be run are empty
-    found = Outlook(fitted(P1), terms())
+    found = Prediction(fitted(P1), terms())
     g = found.grid
     one = GoodputFunction(P1, GradParams(1.0, 2000.0), 128)
     for i, total in enumerate(g.totals.tolist()):
@@ -72,7 +72,7 @@ def test_the_grid_is_the_model_at_each_cell() -> None:
 
 def test_a_step_is_split_into_compute_and_network() -> None:
     # GIVEN gamma 1 THEN the step is the sum of both; one replica has no network
-    found = Outlook(fitted(PerfParams(0.1, 0.01, 0.4, 0.02, 0.05, 0.01, 1.0)), terms(grads=None))
+    found = Prediction(fitted(PerfParams(0.1, 0.01, 0.4, 0.02, 0.05, 0.01, 1.0)), terms(grads=None))
     compute, network, step = found.split(3)
     assert step == pytest.approx(compute + network) and network == pytest.approx(0.05 + 0.01 * 2)
     assert found.split(0)[1] == 0.0
@@ -80,7 +80,7 @@ def test_a_step_is_split_into_compute_and_network() -> None:
 
 def test_nothing_fits() -> None:
     # GIVEN micro-steps of 1000 samples at least and a total of 128 at most THEN nothing can be run, and nothing raises
-    found = Outlook(fitted(P1), terms(low=1000, high=1000, most=128, accumulation=False, initial=64))
+    found = Prediction(fitted(P1), terms(low=1000, high=1000, most=128, accumulation=False, initial=64))
     assert found.stop == -1 and found.top == -1 and not found.pays_on
     assert np.isnan(found.grid.goodput).all()
 
@@ -102,9 +102,9 @@ def test_batches_within_a_limit_are_rounded_down_to_it_and_ties_take_the_smalles
 def test_a_dip_at_the_second_node_is_told_apart_from_the_end() -> None:
     # GIVEN a network across nodes that costs much for the second node and nothing more for those after it WHEN asked THEN adding stops
     # to pay at the full node, and up to the largest count each replica pays on average
-    found = Outlook(fitted(PerfParams(0.1, 0.01, 1.2, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None, accumulation=False, most=32 * 256))
+    found = Prediction(fitted(PerfParams(0.1, 0.01, 1.2, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None, accumulation=False, most=32 * 256))
     assert found.at(found.stop).replicas == 4 and not found.pays_on
     r, s = found.best["replicas"], found.best["speedup"]
     last = found.later
     assert last >= 0 and (s[last] - s[found.stop]) / (r[last] - 4) >= 0.5
-    assert Outlook(fitted(PerfParams(0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None)).later == -1
+    assert Prediction(fitted(PerfParams(0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None)).later == -1
