@@ -46,12 +46,9 @@ def _write_one(place: Path, root: Path, out: Path) -> str:
     """Every answer of one path, in one file: a line per analysis and query."""
     import tb_sol_plugin as sol
     from tb_sol_plugin.errors import SolError
+    from tb_sol_plugin.model.registry import get, registry
     from tb_sol_plugin.model.report import encode
 
-    try:
-        from tb_sol_plugin.model.registry import get, registry, run_alone
-    except ImportError:  # before the registry moved
-        from tb_sol_plugin.model.registry import get, registry, run_alone  # type: ignore[attr-defined,no-redef]
 
     warnings.simplefilter("ignore")
     name = os.path.relpath(place, root)
@@ -76,8 +73,8 @@ def _write_one(place: Path, root: Path, out: Path) -> str:
     for analysis in registry():
         item = get(analysis)
         for query in _queries(item):
-            if item.alone is not None:
-                answer(name, analysis, query, lambda a=analysis, q=query: run_alone(a, q))
+            if item.without_recording is not None:
+                answer(name, analysis, query, lambda a=analysis, q=query: sol.analyze(a, **q))
             answer(name, analysis, query, lambda a=analysis, q=query: run.analyze(a, **q))
     if place.is_file():
         for index, capture in enumerate(captures):

@@ -22,8 +22,8 @@ from tb_sol_plugin.ingest.memory import snapshot as memory_snapshot
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.tables import tree
 
 SLOTS = 20_000
@@ -112,13 +112,13 @@ def main() -> None:
 
     def first() -> None:
         whole.memo.clear()
-        run_analysis("memory", whole, {})
+        answer_capture("memory", whole, {})
 
-    run_analysis("memory", whole, {})
+    answer_capture("memory", whole, {})
     stages |= {
-        "page, first": first, "page, again": lambda: run_analysis("memory", whole, {}),
-        "page, a window": lambda: run_analysis("memory", whole, {"window": part}),
-        "page, a moment": lambda: run_analysis("memory", whole, {"at": "1000"}),
+        "page, first": first, "page, again": lambda: answer_capture("memory", whole, {}),
+        "page, a window": lambda: answer_capture("memory", whole, {"window": part}),
+        "page, a moment": lambda: answer_capture("memory", whole, {"at": "1000"}),
     }  # fmt: skip
     print(f"{options.events:,} events, {len(whole.host):,} host events")
     for name, stage in stages.items():

@@ -21,8 +21,8 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.metrics.work.work import work
+from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import encode
 
 Answer = TypeVar("Answer")
@@ -86,7 +86,7 @@ def show(path: Path, repeats: int) -> None:
         for label, stage in stages.items():
             timed.setdefault(label, []).append(seconds(lambda stage=stage: stage(capture))[0])  # type: ignore[misc]
         for by in GROUPINGS:
-            first, report = seconds(lambda by=by: run_analysis("roofline", capture, {"by": by}))  # type: ignore[misc]
+            first, report = seconds(lambda by=by: answer_capture("roofline", capture, {"by": by}))  # type: ignore[misc]
             timed.setdefault(f"roofline by {by}, as answered", []).append(first + seconds(lambda r=report: encode(r))[0])  # type: ignore[misc]
     for label, values in timed.items():
         print(f"  {label:40} {statistics.median(values) * 1e3:8.1f} ms")

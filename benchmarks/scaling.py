@@ -23,8 +23,8 @@ from tb_sol_plugin.cost.goodput.fit import plain_objective
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.goodput import fit as gather
 from tb_sol_plugin.metrics.goodput.part import MOST_STEPS, ScalingPart, Step
+from tb_sol_plugin.model.answer import AnalysisRequest, from_runs
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart
-from tb_sol_plugin.model.registry import run_runs
 from tb_sol_plugin.model.report import Report, encode
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
@@ -81,7 +81,7 @@ def main() -> None:
     print(f"{options.runs} runs of {options.workers} workers; a part of {MOST_STEPS:,} steps has {size / 1000:.0f} kB")
 
     def page(**more: str) -> int:
-        report = run_runs("scaling", workers, (), more, {})
+        report = from_runs(AnalysisRequest("scaling", more), workers, ()).report()
         assert isinstance(report, Report)
         return len(encode(report))
 

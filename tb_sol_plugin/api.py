@@ -17,8 +17,9 @@ import warnings
 from collections.abc import Mapping
 
 from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.model.answer import answer_query
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.registry import AnalysisInfo, described, run_alone
+from tb_sol_plugin.model.registry import AnalysisInfo, described
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tb_sol_plugin.model.run import Run
 
@@ -54,7 +55,7 @@ def analyze(name: str, **query: object) -> Report | UnavailableReport:
 
     BadQuery where the analysis needs a recording (`open(path).analyze(name)`), and on a wrong field; NotFound on a wrong name.
     """
-    return run_alone(name, {k: str(v) for k, v in query.items() if v is not None})
+    return answer_query(name, {k: str(v) for k, v in query.items() if v is not None})
 
 
 def analyses() -> dict[str, AnalysisInfo]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from tb_sol_plugin.model.registry import AnalysisInfo, described
+from tb_sol_plugin.model.registry import AnalysisInfo, Reduction, analysis, described
+
+__all__ = ["Reduction", "analysis"]
 
 
 class _Callable(ModuleType):

@@ -91,7 +91,7 @@ def _analyze(given: list[str]) -> int:
     item = known[given[0]]
     parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")
     what = "logdir, run directory, trace file, or fsspec URL of one"
-    if item.alone is None:
+    if item.without_recording is None:
         parser.add_argument("path", metavar="PATH", help=what)
     else:
         parser.add_argument("path", metavar="PATH", nargs="?", default="", help=f"{what}: it fills in what is left open (default: none)")
@@ -117,24 +117,26 @@ def _analyze(given: list[str]) -> int:
 
 
 def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
+    from tb_sol_plugin.model.answer import AnalysisRequest, collect
     from tb_sol_plugin.model.query import parse
-    from tb_sol_plugin.model.registry import get, run_alone, run_analysis
-    from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+    from tb_sol_plugin.model.registry import get
+    from tb_sol_plugin.model.report import UnavailableReport, encode
     from tb_sol_plugin.store.devices import split_choice
 
-    parse(get(name).query, raw)
-    report: Report | UnavailableReport
+    item = get(name)
+    parse(item.query, raw)
     options.device = raw.pop("device_limits") if options.path and split_choice(raw.get("device_limits", ""))[0] else ""
-    if not options.path:
-        report = run_alone(name, raw)
-    elif get(name).parts is not None:
+    if options.path:
         run, shown = which_one(options)
-        told = _tell_workers if sys.stderr.isatty() else lambda done, total: None
-        item = get(name)
-        report = (run.compare if item.over is not None else run.beside if item.pair is not None else run.across)(name, raw, shown, told)
+        if item.reduce is None:
+            _note_which(run, shown, options)
+        progress = _note_progress if sys.stderr.isatty() else lambda done, total: None
+        inputs = collect(AnalysisRequest(name, raw, shown, run.name, progress=progress), run.source)
     else:
-        capture = open_one(options)
-        report = run_analysis(name, capture, raw)
+        inputs = collect(AnalysisRequest(name, raw))
+    if inputs.capture is not None:
+        _note_devices(inputs.capture)
+    report = inputs.report()
     lacking = isinstance(report, UnavailableReport)
     if options.format == "json":
         _write(encode(report).decode() + "\n")
@@ -149,15 +151,15 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     else:
         from tb_sol_plugin.cli.text import console, print_report
 
-        if name == MEMCPY and not options.section:
+        if name == MEMCPY and not options.section and inputs.capture is not None:
             from tb_sol_plugin.cli.text import NOTES, summary
 
-            _write(f"{summary(capture, parse(get(name).query, raw), options.unit)}\n\n{NOTES[options.unit]}")
+            _write(f"{summary(inputs.capture, inputs.request.query, options.unit)}\n\n{NOTES[options.unit]}")
         print_report(console(), report, rows=options.rows, section=options.section)
     return 3 if lacking else 0
 
 
-def _tell_workers(done: int, total: int) -> None:
+def _note_progress(done: int, total: int) -> None:
     """On a terminal, one line that goes away: how many workers of a run have been read."""
     text = f"tb-sol: reading worker {done + 1:,} of {total:,}" if done < total else ""
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
@@ -166,13 +168,23 @@ def _tell_workers(done: int, total: int) -> None:
 def open_one(options: argparse.Namespace) -> Capture:
     """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
     run, shown = which_one(options)
-    if len(run.recordings) > 1 and not (options.worker and options.span):
-        told = _clean(f"worker {shown.worker}, span {shown.span}")
-        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {told}", file=sys.stderr)
+    _note_which(run, shown, options)
     capture = run.open(shown)
+    _note_devices(capture)
+    return capture
+
+
+def _note_which(run: Run, shown: Recording, options: argparse.Namespace) -> None:
+    """Say which of several recordings is shown, where nobody named it."""
+    if len(run.recordings) > 1 and not (options.worker and options.span):
+        which = _clean(f"worker {shown.worker}, span {shown.span}")
+        print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {which}", file=sys.stderr)
+
+
+def _note_devices(capture: Capture) -> None:
+    """Say what is wrong in the device files that hold for a capture."""
     for note in capture.devices.notes():
         print(f"tb-sol: {_clean(note)}", file=sys.stderr)
-    return capture
 
 
 def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:

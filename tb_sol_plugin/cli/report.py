@@ -23,10 +23,11 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.report.console import ConsoleReport, console_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import FLAGGED
+from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.registry import registry, run_analysis
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, TableSection, UnavailableReport
 from tb_sol_plugin.units import human, number
 
@@ -143,11 +144,11 @@ def tell(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> 
 def _answers(out: Console, capture: Capture, device: str) -> Iterator[tuple[str, Report | UnavailableReport]]:
     """Every analysis with its answer, the overview first."""
     for name, item in sorted(registry().items(), key=lambda pair: pair[0] != FIRST):
-        if name in LEFT_OUT or item.parts is not None or item.alone is not None:  # this is the story of one recording
+        if name in LEFT_OUT or item.scope != "capture":  # this is the story of one recording
             continue
         raw = {"device_limits": device} if device and "device_limits" in item.query.__struct_fields__ else {}
         try:
-            yield name, run_analysis(name, capture, raw)
+            yield name, answer_capture(name, capture, raw)
         except BadQuery:
             raise
         except Exception as error:  # one broken analysis must not cost the rest of the story

@@ -12,9 +12,9 @@ import pandas as pd
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.requirements import NEEDS, lack_of
+from tb_sol_plugin.model.requirements import Requirement, missing
 
-__all__ = ["NEEDS", "Capture", "DeviceProps", "Facts"]
+__all__ = ["Capture", "DeviceProps", "Facts"]
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
@@ -136,21 +136,17 @@ class Capture:
 
     # -- what was recorded ------------------------------------------------------------------------------------
 
-    def missing(self, need: str) -> tuple[str, str, str] | None:
-        """None if the recording has what `need` names; else (because, record it with, the argument to add).
-
-        Needs: device_events, host_events, operators, shapes, modules, annotations, steps, memory, collectives, backward, copies,
-        events (of a profiler), work, iterations.
-        """
-        return lack_of(self, need)
+    def missing(self, requirement: Requirement) -> tuple[str, str, str] | None:
+        """None if the recording has what is required; else (because, record it with, the argument to add)."""
+        return missing(self, requirement)
 
     # -- analyses ---------------------------------------------------------------------------------------------
 
     def analyze(self, name: str, **query: object) -> Report | UnavailableReport:
         """The Report of one analysis; query fields as keywords. NotFound or BadQuery on a wrong name or field."""
-        from tb_sol_plugin.model.registry import run_analysis
+        from tb_sol_plugin.model.answer import answer_capture
 
-        return run_analysis(name, self, {k: str(v) for k, v in query.items()})
+        return answer_capture(name, self, {k: str(v) for k, v in query.items()})
 
 
 _UNREAD = "the SOL capture beside this trace cannot be read: "

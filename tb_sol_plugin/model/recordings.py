@@ -53,8 +53,8 @@ class WorkerFacts(msgspec.Struct, frozen=True):
     extent_ns: tuple[int, int]
 
 
-class Lack(msgspec.Struct, frozen=True):
-    """Why a capture has no part. error: a BadQuery (a step that it does not have) rather than something that was not recorded."""
+class Missing(msgspec.Struct, frozen=True):
+    """What a recording lacks, and how to record it. error: a BadQuery (a step that it does not have) rather than something not recorded."""
 
     because: str
     record_it_with: str = ""
@@ -63,21 +63,21 @@ class Lack(msgspec.Struct, frozen=True):
     field: str = ""
 
 
-class Made(msgspec.Struct, frozen=True):
-    """What making a part leaves behind, as it stands on disk. body: the part, encoded; empty where it lacks something."""
+class Reduced(msgspec.Struct, frozen=True):
+    """What was reduced from one recording, as it stands on disk. body: the encoded struct; empty where something is missing."""
 
     facts: WorkerFacts
     body: bytes = b""
-    lack: Lack | None = None
+    missing: Missing | None = msgspec.field(default=None, name="lack")
 
 
-class Maker(Protocol):
-    """Makes the part of a capture; can be sent to another process. key: changes with whatever the part depends on besides the capture."""
+class Reducer(Protocol):
+    """Reduces a capture; can be sent to another process. key: changes with what the result depends on besides it."""
 
     @property
     def key(self) -> str: ...
 
-    def __call__(self, capture: Capture) -> Made: ...
+    def __call__(self, capture: Capture) -> Reduced: ...
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class WorkerPart(Generic[P_co]):
     facts: WorkerFacts | None = None
     problem: str = ""
     hint: str = ""
-    lack: Lack | None = None
+    missing: Missing | None = None
     key: str = ""
     run: str = ""
     body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tb_sol_plugin.model import schemas as S
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
-Lack: TypeAlias = tuple[str, str, str]
+Requirement: TypeAlias = Literal[
+    "device_events", "host_events", "operators", "shapes", "modules", "annotations", "steps", "memory", "memory_use", "collectives",
+    "backward", "copies", "moves", "events", "program", "kernels", "work", "iterations",
+]  # fmt: skip
+"""What an analysis may require of a recording; `events`: of a profiler. `REQUIREMENTS` says how each is found."""
+Words: TypeAlias = tuple[str, str, str]
+"""Why it is missing, how to record it, and the argument to add."""
 
 
-def lack_of(capture: Capture, need: str) -> Lack | None:
-    """None if the recording has what `need` names; else (because, record it with, the argument to add)."""
-    test, *words = NEEDS[need]
+def missing(capture: Capture, requirement: Requirement) -> Words | None:
+    """None if the recording has what is required; else (because, record it with, the argument to add)."""
+    test, *words = REQUIREMENTS[requirement]
     if test(capture):
         return None
-    if need == "moves" and capture.facts.source == "sol_capture":
+    if requirement == "moves" and capture.facts.source == "sol_capture":
         return _no_copies(capture.facts.metadata.get("copies", ""))
-    because, hint, argument = WORDS_OF.get(capture.facts.source, {}).get(need, words)
+    because, hint, argument = WORDS_OF.get(capture.facts.source, {}).get(requirement, words)
     return because, hint, argument
 
 
-def _no_copies(said: str) -> Lack:
-    """Why a SOL capture has none. said: what its reader says of them."""
-    if said.startswith("counted"):
+def _no_copies(recorded: str) -> Words:
+    """Why a SOL capture has none. recorded: what its reader says of them."""
+    if recorded.startswith("counted"):
         return "no copy between memories in the counted iterations", "record a part of the job that moves data", ""
-    if said == "off":
+    if recorded == "off":
         return "copies were not counted", "count them: sol.capture(logdir, model=model, copies=True)", "copies=True"
-    if said == "older":
+    if recorded == "older":
         return "copies are not recorded: made by an older recorder", "record anew with sol.capture of this version", ""
     return "no iteration was counted yet", "the first two iterations are counted, then every n-th", "every_n_steps"
 
@@ -51,7 +57,7 @@ def _has_shapes(c: Capture) -> bool:
 MEMORY_TABLES = ("memory", "memory_records", "memory_events", "memory_blocks", "memory_timeline")
 """Tables that say how much memory was in use, each of another source."""
 _CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
+REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]] = {
     "device_events": (_has("device"), "no device activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
     "host_events": (_has("host"), "no host activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
     "operators": (_has_kind(S.OPERATOR), "no operators in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
@@ -121,11 +127,11 @@ NEEDS: dict[str, tuple[Callable[[Capture], bool], str, str, str]] = {
 _TRACE = "store a profiler trace beside it: sol.capture(logdir, model=model, profile=True)"
 
 
-def _counted(what: str) -> Lack:
+def _counted(what: str) -> Words:
     return f"a SOL capture holds {what}; it counts work by operator, module and phase", _TRACE, "profile=True"
 
 
-OF_A_SOL_CAPTURE: dict[str, Lack] = {
+OF_A_SOL_CAPTURE: dict[str, Words] = {
     "device_events": _counted("no single kernels and no single copies"),
     "kernels": _counted("no single kernels and no single copies"),
     "events": _counted("no single events"),
@@ -160,12 +166,12 @@ OF_A_SOL_CAPTURE: dict[str, Lack] = {
 _EVENTS = "proton.start(data='trace')"
 
 
-def _summed(what: str) -> Lack:
+def _summed(what: str) -> Words:
     return f"a Proton profile holds sums, {what}", f"profile with {_EVENTS}, or record with {_CUDA}", "data='trace'"
 
 
 _NOT_PROTON = f"record with {_CUDA}"
-OF_A_PROFILE: dict[str, Lack] = {
+OF_A_PROFILE: dict[str, Words] = {
     "device_events": _summed("no single kernels and no single copies"),
     "events": _summed("no single events"),
     "host_events": _summed("and nothing of the host"),
@@ -191,7 +197,7 @@ OF_A_PROFILE: dict[str, Lack] = {
 """Words for Proton profiles."""
 
 
-def _of_memory(what: str) -> dict[str, Lack]:
+def _of_memory(what: str) -> dict[str, Words]:
     """Words for recordings of memory alone. what: such a one."""
     holds = {
         "device_events": "no kernels and no copies", "kernels": "no kernels", "collectives": "no kernels",
@@ -201,15 +207,15 @@ def _of_memory(what: str) -> dict[str, Lack]:
         "program": "nothing of what ran",
     }  # fmt: skip
     hint = f"open a trace beside it, recorded with {_CUDA}"
-    out = {need: (f"{lacks}: {what} holds memory over time", hint, "") for need, lacks in holds.items()}
+    out = {name: (f"{lacks}: {what} holds memory over time", hint, "") for name, lacks in holds.items()}
     said = f"{what} holds no events of single operators' memory"
     return out | {"memory": (said, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
 
 
-OF_MEMORY: dict[str, dict[str, Lack]] = {
+OF_MEMORY: dict[str, dict[str, Words]] = {
     "memory_timeline": _of_memory("a memory timeline"),
     "memory_snapshot": _of_memory("a memory snapshot"),
 }
 """Recordings of memory alone, by `Facts.source`."""
-WORDS_OF: dict[str, dict[str, Lack]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE, **OF_MEMORY}
+WORDS_OF: dict[str, dict[str, Words]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE, **OF_MEMORY}
 """Recordings without events, by `Facts.source`."""

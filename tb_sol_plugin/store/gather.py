@@ -146,13 +146,13 @@ class Gather:
         """The key of the part of a SOL capture as it was a moment ago: it grows, and is not read anew at every look. "" none."""
         if wanted.recording.kind != SOL_CAPTURE:
             return ""
-        key, made = self._latest.get((wanted.recording.path, wanted.maker.key), ("", 0.0))
+        key, made = self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))
         return key if self._there(key) and time.monotonic() - made < SETTLE_SECONDS else ""
 
     def _answer(self, wanted: Wanted) -> Answer:
         if self._there(wanted.key) or wanted.key in self._errors:
             return Answer(wanted.key, self._there(wanted.key), self._errors.get(wanted.key))
-        older = self._latest.get((wanted.recording.path, wanted.maker.key), ("", 0.0))[0] if wanted.recording.kind == SOL_CAPTURE else ""
+        older = self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))[0] if wanted.recording.kind == SOL_CAPTURE else ""
         return Answer(older or wanted.key, self._there(older), None)
 
     def _keep(self, wanted: Wanted, body: bytes) -> None:
@@ -164,7 +164,7 @@ class Gather:
 
     def _keep_here(self, wanted: Wanted, body: bytes) -> None:
         """A part that could not be written: those of other runs give way, not those of its own."""
-        self._only_here.pop(self._latest.get((wanted.recording.path, wanted.maker.key), ("", 0.0))[0], None)
+        self._only_here.pop(self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))[0], None)
         if self._size_here() + len(body) > ONLY_HERE_BYTES:
             self._only_here = {k: v for k, v in self._only_here.items() if v[0] == wanted.recording.run}
         if self._size_here() + len(body) > ONLY_HERE_BYTES:
@@ -212,7 +212,7 @@ class Gather:
             try:
                 made = future.result(timeout=0)
                 (self._keep if made.kept else self._keep_here)(wanted, made.body)
-                self._latest[wanted.recording.path, wanted.maker.key] = (key, time.monotonic())
+                self._latest[wanted.recording.path, wanted.reducer.key] = (key, time.monotonic())
             except CancelledError:
                 pass
             except SolError as error:

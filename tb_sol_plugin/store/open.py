@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.recordings import BesideFile, Maker, Recording, Side, WorkerPart
+from tb_sol_plugin.model.answer import AnalysisRequest
+from tb_sol_plugin.model.recordings import BesideFile, Recording, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.model.run import PairReader, PartsReader, Run, RunsReader
+from tb_sol_plugin.model.run import Run
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.join import OF_MEMORY, same_worker
@@ -26,7 +28,8 @@ from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
 from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
 from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
 
-P = TypeVar("P", bound=msgspec.Struct)
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
 
 MOST_BESIDE = 10_000
 MOST_MEMORY = 32
@@ -163,112 +166,92 @@ def _run(
     runs: Mapping[str, Sequence[Recording]] | None = None,
     root: str = "",
 ) -> Run:
-    reader = parts_reader(recordings, options, book, beside)
     every = runs or {name: recordings}
-    pairs = pair_reader(every, options, book, beside)
-    everywhere = runs_reader(every, options, book, beside, root)
-    return Run(name, recordings, lambda recording: open_here(recording, options, book, beside), reader, pairs, everywhere)
+    return Run(name, recordings, LocalSource(recordings, every, options, book, tuple(beside), root))
 
 
-def parts_reader(
-    recordings: Sequence[Recording], options: StoreOptions, book: DeviceBook, beside_it: Sequence[Recording] = ()
-) -> PartsReader:
-    """Makes the parts of all workers of a run in this process, one capture open at a time; those that stand on disk are not made anew.
+@dataclass(frozen=True)
+class LocalSource:
+    """Opens and reduces recordings in this process, one after the other; nothing is ever waiting, and what stands on disk is not made anew.
 
-    beside_it: recordings among which what belongs to a trace is found where they are more than those of its run.
+    recordings: of the run. every_run: all runs of the place, by name. beside: recordings among which what belongs to a trace is found where
+    they are more than those of its run. root: of the files beside the runs. opener: opens a recording; None: in this process too.
     """
-    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
 
-    def read(
-        shown: Recording, maker: Maker, decode: Callable[[bytes], P], *, beside: bool, told: Callable[[int, int], None]
-    ) -> list[WorkerPart[P]]:
-        chosen = spans_like(recordings, shown)
+    recordings: Sequence[Recording]
+    every_run: Mapping[str, Sequence[Recording]]
+    options: StoreOptions
+    book: DeviceBook
+    beside: Sequence[Recording] = ()
+    root: str = ""
+    opener: Callable[[Recording], Capture] | None = None
+
+    @cached_property
+    def _kept(self) -> PartFiles:
+        return PartFiles(cache_directory(self.options.cache_dir), self.options.cache_bytes)
+
+    def open(self, recording: Recording) -> Capture:
+        """One recording."""
+        return open_here(recording, self.options, self.book, self.beside) if self.opener is None else self.opener(recording)
+
+    def ranks(self, request: AnalysisRequest) -> list[WorkerPart[msgspec.Struct]]:
+        """See `RecordingSource.ranks`."""
+        chosen = spans_like(self.recordings, request.recording)
         there = [r for _, r in chosen if r is not None]
-        near = [*recordings, *beside_it] if beside else ()
-        wanted = dict(zip(there, wanted_of(there, maker, devices=book, recordings=near), strict=True))
-        out: list[WorkerPart[P]] = []
-        for done, (worker, recording) in enumerate(chosen):
-            told(done, len(chosen))
-            out.append(no_part(worker, None) if recording is None else _part(wanted[recording], decode, options, kept))
-        told(len(chosen), len(chosen))
-        kept.evict()
-        return out
+        near = [*self.recordings, *self.beside] if request.item.reduction.sol_log else ()
+        wanted = dict(zip(there, wanted_of(there, request.reducer, devices=self.book, recordings=near), strict=True))
+        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
+        asked += [no_part(worker, None) if recording is None else wanted[recording] for worker, recording in chosen]
+        return self._read(asked, request)
 
-    return read
+    def runs(self, request: AnalysisRequest) -> tuple[list[WorkerPart[msgspec.Struct]], list[BesideFile]]:
+        """See `RecordingSource.runs`."""
+        names = set(request.chosen([*self.every_run]))
+        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
+        for recording in of_runs({n: r for n, r in self.every_run.items() if n in names}):
+            near = {*self.every_run[recording.run], *self.beside} if request.item.reduction.sol_log else set()
+            asked += wanted_of([recording], request.reducer, devices=self.book, recordings=sorted(near, key=lambda r: r.path))
+        folders = folders_of([("", self.root)] if self.root else [], self.every_run)
+        return self._read(asked, request), BesideFiles(self.options.fs_options).texts(folders, request.item.reduction.files)
 
-
-def runs_reader(
-    runs: Mapping[str, Sequence[Recording]],
-    options: StoreOptions,
-    book: DeviceBook,
-    beside_it: Sequence[Recording] = (),
-    root: str = "",
-) -> RunsReader:
-    """Makes the parts of the workers of all runs in this process, as `parts_reader` does of one. root: of the files beside them."""
-    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
-
-    def read(
-        maker: Maker, decode: Callable[[bytes], P], choose: Callable[[Sequence[str]], Sequence[str]], *, beside: bool,
-        told: Callable[[int, int], None], files: Sequence[str],
-    ) -> tuple[list[WorkerPart[P]], list[BesideFile]]:  # fmt: skip
-        names = set(choose([*runs]))
-        chosen = of_runs({n: r for n, r in runs.items() if n in names})
-        out: list[WorkerPart[P]] = []
-        for done, recording in enumerate(chosen):
-            told(done, len(chosen))
-            near = {*runs[recording.run], *beside_it} if beside else set()
-            (wanted,) = wanted_of([recording], maker, devices=book, recordings=sorted(near, key=lambda r: r.path))
-            out.append(_part(wanted, decode, options, kept))
-        told(len(chosen), len(chosen))
-        kept.evict()
-        return out, BesideFiles(options.fs_options).texts(folders_of([("", root)] if root else [], runs), files)
-
-    return read
-
-
-def pair_reader(
-    runs: Mapping[str, Sequence[Recording]], options: StoreOptions, book: DeviceBook, beside_it: Sequence[Recording] = ()
-) -> PairReader:
-    """Makes the parts of two recordings in this process. The other one is of a run that is named, of the recordings given, or at a path.
-
-    runs: by name. beside_it: recordings among which the SOL capture of a trace is found where they are more than those of its run.
-    """
-    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
-
-    def read(
-        shown: Recording, raw: Mapping[str, str], maker: Maker, decode: Callable[[bytes], P], *, beside: bool,
-        told: Callable[[int, int], None], other: Sequence[Recording] = (),
-    ) -> tuple[Side[P], Side[P], dict[str, FieldNow]]:  # fmt: skip
-        every, asked = dict(runs), Other.of(raw)
-        added = [*other] or (_recordings_at(asked.run, options) if asked.run and asked.run not in runs else [])
+    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], dict[str, FieldNow]]:
+        """See `RecordingSource.pair`. The other recording is of a run that is named, of the recordings given, or at a path."""
+        shown, every, other = request.recording, dict(self.every_run), Other.of(request.raw)
+        added = [*request.other] or (_recordings_at(other.run, self.options) if other.run and other.run not in every else [])
         if added:
             name = added[0].run if added[0].run not in every else f"{added[0].run} (2)"
             every[name] = [msgspec.structs.replace(r, run=name) for r in added]
-            asked = Other(name, asked.worker, asked.span)
-        pair = paired(shown, every, asked)
-        sides: list[WorkerPart[P]] = []
-        for done, recording in enumerate((pair.shown, pair.other)):
-            told(done, 2)
-            near = [*every[recording.run], *(beside_it if recording.run == shown.run else ())] if beside else []
-            devices = book_for(recording.path, options, file=True) if added and recording is pair.other else book
-            (wanted,) = wanted_of([recording], maker, devices=devices, recordings=near)
-            sides.append(_part(wanted, decode, options, kept))
-        told(2, 2)
-        kept.evict()
-        here, there = sides
+            other = Other(name, other.worker, other.span)
+        pair = paired(shown, every, other)
+        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
+        for recording in (pair.shown, pair.other):
+            beside = self.beside if recording.run == shown.run else ()
+            near = [*every[recording.run], *beside] if request.item.reduction.sol_log else []
+            devices = book_for(recording.path, self.options, file=True) if added and recording is pair.other else self.book
+            asked += wanted_of([recording], request.reducer, devices=devices, recordings=near)
+        here, there = self._read(asked, request)
         return Side(pair.names[0], shown.run, here), Side(pair.names[1], pair.other.run, there, pair.chosen), pair.stands
 
-    return read
+    def _read(
+        self, asked: Sequence[Wanted | WorkerPart[msgspec.Struct]], request: AnalysisRequest
+    ) -> list[WorkerPart[msgspec.Struct]]:
+        """What is wanted of each recording, in order; what is known already stays as it is."""
+        out: list[WorkerPart[msgspec.Struct]] = []
+        for done, one in enumerate(asked):
+            request.progress(done, len(asked))
+            out.append(self._one(one, request) if isinstance(one, Wanted) else one)
+        request.progress(len(asked), len(asked))
+        self._kept.evict()
+        return out
 
-
-def _part(wanted: Wanted, decode: Callable[[bytes], P], options: StoreOptions, kept: PartFiles) -> WorkerPart[P]:
-    recording = wanted.recording
-    try:
-        made = make_part(wanted, options)
-    except SolError as error:
-        return no_part(recording.worker, recording, error)
-    again = partial(kept.load, wanted.key) if made.kept else None
-    return worker_part(recording.worker, recording, wanted.key, made.body, decode, again)
+    def _one(self, wanted: Wanted, request: AnalysisRequest) -> WorkerPart[msgspec.Struct]:
+        recording = wanted.recording
+        try:
+            made = make_part(wanted, self.options)
+        except SolError as error:
+            return no_part(recording.worker, recording, error)
+        again = partial(self._kept.load, wanted.key) if made.kept else None
+        return worker_part(recording.worker, recording, wanted.key, made.body, request.item.reduction.decode, again)
 
 
 def _recordings_at(path: str, options: StoreOptions) -> list[Recording]:

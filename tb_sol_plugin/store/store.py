@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
@@ -14,7 +15,6 @@ import msgspec
 
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.model.run import Run
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
@@ -25,8 +25,10 @@ from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
+    from tb_sol_plugin.model.answer import AnalysisRequest
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.recordings import BesideFile, Maker, Side, WorkerPart
+    from tb_sol_plugin.model.recordings import BesideFile, Reducer, Side, WorkerPart
+    from tb_sol_plugin.model.report import FieldNow
     from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
     from tb_sol_plugin.store.pairs import Other, Paired
@@ -180,7 +182,7 @@ class Store:
             raise StillLoading("this recording is being read", hint="ask again in a moment", file=recording.file)
 
     def worker_parts(
-        self, shown: Recording, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+        self, shown: Recording, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
     ) -> list[WorkerPart[P]]:
         """Of every worker of the run of a recording its part, in natural order; what is not there is made from now on.
 
@@ -190,11 +192,11 @@ class Store:
 
         chosen = spans_like(self.recordings(shown.run), shown)
         there = [r for _, r in chosen if r is not None]
-        found = dict(zip(there, self._parts_of(there, maker, decode, wait, beside), strict=True))
+        found = dict(zip(there, self._parts_of(there, reducer, decode, wait, beside), strict=True))
         return [found[recording] if recording is not None else no_part(worker, None) for worker, recording in chosen]
 
     def _parts_of(
-        self, recordings: Sequence[Recording], maker: Maker, decode: Callable[[bytes], P], wait: float, beside: bool
+        self, recordings: Sequence[Recording], reducer: Reducer, decode: Callable[[bytes], P], wait: float, beside: bool
     ) -> list[WorkerPart[P]]:
         """The parts of recordings of any runs, in their order."""
         from tb_sol_plugin.store.worker_parts import Wanted, no_part, wanted_of, worker_part
@@ -204,7 +206,7 @@ class Store:
         for run in dict.fromkeys(r.run for r in recordings):
             own = [r for r in recordings if r.run == run]
             near = self.recordings(run) if beside else ()
-            wanted |= zip(own, wanted_of(own, maker, devices=self.book(own[0]), recordings=near), strict=True)
+            wanted |= zip(own, wanted_of(own, reducer, devices=self.book(own[0]), recordings=near), strict=True)
         answers = gather.ask([wanted[r] for r in recordings], wait)
         out: list[WorkerPart[P]] = []
         for recording, answer in zip(recordings, answers, strict=True):
@@ -230,12 +232,12 @@ class Store:
         return another(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
 
     def pair_parts(
-        self, pair: Paired, maker: Maker, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
+        self, pair: Paired, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
     ) -> tuple[Side[P], Side[P]]:
         """Both sides of a pair with the parts of their recordings; what is not there is made from now on, as in `worker_parts`."""
         from tb_sol_plugin.model.recordings import Side
 
-        found = self._parts_of((pair.shown, pair.other), maker, decode, wait, beside)
+        found = self._parts_of((pair.shown, pair.other), reducer, decode, wait, beside)
         return Side(pair.names[0], pair.shown.run, found[0]), Side(pair.names[1], pair.other.run, found[1], pair.chosen)
 
     def worker_count(self, shown: Recording) -> int:
@@ -246,7 +248,7 @@ class Store:
 
     def run_parts(
         self,
-        maker: Maker,
+        reducer: Reducer,
         decode: Callable[[bytes], P],
         choose: Callable[[Sequence[str]], Sequence[str]],
         *,
@@ -261,7 +263,7 @@ class Store:
 
         _, listing = self.listing(5.0)
         chosen = set(choose([*listing.runs]))
-        return self._parts_of(of_runs({n: r for n, r in listing.runs.items() if n in chosen}), maker, decode, wait, beside)
+        return self._parts_of(of_runs({n: r for n, r in listing.runs.items() if n in chosen}), reducer, decode, wait, beside)
 
     def files_beside(self, names: Sequence[str]) -> list[BesideFile]:
         """Small text files of these names in the logdirs and in the folders of runs, see `BesideFiles`."""
@@ -293,15 +295,9 @@ class Store:
         """See `Loader.progress`."""
         return self.loader.progress(recording)
 
-    def run(self, name: str, wait: float = 60.0) -> Run:
-        """A run whose captures open on demand."""
-        from tb_sol_plugin.store.open import pair_reader, parts_reader, runs_reader
-
-        found = self.recordings(name)
-        book = self.book(found[0])
-        pairs = pair_reader({**self._listing.runs, name: found}, self.options, book)
-        every = runs_reader({**self._listing.runs, name: found}, self.options, book)
-        return Run(name, found, lambda recording: self.capture(recording, wait), parts_reader(found, self.options, book), pairs, every)
+    def source(self, wait: float) -> StoreSource:
+        """What opens and reduces its recordings for analyses. wait: seconds to wait for those that are being read."""
+        return StoreSource(self, wait)
 
     def close(self) -> None:
         """End worker processes; a scan under way ends by its own budget."""
@@ -337,6 +333,40 @@ class Store:
             running = self._running
             if running is not None:
                 running.join(2.0)
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """Opens and reduces the recordings of a store in its reading processes; what is not there after `wait` seconds is waiting."""
+
+    store: Store
+    wait: float
+
+    def open(self, recording: Recording) -> Capture:
+        """One recording. StillLoading where it is not there yet."""
+        return self.store.capture(recording, self.wait)
+
+    def ranks(self, request: AnalysisRequest) -> list[WorkerPart[msgspec.Struct]]:
+        """See `RecordingSource.ranks`."""
+        reduction = request.item.reduction
+        shown, reducer, decode = request.recording, request.reducer, reduction.decode
+        return self.store.worker_parts(shown, reducer, decode, wait=self.wait, beside=reduction.sol_log)
+
+    def runs(self, request: AnalysisRequest) -> tuple[list[WorkerPart[msgspec.Struct]], list[BesideFile]]:
+        """See `RecordingSource.runs`."""
+        reduction = request.item.reduction
+        reducer, decode = request.reducer, reduction.decode
+        found = self.store.run_parts(reducer, decode, request.chosen, wait=self.wait, beside=reduction.sol_log)
+        return found, self.store.files_beside(reduction.files)
+
+    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], dict[str, FieldNow]]:
+        """See `RecordingSource.pair`."""
+        from tb_sol_plugin.store.pairs import Other
+
+        reduction = request.item.reduction
+        two = self.store.paired(request.recording, Other.of(request.raw))
+        shown, other = self.store.pair_parts(two, request.reducer, reduction.decode, wait=self.wait, beside=reduction.sol_log)
+        return shown, other, two.stands
 
 
 def _short(name: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading
-from tb_sol_plugin.model.recordings import Made, Maker, Recording, WorkerPart, natural
+from tb_sol_plugin.model.recordings import Recording, Reduced, Reducer, WorkerPart, natural
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, companions, state_of, told_with_another
@@ -43,18 +43,18 @@ _STALE: Final = 3600.0
 class Wanted:
     """The part of one recording. beside: recordings whose tables are joined to it before, or may be: all of its run.
 
-    key: the name under which the part is kept; changes with the files, the maker and the device files.
+    key: the name under which the part is kept; changes with the files, the reducer and the device files.
     """
 
     recording: Recording
-    maker: Maker
+    reducer: Reducer
     key: str
     devices: DeviceBook = EMPTY
     beside: tuple[Recording, ...] = ()
 
 
 class MadePart(NamedTuple):
-    """body: a `Made`, encoded. kept: whether it stands on disk."""
+    """body: a `Reduced`, encoded. kept: whether it stands on disk."""
 
     body: bytes
     kept: bool
@@ -152,7 +152,7 @@ def make_part(wanted: Wanted, options: StoreOptions) -> MadePart:
         return MadePart(body, True)
     recording = wanted.recording
     capture = open_here(recording, options, wanted.devices, wanted.beside)
-    body = msgspec.msgpack.encode(wanted.maker(capture))
+    body = msgspec.msgpack.encode(wanted.reducer(capture))
     if len(body) > LARGEST:
         what = f"what is to be compared of this worker is larger than {LARGEST >> 20} MiB"
         raise BadInput(what, hint="choose fewer steps", file=recording.file)
@@ -206,7 +206,7 @@ def of_runs(runs: Mapping[str, Sequence[Recording]]) -> list[Recording]:
 
 def wanted_of(
     chosen: Sequence[Recording],
-    maker: Maker,
+    reducer: Reducer,
     *,
     devices: DeviceBook = EMPTY,
     recordings: Sequence[Recording] = (),
@@ -221,9 +221,9 @@ def wanted_of(
         sure = recording.kind == SOL_CAPTURE or {r.kind for r in named} == {r.kind for r in every}
         beside = named if sure else tuple(recordings)
         state = state_of(named, cache_key) if sure else whole
-        rest = "\0".join((maker.key, devices.fingerprint, state))
+        rest = "\0".join((reducer.key, devices.fingerprint, state))
         key = f"{cache_key(recording)}-{hashlib.blake2b(rest.encode(), digest_size=10).hexdigest()}"
-        out.append(Wanted(recording, maker, key, devices, beside))
+        out.append(Wanted(recording, reducer, key, devices, beside))
     return out
 
 
@@ -242,7 +242,7 @@ def worker_part(
     made = _decoded(body)
     if made is None:
         return no_part(worker, recording, BadInput("what was kept of this worker is damaged", hint="scan again"))
-    facts, lack = made.facts, made.lack
+    facts, missing = made.facts, made.missing
     rank = rank_in(worker) if facts.rank is None else facts.rank
 
     def fetched() -> bytes:
@@ -251,8 +251,8 @@ def worker_part(
             raise StillLoading("what was read of a worker vanished from the cache", hint="ask again", file=recording.file)
         return found.body
 
-    if lack is not None:
-        why = (lack.because, lack.record_it_with, lack)
+    if missing is not None:
+        why = (missing.because, missing.record_it_with, missing)
         return WorkerPart(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key, run=recording.run)
     return WorkerPart(worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode)
 
@@ -267,8 +267,8 @@ def no_part(worker: str, recording: Recording | None, error: SolError | None = N
     return WorkerPart(worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint, run=recording.run)
 
 
-def _decoded(body: bytes) -> Made | None:
+def _decoded(body: bytes) -> Reduced | None:
     try:
-        return msgspec.msgpack.decode(body, type=Made)
+        return msgspec.msgpack.decode(body, type=Reduced)
     except (msgspec.MsgspecError, ValueError):
         return None

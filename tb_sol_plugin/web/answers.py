@@ -92,8 +92,8 @@ def analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool 
 def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:
     out = []
     for item in registry().values():
-        lack = availability(item, capture, workers, others) if capture is not None else None
-        because, record, argument = lack or ("", "", "")
+        missing = availability(item, capture, workers, others) if capture is not None else None
+        because, record, argument = (missing.because, missing.record_it_with, missing.argument) if missing is not None else ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [
             wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom)
@@ -101,8 +101,8 @@ def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> li
             if f.name not in item.query.LOCAL
         ]
         out.append(wire.AnalysisInfo(
-            item.name, item.title, item.question, item.group, item.order, item.icon, lack is None, because, record, argument, fields, count,
-            item.under, item.alone is not None,
+            item.name, item.title, item.question, item.group, item.order, item.icon, missing is None, because, record, argument, fields,
+            count, item.under, item.without_recording is not None,
         ))  # fmt: skip
     return out
 

@@ -44,7 +44,7 @@ def document() -> Node:
         "/api/v1/openapi.json": {"get": _get("openapi", "This document", [], {"application/json": {"schema": {"type": "object"}}})},
     }
     for name, item in registry().items():
-        which = _WHICH_IF_ANY if item.alone is not None else _WHICH
+        which = _WHICH_IF_ANY if item.without_recording is not None else _WHICH
         parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _WAIT]
         operation = _get(f"analysis_{name}", f"{item.title}: {item.question}", parameters, _report(), loads=True)
         operation["description"] = item.help

@@ -101,11 +101,12 @@ class Warmth:
 def warm() -> None:
     """Import what reports need and run the first page on a recording of three events."""
     with contextlib.suppress(Exception):
-        from tb_sol_plugin.model.registry import registry, run_analysis
+        from tb_sol_plugin.model.answer import answer_capture
+        from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
 
         first = next(iter(registry()))
-        run_analysis(first, smallest_capture(), {})
+        answer_capture(first, smallest_capture(), {})
 
 
 # -- The built frontend, and Plotly from the installed Python package ------------------------------------------------

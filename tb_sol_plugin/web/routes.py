@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -12,27 +12,15 @@ from typing import TypeAlias
 from flask import Blueprint, Response, current_app, request, send_file
 
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
+from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.model.registry import (
-    Analysis,
-    get,
-    nothing_beside,
-    part_maker,
-    registry,
-    run_alone,
-    run_analysis,
-    run_over,
-    run_pair,
-    run_runs,
-    runs_of,
-)
-from tb_sol_plugin.model.report import Report, UnavailableReport, encode
+from tb_sol_plugin.model.registry import get, registry
+from tb_sol_plugin.model.report import Report, encode
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
-from tb_sol_plugin.store.pairs import Other
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import answers, wire
@@ -127,104 +115,44 @@ def analysis(name: str) -> Response:
     if form not in ("json", "csv", "file"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json, csv, or file with the id of one as section", field="format")
     asked = (name, form, section, tuple(sorted(raw.items())))
-    if item.alone is not None and item.runs is None and not any(request.args.get(k) for k in ("run", "worker", "span")):
-        return _answer(asked, None, ("alone", asked), lambda: run_alone(name, raw))
-    if item.runs is not None:
-        return _over_runs(item, raw, asked)
-    recording = _recording()
-    if item.over is not None:
-        return _over_workers(item, recording, raw, asked)
-    if item.pair is not None:
-        return _over_pair(item, recording, raw, asked)
-    capture = _capture(recording)
-    key = (cache_key(recording), recording.file, asked, capture.devices.fingerprint, capture.beside)
-    return _answer(asked, recording, key, lambda: run_analysis(name, capture, raw))
-
-
-def _over_workers(item: Analysis, recording: Recording, raw: dict[str, str], asked: Asked) -> Response:
-    """The report over all workers of a run. Who says `Prefer: respond-async` gets what there is of it while some are being read."""
-    c, over = context(), item.over
-    assert over is not None
-    workers = c.store.worker_parts(recording, part_maker(item.name, raw), over.decode, wait=_wait(), beside=over.beside)
-    waiting = {w.file for w in workers if w.state == "waiting"}
-    early = _takes_early_answers() and asked[1] == "json" and len(waiting) < len(workers)
-    if waiting and not early:
-        sizes = {r.file: r.size for r in c.store.recordings(recording.run)}
-        wanted = [w.file for w in workers if w.file]
-        done = sum(sizes.get(file, 0) for file in wanted if file not in waiting)
-        stage = f"{len(workers) - len(waiting):,} of {len(workers):,} workers"
-        raise Gathering(wire.LoadProgress(done, sum(sizes.get(file, 0) for file in wanted), 0, stage, 0.0, 0))
-    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
-    stands = repr([(w.worker, w.file, w.state, w.problem, w.key) for w in workers])
-    key = (recording.run, hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
-    response = _answer(asked, recording, key, lambda: run_over(item.name, workers, raw, selection), keep=not waiting)
-    response.headers["Vary"] = "Prefer, Accept-Encoding"
+    names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
+    recording = _recording() if names_one else None
+    inputs = collect(AnalysisRequest(name, raw, recording, request.args.get("run", "")), context().store.source(_wait()))
+    early = inputs.partial and form == "json" and _takes_early_answers() and inputs.waiting < len(inputs.ranks)
+    if inputs.waiting and not early:
+        raise _gathering(inputs)
+    state = hashlib.blake2b(inputs.state.encode(), digest_size=16).digest()
+    shown = (cache_key(recording), recording.file) if recording is not None else ()
+    key = (asked, shown, state, tuple(inputs.names.items()))
+    response = _answer(asked, recording, key, inputs, keep=inputs.kept and not inputs.waiting)
+    if inputs.partial:
+        response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
 
 
-def _over_runs(item: Analysis, raw: dict[str, str], asked: Asked) -> Response:
-    """The report over all runs, and what there is of it while some workers are being read, as over those of one run."""
-    c, runs = context(), item.runs
-    assert runs is not None
-    chosen = runs_of(item.name, raw, request.args.get("run", ""))
-    workers = c.store.run_parts(part_maker(item.name, raw), runs.decode, chosen, wait=_wait(), beside=runs.beside)
-    files = c.store.files_beside(runs.files)
-    waiting = sum(w.state == "waiting" for w in workers)
-
-    def gathering() -> Gathering:
-        sizes = {r.file: r.size for run in dict.fromkeys(w.run for w in workers) for r in c.store.recordings(run)}
-        done = sum(sizes.get(w.file, 0) for w in workers if w.state != "waiting")
-        stage = f"{len(workers) - waiting:,} of {len(workers):,} workers"
-        return Gathering(wire.LoadProgress(done, sum(sizes.get(w.file, 0) for w in workers), 0, stage, 0.0, 0))
-
-    def made() -> Report | UnavailableReport:
-        report = run_runs(item.name, workers, files, raw, selection)
-        if waiting and not isinstance(report, Report):
-            raise gathering()  # what is missing may be in those that wait
-        return report
-
-    if waiting and not (_takes_early_answers() and asked[1] == "json" and waiting < len(workers)):
-        raise gathering()
-    stands = repr([(w.run, w.worker, w.file, w.state, w.problem, w.key) for w in workers])
-    body = "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
-    key = ("runs", hashlib.blake2b((stands + body).encode(), digest_size=16).digest(), asked)
-    selection = {"run": request.args.get("run", "")}
-    response = _answer(asked, None, (key, selection["run"]), made, keep=not waiting)
-    response.headers["Vary"] = "Prefer, Accept-Encoding"
-    return response
+def _gathering(inputs: Inputs) -> Gathering:
+    """How many of the recordings that an answer needs have been read, by their sizes."""
+    sizes = {r.file: r.size for run in dict.fromkeys(w.run for w in inputs.ranks if w.file) for r in context().store.recordings(run)}
+    waiting = {w.file for w in inputs.ranks if w.state == "waiting"}
+    wanted = {w.file for w in inputs.ranks if w.file}
+    done, total = sum(sizes.get(file, 0) for file in wanted - waiting), sum(sizes.get(file, 0) for file in wanted)
+    what = "workers" if inputs.partial else "recordings"
+    stage = f"{len(inputs.ranks) - inputs.waiting:,} of {len(inputs.ranks):,} {what}"
+    return Gathering(wire.LoadProgress(done, total, 0, stage, 0.0, 0))
 
 
-def _over_pair(item: Analysis, recording: Recording, raw: dict[str, str], asked: Asked) -> Response:
-    """The report over the recording that is shown and the one that the query sets beside it."""
-    c, pair = context(), item.pair
-    assert pair is not None
-    selection = {"run": recording.run, "worker": recording.worker, "span": recording.span}
-    try:
-        two = c.store.paired(recording, Other.of(raw))
-    except Unavailable:
-        alone = ("pair", asked, *selection.values())
-        return _answer(asked, recording, alone, lambda: nothing_beside(item.name, raw, selection), keep=False)
-    here, there = c.store.pair_parts(two, part_maker(item.name, raw), pair.decode, wait=_wait(), beside=pair.beside)
-    waiting = [r for r, side in ((two.shown, here), (two.other, there)) if side.of.state == "waiting"]
-    if waiting:
-        every = {two.shown, two.other}
-        done, total = sum(r.size for r in every if r not in waiting), sum(r.size for r in every)
-        raise Gathering(wire.LoadProgress(done, total, 0, f"{2 - len(waiting)} of 2 recordings", 0.0, 0))
-    stands = repr([(s.name, s.run, s.chosen, s.of.worker, s.of.file, s.of.state, s.of.problem, s.of.key) for s in (here, there)])
-    stands += repr(sorted(two.stands.items()))
-    key = ("pair", hashlib.blake2b(stands.encode(), digest_size=16).digest(), asked, *selection.values())
-    return _answer(asked, recording, key, lambda: run_pair(item.name, here, there, raw, selection, two.stands))
-
-
-def _answer(
-    asked: Asked, recording: Recording | None, key: Hashable, make: Callable[[], Report | UnavailableReport], keep: bool = True
-) -> Response:
+def _answer(asked: Asked, recording: Recording | None, key: Hashable, inputs: Inputs, *, keep: bool) -> Response:
     """A report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
     c = context()
     name, form, section, _ = asked
 
     def packed() -> Packed:
-        report = make()
+        try:
+            report = inputs.report()
+        except StillLoading:
+            if not inputs.waiting:
+                raise
+            raise _gathering(inputs) from None
         if form == "csv" and isinstance(report, Report):
             return pack(csv_of(report, section).encode(), "text/csv")
         if form == "file" and isinstance(report, Report):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import Report, TableSection
 
 TRACES = {
@@ -64,7 +64,7 @@ def capture_of(path: Path) -> Capture:
 
 
 def answer(path: Path, **query: str) -> Report:
-    found = run_analysis("memory", capture_of(path), query)
+    found = answer_capture("memory", capture_of(path), query)
     assert isinstance(found, Report)
     return found
 

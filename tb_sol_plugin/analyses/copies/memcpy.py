@@ -40,7 +40,7 @@ class MemcpyQuery(Query, kw_only=True, frozen=True):
     question="What do copies cost, and do they use the link?",
     group="Speed of light",
     order=20,
-    needs=("moves",),
+    requirements=("moves",),
     query=MemcpyQuery,
     tables={
         "copies": memcpy_tables.ALL_COLUMNS,

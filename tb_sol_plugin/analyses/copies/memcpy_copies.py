@@ -108,11 +108,10 @@ COLUMNS: Final = (
     question="Which copies exactly, when, how fast, and who launched them?",
     group="Speed of light",
     order=22,
-    needs=("device_events",),
+    requirements=("device_events",),
     query=MemcpyCopiesQuery,
     tables={"copies": COLUMNS},
     facts=FACTS,
-    icon="memcpy",
     under="memcpy",
 )
 def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:

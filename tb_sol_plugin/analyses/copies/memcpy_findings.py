@@ -68,11 +68,10 @@ class MemcpyFindingsQuery(Query, kw_only=True, frozen=True):
     question="Which copies hold the host, which follow a costly pattern, and what would each fix save?",
     group="Speed of light",
     order=21,
-    needs=("device_events",),
+    requirements=("device_events",),
     query=MemcpyFindingsQuery,
     tables={"patterns": PATTERNS, "blocking": BLOCKING, "evidence": EVIDENCE},
     facts=FACTS,
-    icon="memcpy",
     under="memcpy",
 )
 def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:

@@ -68,11 +68,10 @@ PANELS: Final = (("count", "copies", "count"), ("bytes", "bytes", "B"), ("time_n
     question="How large are the copies, and what do latency and bandwidth cost them?",
     group="Speed of light",
     order=23,
-    needs=("device_events",),
+    requirements=("device_events",),
     query=MemcpyHistQuery,
     tables={"sizes": SIZES, "fits": FITS},
     facts=FACTS,
-    icon="memcpy",
     under="memcpy",
 )
 def run(capture: Capture, query: MemcpyHistQuery) -> Report:

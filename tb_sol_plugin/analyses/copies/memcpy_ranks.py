@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.ranks.comparison import known, whole
 from tb_sol_plugin.metrics.ranks.job import ranks_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
-from tb_sol_plugin.model.registry import over_workers
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -107,19 +107,19 @@ EVEN: Final = 1.1
 """Up to this imbalance ranks are even."""
 
 
-@over_workers(
-    part=part,
+@analysis(
+    scope="ranks",
     title="Ranks",
     question="Does one rank copy more, or slower, than the others?",
     group="Speed of light",
     order=24,
-    needs=("device_events",),
+    requirements=("device_events",),
     counted=counted.has,
     query=MemcpyRanksQuery,
     tables={"directions": DIRECTIONS, "ranks": RANKS, "left_out": R.LEFT_OUT},
     facts=FACTS,
-    icon="memcpy",
     under="memcpy",
+    reduce=Reduction(part),
 )
 def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Report:
     found = ranks_of(workers, lambda w: w.part.window_ns)

@@ -80,7 +80,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     question="Which work wastes most, and against which wall?",
     group="Speed of light",
     order=10,
-    needs=("operators", "shapes"),
+    requirements=("operators", "shapes"),
     counted=has_ledger,
     query=RooflineQuery,
     tables={"ops": COLUMNS, "above": LIST_COLUMNS, "kinds": KIND_COLUMNS, "unmodelled": UNMODELLED_COLUMNS},

@@ -117,7 +117,7 @@ class WhatifQuery(Query, kw_only=True, frozen=True):
     question="How fast could this be on another device or in another type?",
     group="Speed of light",
     order=15,
-    needs=("operators", "shapes"),
+    requirements=("operators", "shapes"),
     counted=has_ledger,
     query=WhatifQuery,
     tables={"phases": PHASES, "devices": DEVICES, "kinds": KINDS, "operators": OPERATORS},

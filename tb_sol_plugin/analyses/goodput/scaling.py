@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.goodput.points import FILES, contrary
 from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, beyond, unknown
 from tb_sol_plugin.metrics.goodput.terms import measure_next
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
-from tb_sol_plugin.model.registry import over_runs
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts
 from tb_sol_plugin.units import how_many, human
 
@@ -51,19 +51,16 @@ def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[st
     return [n for n in names if n.rpartition("/")[0] == folder]
 
 
-@over_runs(
-    part=part,
+@analysis(
+    scope="runs",
     title=TITLE,
     question="Which batch size, how many devices, and where does adding stop paying?",
     group="Run",
     order=30,
     query=ScalingQuery,
-    files=FILES,
-    choose=choose,
-    alone=alone,
-    beside=True,
     tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS},
     facts=FACTS,
+    reduce=Reduction(part, fields=(), sol_log=True, files=FILES, choose=choose, without_recording=alone),
 )
 def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Report:
     return _report(_gathered(workers, files, query), query)

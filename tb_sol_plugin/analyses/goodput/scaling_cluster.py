@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.goodput.terms import Wanted
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
-from tb_sol_plugin.model.registry import over_runs
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     FactsSection,
@@ -57,19 +57,17 @@ class Found:
     prediction: Prediction
 
 
-@over_runs(
-    part=part,
+@analysis(
+    scope="runs",
     title=TITLE,
     question="Which job should get how many devices of a cluster?",
     group="Run",
     order=31,
     query=ScalingClusterQuery,
-    files=FILES,
-    beside=True,
     tables={"jobs": JOBS, "sizes": SIZES, "replay": REPLAYED, "left_out": LEFT},
     facts=FACTS,
-    icon="scaling",
     under="scaling",
+    reduce=Reduction(part, fields=(), sol_log=True, files=FILES),
 )
 def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingClusterQuery) -> Report:
     _check(query)

@@ -55,7 +55,7 @@ class MemoryQuery(Query, kw_only=True, frozen=True):
     question="What holds memory at the peak?",
     group="Run",
     order=10,
-    needs=("memory_use",),
+    requirements=("memory_use",),
     query=MemoryQuery,
     tables={
         "curve": memory_tables.CURVE,
@@ -66,7 +66,7 @@ class MemoryQuery(Query, kw_only=True, frozen=True):
         "devices": memory_tables.DEVICES,
     },
     facts=memory_tables.FACTS,
-)  # fmt: skip
+)
 def run(capture: Capture, query: MemoryQuery) -> Report:
     if query.min_bytes < 0:
         raise BadQuery(f"min_bytes is {query.min_bytes}", hint="give a number of bytes, 0 for all", field="min_bytes")

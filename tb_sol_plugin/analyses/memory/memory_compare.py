@@ -19,7 +19,7 @@ from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, ComparePar
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Side
-from tb_sol_plugin.model.registry import over_pair
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -107,17 +107,14 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
 """Settings that differ between ranks, or say nothing of memory."""
 
 
-@over_pair(
-    part=part,
+@analysis(
+    scope="pair",
     title="Compare",
     question="What changed in memory between two runs, or two ranks?",
     group="Run",
     order=14,
-    needs=("memory_use",),
+    requirements=("memory_use",),
     query=MemoryCompareQuery,
-    fields=("step", "device_limits"),
-    version=2,
-    beside=True,
     tables={
         "numbers": NUMBERS,
         "held": HELD,
@@ -127,8 +124,8 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
         "settings": SETTINGS,
     },
     facts=FACTS,
-    icon="memory",
     under="memory",
+    reduce=Reduction(part, fields=("step", "device_limits"), version=2, sol_log=True),
 )
 def run(here: Side[ComparePart], there: Side[ComparePart], query: MemoryCompareQuery) -> Report:
     a, b = here.part, there.part

@@ -32,7 +32,7 @@ from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.job import Ranks, ranks_of
 from tb_sol_plugin.model.recordings import WorkerPart
-from tb_sol_plugin.model.registry import over_workers
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     FactsSection,
@@ -50,20 +50,18 @@ ASSUMED: Final = ("gated", "rms_norm", "tied", "tp", "pp", "dp", "seq", "micro_b
 """Sizes that matter most, where nobody says them."""
 
 
-@over_workers(
-    part=part,
+@analysis(
+    scope="ranks",
     title="Expected",
     question="Does each rank hold what its model and layout need?",
     group="Run",
     order=12,
-    least=1,
-    beside=True,
-    needs=("memory_use",),
+    requirements=("memory_use",),
     query=MemoryExpectedQuery,
     tables=TABLES,
     facts=FACTS,
-    icon="memory",
     under="memory",
+    reduce=Reduction(part, sol_log=True, least=1),
 )
 def run(workers: Sequence[WorkerPart[ExpectedPart]], query: MemoryExpectedQuery) -> Report:
     found = ranks_of(workers, lambda w: w.part.extent_ns)

@@ -74,11 +74,10 @@ class MemoryFindingsQuery(Query, kw_only=True, frozen=True):
     question="What could free memory, and how much?",
     group="Run",
     order=11,
-    needs=("memory_use",),
+    requirements=("memory_use",),
     query=MemoryFindingsQuery,
     tables=T.TABLES,
     facts=FACTS,
-    icon="memory",
     under="memory",
 )
 def run(capture: Capture, query: MemoryFindingsQuery) -> Report:

@@ -27,7 +27,7 @@ from tb_sol_plugin.cost.transformer.memory import WIDTH, formula
 from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.registry import without_recording
+from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import FactsSection, Mark, Notice, Report, Scalar, make_facts
 from tb_sol_plugin.units import NARROW, capitalized
 
@@ -42,13 +42,14 @@ def _recorded(capture: Capture, query: MemoryPlanQuery) -> Report:
     return _report(planned(query, capture))
 
 
-@without_recording(
+@analysis(
+    scope="none",
     title=TITLE,
     question="What would each stage hold, and on which devices does it fit?",
     group="Run",
     order=20,
     query=MemoryPlanQuery,
-    recorded=_recorded,
+    with_recording=_recorded,
     tables={"stages": STAGES, "devices": DEVICES, "layouts": LAYOUTS, "formulas": FORMULAS},
     facts=FACTS,
 )

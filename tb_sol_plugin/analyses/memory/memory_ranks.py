@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.job import ranks_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
-from tb_sol_plugin.model.registry import over_workers
+from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -105,20 +105,18 @@ EVEN: Final = 1.02
 """Up to this imbalance ranks are even."""
 
 
-@over_workers(
-    part=part,
+@analysis(
+    scope="ranks",
     title="Ranks",
     question="Does one rank use more memory than the others?",
     group="Run",
     order=13,
-    needs=("memory_use",),
+    requirements=("memory_use",),
     query=MemoryRanksQuery,
-    fields=("step", "device_limits"),
-    beside=True,
     tables={"stages": STAGES, "ranks": RANKS, "left_out": R.LEFT_OUT},
     facts=FACTS,
-    icon="memory",
     under="memory",
+    reduce=Reduction(part, fields=("step", "device_limits"), sol_log=True),
 )
 def run(workers: Sequence[WorkerPart[RankPart]], query: MemoryRanksQuery) -> Report:
     found = ranks_of(workers, lambda w: w.part.window_ns)

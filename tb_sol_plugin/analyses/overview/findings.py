@@ -85,7 +85,7 @@ class FindingsQuery(Query, kw_only=True, frozen=True):
     question="What holds the step back, and what would each fix save?",
     group="",
     order=10,
-    needs=("program",),
+    requirements=("program",),
     query=FindingsQuery,
     tables={"findings": COLUMNS, "places": PLACE_COLUMNS},
     facts=FACTS,

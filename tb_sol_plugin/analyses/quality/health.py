@@ -15,12 +15,13 @@ from tb_sol_plugin.metrics.time.iterations import iterations, own_work
 from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
 from tb_sol_plugin.metrics.work.counted import ledger_costs
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import NEEDS, Capture
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files
 from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_facts, make_table
+from tb_sol_plugin.model.requirements import REQUIREMENTS
 from tb_sol_plugin.units import capitalized, human
 
 CATEGORY_COLUMNS = (
@@ -273,14 +274,14 @@ def _recorder(capture: Capture) -> list[FactsSection]:
 
 def _recorded(capture: Capture) -> TableSection:
     rows = []
-    for need in NEEDS:
+    for need in REQUIREMENTS:
         if (is_capture(capture) and need in IN_ITS_WORK) or need == "program":
             continue
         if need in SUMMED and (len(capture.device) or capture.missing(need) is not None):
             continue
-        lack = capture.missing(need)
-        because, hint, _ = lack or ("", "", "")
-        rows.append({"what": WORDS.get(need, need), "recorded": "no" if lack else "yes", "because": because, "record_it_with": hint})
+        missing = capture.missing(need)
+        because, hint, _ = missing or ("", "", "")
+        rows.append({"what": WORDS.get(need, need), "recorded": "no" if missing else "yes", "because": because, "record_it_with": hint})
     return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
 
 

@@ -46,7 +46,7 @@ class IterationsQuery(Query, kw_only=True, frozen=True):
     question="Does the job get slower, and how far from the limit is every iteration?",
     group="Time",
     order=12,
-    needs=("iterations",),
+    requirements=("iterations",),
     query=IterationsQuery,
     tables={"iterations": COLUMNS},
     facts=FACTS,

@@ -159,7 +159,7 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     question="Which part of my model costs most and is worst?",
     group="Time",
     order=40,
-    needs=("modules",),
+    requirements=("modules",),
     counted=lambda capture: labels_alone(capture) or known_beside(capture),
     query=ModulesQuery,
     tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},

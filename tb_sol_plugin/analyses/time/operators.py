@@ -73,7 +73,7 @@ class _Sums:
     question="What runs longest?",
     group="Time",
     order=20,
-    needs=("operators",),
+    requirements=("operators",),
     query=OperatorsQuery,
     tables={"operators": COLUMNS},
     facts=FACTS,

@@ -145,7 +145,7 @@ class PhasesQuery(Query, kw_only=True, frozen=True):
     question="What does each phase of a step cost on host and device?",
     group="Time",
     order=50,
-    needs=("annotations",),
+    requirements=("annotations",),
     query=PhasesQuery,
     tables={"phases": COLUMNS, "once": ONCE_COLUMNS},
     facts=FACTS,

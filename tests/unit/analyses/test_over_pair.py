@@ -12,8 +12,9 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.model import registry as registry_module
+from tb_sol_plugin.model.answer import reducer_of
 from tb_sol_plugin.model.query import PairQuery
-from tb_sol_plugin.model.registry import availability, get, part_maker
+from tb_sol_plugin.model.registry import availability, get
 from tb_sol_plugin.model.report import Report
 from tests.conftest import ROOT
 from tests.support.captures import capture
@@ -24,7 +25,7 @@ from tests.support.ranks import write_run
 def example() -> Iterator[str]:
     """The example of the docs, registered as the module that it says it is."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "over_pair" in block)
+    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if 'scope="pair"' in block)
     module = types.ModuleType("tb_sol_plugin.analyses.longer_kernel")
     sys.modules[module.__name__] = module
     registry_module.registry()
@@ -49,20 +50,20 @@ def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
 
 
 def test_every_pair_has_the_fields_that_name_the_other_one() -> None:
-    pairs = [item for item in registry_module.registry().values() if item.pair is not None]
+    pairs = [item for item in registry_module.registry().values() if item.scope == "pair"]
     assert pairs and all(issubclass(item.query, PairQuery) for item in pairs)
-    assert all(not set(item.pair.fields) & {"other_run", "other_worker", "other_span"} for item in pairs if item.pair is not None)
+    assert all(not set(item.reduction.fields) & {"other_run", "other_worker", "other_span"} for item in pairs)
 
 
 def test_a_part_serves_every_other_recording() -> None:
     # GIVEN fields that name the other recording THEN the part of a recording does not depend on them
-    keys = {part_maker("memory_compare", raw).key for raw in ({}, {"other_run": "x"}, {"other_worker": "1"}, {"by": "module"}, {"align": "start"})}
-    assert len(keys) == 1 and part_maker("memory_compare", {"step": "3"}).key not in keys
+    keys = {reducer_of("memory_compare", raw).key for raw in ({}, {"other_run": "x"}, {"other_worker": "1"}, {"by": "module"}, {"align": "start"})}
+    assert len(keys) == 1 and reducer_of("memory_compare", {"step": "3"}).key not in keys
 
 
 def test_it_is_there_where_another_recording_is(tmp_path: Path) -> None:
     path = next((ROOT / "samples" / "simulated_memory" / "after").glob("sim0_rank0.*.json.gz"))
     c, item = capture(path), get("memory_compare")
-    assert availability(item, c, workers=1, others=True) is None
-    lack = availability(item, c, workers=4, others=False)
-    assert lack is not None and "two recordings" in lack[0]
+    assert availability(item, c, ranks=1, others=True) is None
+    missing = availability(item, c, ranks=4, others=False)
+    assert missing is not None and "two recordings" in missing.because

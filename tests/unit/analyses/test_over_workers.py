@@ -15,8 +15,9 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import registry as registry_module
-from tb_sol_plugin.model.recordings import Lack, WorkerPart
-from tb_sol_plugin.model.registry import get, part_maker, run_over
+from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks, reducer_of
+from tb_sol_plugin.model.recordings import Missing, Recording, WorkerPart
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tests.conftest import ROOT
 from tests.support.ranks import rank_trace, write_run
@@ -26,7 +27,7 @@ from tests.support.ranks import rank_trace, write_run
 def example() -> Iterator[str]:
     """The example of the docs, registered as the module that it says it is."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "over_workers" in block)
+    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if 'scope="ranks"' in block)
     module = types.ModuleType("tb_sol_plugin.analyses.longest_kernel")
     sys.modules[module.__name__] = module
     registry_module.registry()
@@ -48,60 +49,64 @@ def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
 
 def test_a_part_depends_on_no_other_field_than_it_says() -> None:
     # GIVEN the comparison of copies, whose part depends on the step THEN other fields make no other part, and do not reach it
-    keys = {part_maker("memcpy_ranks", raw).key for raw in ({}, {"what": "bytes"}, {"device_limits": "H100_SXM"}, {"step": ""}, {"step": " "})}
-    assert len(keys) == 1 and part_maker("memcpy_ranks", {"step": "3"}).key not in keys
-    assert part_maker("memcpy_ranks", {"what": "bytes", "step": " 3 "}).raw == (("step", "3"),)
+    keys = {reducer_of("memcpy_ranks", raw).key for raw in ({}, {"what": "bytes"}, {"device_limits": "H100_SXM"}, {"step": ""}, {"step": " "})}
+    assert len(keys) == 1 and reducer_of("memcpy_ranks", {"step": "3"}).key not in keys
+    assert reducer_of("memcpy_ranks", {"what": "bytes", "step": " 3 "}).raw == (("step", "3"),)
     with pytest.raises(BadQuery):
-        part_maker("memcpy_ranks", {"what": "colour"})
+        reducer_of("memcpy_ranks", {"what": "colour"})
 
 
 def test_the_key_changes_with_version_and_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     item = get("memcpy_ranks")
-    assert item.over is not None
-    before = part_maker("memcpy_ranks", {}).key
+    before = reducer_of("memcpy_ranks", {}).key
     monkeypatch.setitem(registry_module._FOUND, "memcpy_ranks", _with(item, version=2))
-    assert part_maker("memcpy_ranks", {}).key != before
+    assert reducer_of("memcpy_ranks", {}).key != before
 
 
 def _with(item: registry_module.Analysis, **changes: object) -> registry_module.Analysis:
     import dataclasses
 
-    assert item.over is not None
-    return dataclasses.replace(item, over=dataclasses.replace(item.over, **changes))  # type: ignore[arg-type]
+    return dataclasses.replace(item, reduce=dataclasses.replace(item.reduction, **changes))  # type: ignore[arg-type]
 
 
 def test_a_maker_goes_to_another_process(tmp_path: Path) -> None:
     # GIVEN a maker that was sent THEN it is the same, and makes the same
-    maker = part_maker("memcpy_ranks", {"step": "1"})
+    maker = reducer_of("memcpy_ranks", {"step": "1"})
     sent = pickle.loads(pickle.dumps(maker))
     capture = sol.open_capture(str(rank_trace(3).write(tmp_path / "rank3.json")))
     assert sent == maker and sent.key == maker.key and sent(capture) == maker(capture)
     made = maker(capture)
-    assert made.facts.rank == 3 and made.lack is None and len(made.body) < 1000
-    missing = part_maker("memcpy_ranks", {"step": "9"})(capture)
-    assert missing.lack == Lack("no step 9", "recorded: 1–2", error=True, field="step") and not missing.body
+    assert made.facts.rank == 3 and made.missing is None and len(made.body) < 1000
+    missing = reducer_of("memcpy_ranks", {"step": "9"})(capture)
+    assert missing.missing == Missing("no step 9", "recorded: 1–2", error=True, field="step") and not missing.body
 
 
 def worker(name: str, state: str, **more: object) -> WorkerPart[msgspec.Struct]:
     return WorkerPart(name, "1", f"job/{name}.json", state, **more)  # type: ignore[arg-type]
 
 
+def of_ranks(
+    ranks: list[WorkerPart[msgspec.Struct]], raw: dict[str, str] | None = None, shown: Recording | None = None
+) -> Report | UnavailableReport:
+    return from_ranks(AnalysisRequest("memcpy_ranks", raw or {}, shown), ranks).report()
+
+
 def test_reasons_where_there_is_no_report() -> None:
     # GIVEN one worker THEN it says so; GIVEN only broken ones THEN the first reason; GIVEN one that lacks something THEN what to record
     failed = [worker(f"rank{i}", "failed", problem=f"broken {i}", hint="mend it") for i in range(3)]
-    one = run_over("memcpy_ranks", failed[:1], {}, {})
+    one = of_ranks(failed[:1])
     assert isinstance(one, UnavailableReport) and "one worker here" in one.because
-    none = run_over("memcpy_ranks", failed, {}, {"run": "job", "worker": ""})
+    none = of_ranks(failed, shown=Recording("job", "", "", "", "", 0, 0.0))
     assert isinstance(none, UnavailableReport) and none.because == "none of the 3 workers can be read; job/rank0.json: broken 0"
     assert none.record_it_with == "mend it" and none.selection == {"run": "job"}
-    lacking = worker("rank9", "lacking", problem="no device", lack=Lack("no device", "record CUDA", "ProfilerActivity.CUDA"))
-    lack = run_over("memcpy_ranks", [*failed, lacking], {}, {})
+    lacking = worker("rank9", "lacking", problem="no device", missing=Missing("no device", "record CUDA", "ProfilerActivity.CUDA"))
+    lack = of_ranks([*failed, lacking])
     assert isinstance(lack, UnavailableReport) and (lack.because, lack.argument) == ("no device", "ProfilerActivity.CUDA")
     with pytest.raises(BadQuery, match="no step 7"):
-        run_over("memcpy_ranks", [worker("a", "lacking", lack=Lack("no step 7", error=True, field="step")), failed[0]], {"step": "7"}, {})
+        of_ranks([worker("a", "lacking", missing=Missing("no step 7", error=True, field="step")), failed[0]], {"step": "7"})
 
 
 def test_while_all_are_waiting_nothing_is_claimed() -> None:
-    found = run_over("memcpy_ranks", [worker("a", "waiting"), worker("b", "waiting")], {}, {})
+    found = of_ranks([worker("a", "waiting"), worker("b", "waiting")])
     assert isinstance(found, Report) and found.reading is not None and (found.reading.done, found.reading.total) == (0, 2)
     assert "None of 2 workers has been read" in found.headline and found.facts["time_per_step_ns"] is None

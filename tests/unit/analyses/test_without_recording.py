@@ -35,7 +35,7 @@ PLAN = "/api/v1/analysis/memory_plan"
 def example() -> Iterator[str]:
     """The example of the docs, registered as the module that it says it is."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "without_recording" in block)
+    code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if 'scope="none"' in block)
     module = types.ModuleType("tb_sol_plugin.analyses.step_budget")
     sys.modules[module.__name__] = module
     registry_module.registry()
@@ -62,7 +62,7 @@ def test_the_example_of_the_docs_with_and_without_a_recording(tmp_path: Path, ex
     assert isinstance(found, Report) and found.facts["training_ns"] == 1000 * (capture.facts.extent_ns[1] - capture.facts.extent_ns[0])
     assert capture.analyze(example, step_ms=2).facts["training_ns"] == 2_000_000_000  # type: ignore[union-attr]
     item = registry_module.get(example)
-    assert registry_module.availability(item, capture) is None and item.alone is not None and not item.needs
+    assert registry_module.availability(item, capture) is None and item.without_recording is not None and not item.requirements
     steps, step_ms = [f for f in item.fields if f.group]
     assert (steps.name, steps.group, steps.slider, step_ms.slider) == ("steps", "Training", ("100", "1000", "10000"), ())
 

@@ -163,7 +163,7 @@ def test_report_tells_the_whole_story(file: Path, capsys: Capsys) -> None:
     out, err = capsys.readouterr()
     assert err == "" and "rank0" in out
     for item in registry().values():
-        if item.name != "links" and item.parts is None and item.alone is None:  # the story of one recording
+        if item.name != "links" and item.scope == "capture":  # the story of one recording
             assert item.title in out, item.name
     assert "failed" not in out
 

@@ -67,7 +67,7 @@ def test_each_broken_file_has_its_own_message_and_costs_nothing_else(logdir: Pat
 def what_happens(run: Run, recording: Recording, logdir: Path) -> str:
     """The message of a recording that cannot be opened, or how many events it gives."""
     try:
-        capture = Run("one", [recording], run._opener, run._parts).captures[0]
+        capture = Run("one", [recording], run.source).captures[0]
     except SolError as error:
         assert isinstance(error, BadInput) and error.hint and str(logdir) not in error.line()
         return error.message

@@ -149,5 +149,5 @@ def test_files_beside_runs_are_no_recordings_that_were_not_taken(tmp_path: Path)
             (folder / name).write_text("{}")
     listing = scan(single(str(tmp_path)), StoreOptions(), Heads({}))
     assert (listing.runs, listing.rejected, listing.unrelated) == ({}, (), 0)
-    asked = {f for item in registry().values() if item.runs is not None for f in item.runs.files if not f.startswith("scalar:")}
+    asked = {f for item in registry().values() if item.scope == "runs" for f in item.reduction.files if not f.startswith("scalar:")}
     assert asked == set(names.BESIDE)

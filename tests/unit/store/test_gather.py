@@ -15,7 +15,7 @@ import pytest
 
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import Made, Recording, WorkerFacts, WorkerPart, facts_of
+from tb_sol_plugin.model.recordings import Recording, Reduced, WorkerFacts, WorkerPart, facts_of
 from tb_sol_plugin.store import gather, load, processes, worker_parts
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.names import single
@@ -37,7 +37,7 @@ decode = msgspec.msgpack.Decoder(Counted).decode
 
 
 @dataclass(frozen=True)
-class Maker:
+class Reducer:
     """Counts events. size: bytes of filler. seconds: how long it takes."""
 
     version: int = 1
@@ -48,10 +48,10 @@ class Maker:
     def key(self) -> str:
         return f"counted-{self.version}-{self.size}"
 
-    def __call__(self, capture: Capture) -> Made:
+    def __call__(self, capture: Capture) -> Reduced:
         time.sleep(self.seconds)
         part = Counted(capture.facts.total_events, os.getpid(), bytes(self.size))
-        return Made(facts_of(capture), msgspec.msgpack.encode(part))
+        return Reduced(facts_of(capture), msgspec.msgpack.encode(part))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Broken:
 
     key: str = "broken"
 
-    def __call__(self, capture: Capture) -> Made:
+    def __call__(self, capture: Capture) -> Reduced:
         raise ZeroDivisionError("at /home/joe")
 
 
@@ -96,8 +96,8 @@ def options(tmp_path: Path) -> StoreOptions:
     return StoreOptions(cache_dir=str(tmp_path / "cache"))
 
 
-def ask(store: Store, maker: object = Maker(), wait: float = 20.0) -> list[WorkerPart[Counted]]:
-    return store.worker_parts(store.recording("job"), maker, decode, wait=wait)  # type: ignore[arg-type]
+def ask(store: Store, reducer: object = Reducer(), wait: float = 20.0) -> list[WorkerPart[Counted]]:
+    return store.worker_parts(store.recording("job"), reducer, decode, wait=wait)  # type: ignore[arg-type]
 
 
 def test_parts_of_all_workers_in_natural_order(tmp_path: Path, options: StoreOptions, executor: Counting) -> None:
@@ -135,7 +135,7 @@ def test_other_questions_and_other_files_are_made_anew(tmp_path: Path, options: 
     store = Store(single(str(logs)), options, executor)
     ask(store)
     executor.asked.clear()
-    assert [p.part.events for p in ask(store, Maker(version=2))] == [3, 3] and len(executor.asked) == 2
+    assert [p.part.events for p in ask(store, Reducer(version=2))] == [3, 3] and len(executor.asked) == 2
     # GIVEN one file that changed THEN that one alone is read
     executor.asked.clear()
     trace(logs / "job" / "rank1.1.pt.trace.json", events=[], distributedInfo={"rank": 1, "world_size": 2})
@@ -147,7 +147,7 @@ def test_what_is_there_comes_at_once(tmp_path: Path, options: StoreOptions) -> N
     # GIVEN workers that take half a second each WHEN nobody waits THEN they are waiting; a moment later some are there, then all
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 3))), options, executor)
-    slow = Maker(seconds=0.4)
+    slow = Reducer(seconds=0.4)
     assert [p.state for p in ask(store, slow, wait=0.0)] == ["waiting"] * 3
     first = ask(store, slow, wait=0.6)
     assert [p.state for p in first] == ["read", "waiting", "waiting"]
@@ -159,7 +159,7 @@ def test_many_ask_and_each_is_made_once(tmp_path: Path, options: StoreOptions, e
     store = Store(single(str(runs(tmp_path, 6))), options, executor)
     store.listing(5.0)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: [p.state for p in ask(store, Maker(seconds=0.05))], range(8)))
+        answers = list(pool.map(lambda _: [p.state for p in ask(store, Reducer(seconds=0.05))], range(8)))
     assert all(a == ["read"] * 6 for a in answers) and len(executor.asked) == 6
 
 
@@ -188,7 +188,7 @@ def test_a_fault_in_making_costs_only_this(tmp_path: Path, options: StoreOptions
 
 def test_a_part_that_is_too_large_is_refused(tmp_path: Path, options: StoreOptions, executor: Counting) -> None:
     store = Store(single(str(runs(tmp_path, 1))), options, executor)
-    found = ask(store, Maker(size=LARGEST))
+    found = ask(store, Reducer(size=LARGEST))
     assert found[0].state == "failed" and "larger than 2 MiB" in found[0].problem
 
 
@@ -196,11 +196,11 @@ def test_memory_is_bounded(tmp_path: Path, options: StoreOptions, executor: Coun
     # GIVEN 30 workers with parts of 1 MB WHEN memory for them is 4 MB THEN all are there, one at a time, and no more than 4 stay
     monkeypatch.setattr(gather, "KEPT_BYTES", 4_000_000)
     store = Store(single(str(runs(tmp_path, 30))), options, executor)
-    found = ask(store, Maker(size=1_000_000))
+    found = ask(store, Reducer(size=1_000_000))
     assert [len(p.part.filler) for p in found] == [1_000_000] * 30
     assert store.gather._kept.total_bytes <= 4_100_000 and not store.gather._only_here
     executor.asked.clear()
-    assert all(p.state == "read" for p in ask(store, Maker(size=1_000_000), wait=0.0)) and not executor.asked
+    assert all(p.state == "read" for p in ask(store, Reducer(size=1_000_000), wait=0.0)) and not executor.asked
 
 
 def test_without_a_cache_parts_stay_in_memory_up_to_a_limit(
@@ -209,12 +209,12 @@ def test_without_a_cache_parts_stay_in_memory_up_to_a_limit(
     # GIVEN no cache and room for two parts of 1 MB THEN two are there and the third says what to do
     monkeypatch.setattr(gather, "ONLY_HERE_BYTES", 2_500_000)
     store = Store(single(str(runs(tmp_path, 3))), StoreOptions(cache_dir=""), executor)
-    found = ask(store, Maker(size=1_000_000))
+    found = ask(store, Reducer(size=1_000_000))
     assert sorted(p.state for p in found) == ["failed", "read", "read"]
     failed = next(p for p in found if p.state == "failed")
     assert "no room" in failed.problem and "--sol_cache_dir" in failed.hint
     executor.asked.clear()
-    assert sorted(p.state for p in ask(store, Maker(size=1_000_000), wait=0.0)) == ["failed", "read", "read"] and not executor.asked
+    assert sorted(p.state for p in ask(store, Reducer(size=1_000_000), wait=0.0)) == ["failed", "read", "read"] and not executor.asked
 
 
 def test_a_damaged_part_is_made_again(tmp_path: Path, options: StoreOptions, executor: Counting) -> None:
@@ -244,7 +244,7 @@ def test_a_part_that_vanished_is_asked_for_again(tmp_path: Path, options: StoreO
 def test_old_parts_make_room(tmp_path: Path) -> None:
     # GIVEN a limit of 2,000 bytes for parts and three of 1,000 THEN the one used longest ago goes, and what a broken writer left
     files = PartFiles(tmp_path, 20 * 2_000)
-    body = msgspec.msgpack.encode(Made(WorkerFacts("kineto", None, None, "", "", (), 0, False, (0, 0)), bytes(900)))
+    body = msgspec.msgpack.encode(Reduced(WorkerFacts("kineto", None, None, "", "", (), 0, False, (0, 0)), bytes(900)))
     for i, name in enumerate(("aa-1", "ab-2", "ac-3")):
         assert files.save(name, body)
         os.utime(tmp_path / "parts" / name[:2] / f"{name}.part", (1000 + i, 1000 + i))
@@ -261,7 +261,7 @@ def test_stopping_ends_what_is_to_come(tmp_path: Path, options: StoreOptions) ->
     # GIVEN one reader that is at the first of five WHEN the run is stopped THEN no more than that one is made
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 5))), options, executor)
-    ask(store, Maker(seconds=0.3), wait=0.0)
+    ask(store, Reducer(seconds=0.3), wait=0.0)
     assert store.cancel(store.recording("job")) and not store.cancel(store.recording("job"))
     time.sleep(0.6)
     assert len(executor.asked) == 1
@@ -273,10 +273,10 @@ def test_what_nobody_waits_for_is_not_made(tmp_path: Path, options: StoreOptions
     monkeypatch.setattr(gather, "LEASE_SECONDS", 1.2)
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 12))), options, executor)
-    ask(store, Maker(seconds=0.3), wait=0.0)
+    ask(store, Reducer(seconds=0.3), wait=0.0)
     time.sleep(2.4)
     assert len(executor.asked) <= 6
-    assert all(p.state == "read" for p in ask(store, Maker(seconds=0.3)))
+    assert all(p.state == "read" for p in ask(store, Reducer(seconds=0.3)))
     executor.pool.shutdown()
 
 
@@ -284,7 +284,7 @@ def test_a_capture_comes_before_parts_that_are_to_be_made(tmp_path: Path, option
     # GIVEN forty workers to be read by one reader WHEN somebody opens the last THEN it is next, not the forty-first
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 40))), options, executor)
-    ask(store, Maker(seconds=0.1), wait=0.0)
+    ask(store, Reducer(seconds=0.1), wait=0.0)
     store.capture(store.recording("job", "rank39"), wait=10.0)
     assert executor.asked.index("capture") <= 3
     store.cancel(store.recording("job"))
@@ -336,9 +336,9 @@ def test_in_processes_of_their_own(tmp_path: Path) -> None:
 def test_closing_ends_waiting(tmp_path: Path, options: StoreOptions) -> None:
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 3))), options, executor)
-    ask(store, Maker(seconds=0.2), wait=0.0)
+    ask(store, Reducer(seconds=0.2), wait=0.0)
     store.close()
-    thread = threading.Thread(target=lambda: ask(store, Maker(seconds=0.2), wait=0.3))
+    thread = threading.Thread(target=lambda: ask(store, Reducer(seconds=0.2), wait=0.3))
     thread.start()
     thread.join(5)
     assert not thread.is_alive() and len(executor.asked) == 1
@@ -373,7 +373,7 @@ def test_a_worker_with_fewer_recordings_is_told(tmp_path: Path, options: StoreOp
     logs = runs(tmp_path, 2)
     trace(logs / "job" / "rank0.2.pt.trace.json")
     store = Store(single(str(logs)), options, executor)
-    found = store.worker_parts(store.recording("job", "rank0", "2"), Maker(), decode, wait=20.0)
+    found = store.worker_parts(store.recording("job", "rank0", "2"), Reducer(), decode, wait=20.0)
     assert [p.state for p in found] == ["read", "failed"] and "fewer recordings" in found[1].problem
     assert store.worker_count(store.recording("job")) == 2
 
@@ -381,7 +381,7 @@ def test_a_worker_with_fewer_recordings_is_told(tmp_path: Path, options: StoreOp
 def test_errors_are_those_of_reading(tmp_path: Path, options: StoreOptions) -> None:
     # GIVEN a recording that is gone THEN making its part raises what reading raises
     gone = Recording("job", "r", "1", str(tmp_path / "no.json"), "job/no.json", 1, 1.0)
-    wanted = worker_parts.wanted_of([gone], Maker())[0]
+    wanted = worker_parts.wanted_of([gone], Reducer())[0]
     with pytest.raises(BadInput, match="not there any more"):
         worker_parts.make_part(wanted, options)
 

@@ -83,7 +83,7 @@ def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> 
     assert reply.status_code == 200 and reply.content_type == "application/json"
     body = json.loads(reply.data, parse_constant=lambda c: pytest.fail(f"{c} in {name}"))
     assert body["analysis"] == name
-    if registry()[name].runs is None:  # one over all runs is of no worker
+    if registry()[name].scope != "runs":  # one over all runs is of no worker
         assert body["selection"]["worker"] == "rank2"
     if not body["available"]:
         assert body["because"] and "record_it_with" in body
@@ -154,7 +154,7 @@ def test_an_analysis_that_fails_is_an_id_logged_once(
     def broken(*_: object) -> None:
         raise RuntimeError("token=hf_abcdefghijklmnop at /home/joe/x.py")
 
-    monkeypatch.setitem(get("health").__dict__, "run", broken)
+    monkeypatch.setitem(get("health").__dict__, "function", broken)
     caplog.set_level(logging.ERROR)
     # WHEN it is asked for twice THEN 500 with the same id, one log entry without the secret, and the other analyses answer
     replies = [client.get("/api/v1/analysis/health", query_string={"run": "job", **READY}) for _ in range(2)]

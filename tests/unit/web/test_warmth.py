@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin.model.registry import registry, run_analysis
+from tb_sol_plugin.model.answer import answer_capture
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store
@@ -18,7 +19,7 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
     capture = smallest_capture()
     assert capture.facts.total_events == 4 and capture.device["duration_ns"].tolist() == [30_000]
     assert not capture.device["duration_ns"].to_numpy().flags.writeable  # mapped, as a real one: compiled loops differ by that
-    assert isinstance(run_analysis(next(iter(registry())), capture, {}), Report)
+    assert isinstance(answer_capture(next(iter(registry())), capture, {}), Report)
 
 
 def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
-from tb_sol_plugin.model.registry import run_alone
+from tb_sol_plugin.model.answer import answer_query
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 
@@ -36,7 +36,7 @@ def points(folder: Path, **more: object) -> str:
 
 
 def asked(path: str, **query: object) -> Report:
-    found = run_alone("scaling", {"points": path} | {k: str(v) for k, v in query.items()})
+    found = answer_query("scaling", {"points": path} | {k: str(v) for k, v in query.items()})
     assert isinstance(found, Report)
     return found
 
@@ -108,7 +108,7 @@ def test_recordings_without_steps_say_what_to_record(tmp_path: Path) -> None:
     t.write(tmp_path / "w.pt.trace.json.gz")
     report = sol.open(str(tmp_path), cache=False).analyze("scaling")
     assert isinstance(report, UnavailableReport) and "prof.step()" in report.because and "profile_step_start" in report.record_it_with
-    assert isinstance(run_alone("scaling", {}), UnavailableReport)
+    assert isinstance(answer_query("scaling", {}), UnavailableReport)
 
 
 @pytest.mark.parametrize(

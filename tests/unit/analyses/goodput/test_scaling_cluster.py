@@ -9,7 +9,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.registry import part_maker
+from tb_sol_plugin.model.answer import reducer_of
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tests.support.scaling_runs import write_run
 
@@ -81,5 +81,5 @@ def test_no_job_says_what_to_record(tmp_path: Path) -> None:
 
 def test_both_pages_share_what_they_read_of_a_worker() -> None:
     # GIVEN two pages whose parts the same function makes THEN a worker is opened once for both; other pages have parts of their own
-    assert part_maker("scaling", {}).key == part_maker("scaling_cluster", {}).key
-    assert len({part_maker(name, {}).key for name in ("scaling", "memcpy_ranks", "memory_ranks", "memory_compare")}) == 4
+    assert reducer_of("scaling", {}).key == reducer_of("scaling_cluster", {}).key
+    assert len({reducer_of(name, {}).key for name in ("scaling", "memcpy_ranks", "memory_ranks", "memory_compare")}) == 4

@@ -10,8 +10,8 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.model.registry import run_analysis
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.memory_snapshot import MIB, snapshot, write
 from tests.support.trace_builder import TraceBuilder
@@ -40,7 +40,7 @@ def trace(tmp_path: Path, *, totals: bool = True, addresses: bool = True) -> Cap
 
 
 def ask(capture: Capture, **query: str) -> Report:
-    found = run_analysis("memory", capture, query)
+    found = answer_capture("memory", capture, query)
     assert isinstance(found, Report)
     encode(found)
     held = found.section("peak")
@@ -195,7 +195,7 @@ def test_the_peak_of_a_window(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_questions_that_cannot_be(tmp_path: Path, query: dict[str, str], field: str, said: str) -> None:
     with pytest.raises(BadQuery) as caught:
-        run_analysis("memory", trace(tmp_path), query)
+        answer_capture("memory", trace(tmp_path), query)
     assert caught.value.field == field and said in caught.value.message and caught.value.hint
 
 
@@ -339,7 +339,7 @@ def test_records_of_a_program() -> None:
 def test_a_recording_of_the_host_without_levels_says_so() -> None:
     # GIVEN a record of the host alone, which has no allocator WHEN asked THEN the page is not available, and says how to record
     records = S.MEMORY_RECORDS.frame({"time_ns": [1], "device": [-1], "allocated": [-1], "since": ["process"]})
-    found = run_analysis("memory", Capture(Facts("sol_capture", "x", 0), {"memory_records": records}), {})
+    found = answer_capture("memory", Capture(Facts("sol_capture", "x", 0), {"memory_records": records}), {})
     assert isinstance(found, UnavailableReport) and found.record_it_with
 
 

@@ -14,8 +14,9 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.analyses.memory.memory_compare_tables import REST, ComparePart, Line, Row, differences, grouping
 from tb_sol_plugin.cli import command
 from tb_sol_plugin.errors import BadQuery, NotFound
-from tb_sol_plugin.model.recordings import Lack, Side, WorkerPart
-from tb_sol_plugin.model.registry import get, run_analysis, run_pair
+from tb_sol_plugin.model.answer import AnalysisRequest, answer_capture, from_pair
+from tb_sol_plugin.model.recordings import Missing, Side, WorkerPart
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FieldNow, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
 from tests.support.captures import capture
@@ -43,13 +44,12 @@ def part_of(*rows: Row, **changed: object) -> ComparePart:
 
 def side(name: str, part: ComparePart, chosen: str = "") -> Side[msgspec.Struct]:
     body = msgspec.msgpack.encode(part)
-    pair = get("memory_compare").pair
-    assert pair is not None
+    pair = get("memory_compare").reduction
     return Side(name, name, WorkerPart("rank0", "1", f"{name}.json", "read", 0, body=lambda: body, decode=pair.decode), chosen)
 
 
 def asked(a: ComparePart, b: ComparePart, **raw: str) -> Report:
-    found = run_pair("memory_compare", side("old", a), side("new", b), raw, {"run": "old"}, {})
+    found = from_pair(AnalysisRequest("memory_compare", raw), side("old", a), side("new", b), {}).report()
     assert isinstance(found, Report)
     encode(found)
     return found
@@ -199,7 +199,7 @@ def test_groupings_that_do_not_meet() -> None:
 
 
 def test_names_are_text() -> None:
-    found = run_pair("memory_compare", side("<b>", A), side("n`ew", part_of(row("<i>x</i>", GB))), {}, {}, {})
+    found = from_pair(AnalysisRequest("memory_compare", {}), side("<b>", A), side("n`ew", part_of(row("<i>x</i>", GB))), {}).report()
     assert isinstance(found, Report)
     curves = found.section("curves")
     assert isinstance(curves, FigureSection)
@@ -212,18 +212,18 @@ def test_names_are_text() -> None:
 def test_a_side_without_a_part_is_named() -> None:
     stands = {"other_run": FieldNow("new", ("old", "new"))}
     lacking = Side("new", "new", WorkerPart("rank0", "1", "f", "lacking", 0, problem="nothing of memory", hint="record it",
-                                            lack=Lack("nothing of memory", "record it", "memory=True")))  # fmt: skip
-    found = run_pair("memory_compare", side("old", A), lacking, {}, {}, stands)  # type: ignore[arg-type]
+                                            missing=Missing("nothing of memory", "record it", "memory=True")))  # fmt: skip
+    found = from_pair(AnalysisRequest("memory_compare", {}), side("old", A), lacking, stands).report()  # type: ignore[arg-type]
     assert isinstance(found, UnavailableReport) and found.because == "new: nothing of memory" and found.argument == "memory=True"
     assert json.loads(encode(found))["fields"] == {"other_run": {"value": "new", "values": ["old", "new"]}}
     # AND a step that it does not have is a wrong question
-    wrong = Side("new", "new", WorkerPart("rank0", "1", "f", "lacking", 0, lack=Lack("no step 9", "recorded: 1", error=True, field="step")))
+    wrong = Side("new", "new", WorkerPart("rank0", "1", "f", "lacking", 0, missing=Missing("no step 9", "recorded: 1", error=True, field="step")))
     with pytest.raises(BadQuery, match="new: no step 9"):
-        run_pair("memory_compare", side("old", A), wrong, {"step": "9"}, {}, stands)  # type: ignore[arg-type]
+        from_pair(AnalysisRequest("memory_compare", {"step": "9"}), side("old", A), wrong, stands).report()  # type: ignore[arg-type]
 
 
 def test_how_it_was_chosen_is_said() -> None:
-    found = run_pair("memory_compare", side("old", A), side("new", B, "the same worker of the run beside this one"), {}, {}, {})
+    found = from_pair(AnalysisRequest("memory_compare", {}), side("old", A), side("new", B, "the same worker of the run beside this one"), {}).report()
     assert isinstance(found, Report)
     assert found.notices[0].text == "Beside it stands `new`, the same worker of the run beside this one. Another one can be chosen."
 
@@ -264,7 +264,7 @@ def test_from_a_notebook(logdir: Path) -> None:
 
 
 def test_of_one_capture_it_says_what_to_do(logdir: Path) -> None:
-    found = run_analysis("memory_compare", capture(logdir / "job" / "a" / "rank0.1700000000000000000.pt.trace.json.gz"), {})
+    found = answer_capture("memory_compare", capture(logdir / "job" / "a" / "rank0.1700000000000000000.pt.trace.json.gz"), {})
     assert isinstance(found, UnavailableReport) and "other_run" in found.record_it_with
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.analyses.memory.memory_compare_tables import Item, Listing, matched
-from tb_sol_plugin.model.registry import get, run_analysis
+from tb_sol_plugin.model.answer import answer_capture
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import Report, TableSection
 from tests.conftest import ROOT
 
@@ -80,7 +81,7 @@ def alone(run: str, rank: str, **raw: str) -> Report:
     """`memory` of one rank."""
     opened = sol.open(str(SAMPLE), run=run, cache=False)
     (recording,) = (r for r in opened.recordings if r.kind == "kineto" and r.worker.endswith(f"rank{rank}"))
-    found = run_analysis("memory", opened.open(recording), raw)
+    found = answer_capture("memory", opened.open(recording), raw)
     assert isinstance(found, Report)
     return found
 
@@ -214,5 +215,4 @@ def test_snapshots_tell_lines_and_no_operators(tmp_path: Path) -> None:
 
 
 def test_parts_of_before_are_made_anew() -> None:
-    pair = get("memory_compare").pair
-    assert pair is not None and pair.version == 2
+    assert get("memory_compare").reduction.version == 2

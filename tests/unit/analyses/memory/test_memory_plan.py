@@ -10,7 +10,8 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.devices.catalog import table as device_table
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.registry import get, run_alone
+from tb_sol_plugin.model.answer import answer_query
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
 from tests.conftest import ROOT
 
@@ -185,7 +186,7 @@ def test_layouts_stand_best_first_and_open_in_the_query() -> None:
     assert set(section.marks["largest_bytes"]) == {str(i) for i, v in enumerate(t["verdict"]) if v == "too large"}
     for at in (0, len(t) // 2, len(t) - 1):
         link, row = section.row_links[str(at)], t.iloc[at]
-        opened = run_alone("memory_plan", dict(link.query))
+        opened = answer_query("memory_plan", dict(link.query))
         assert isinstance(opened, Report) and opened.facts["largest_bytes"] == row["largest_bytes"]
         assert opened.facts["device"] == "A100 SXM 40 GB" and opened.facts["world"] == 16
 
@@ -198,7 +199,7 @@ def test_a_plan_that_is_too_large_says_what_fits() -> None:
     assert first.text.startswith("It fits on 2 devices with TP 2, PP 1, DP 1, micro-batch 1, recompute selective: 6")
     assert first.link is not None and first.link.query["tp"] == "2"
     # AND the link leads to a plan that fits and offers nothing else
-    there = run_alone("memory_plan", dict(first.link.query))
+    there = answer_query("memory_plan", dict(first.link.query))
     assert isinstance(there, Report)
     assert there.facts["verdict"] == "fits" and not there.notices[0].text.startswith("It fits on")
 
@@ -322,4 +323,4 @@ def test_device_limits_choose_the_device_where_none_is_named() -> None:
 def test_an_analysis_of_recordings_needs_one() -> None:
     with pytest.raises(BadQuery) as error:
         sol.analyze("kernels")
-    assert error.value.field == "path" and get("memory_plan").alone is not None
+    assert error.value.field == "path" and get("memory_plan").without_recording is not None

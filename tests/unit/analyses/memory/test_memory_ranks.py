@@ -10,8 +10,9 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.analyses.memory.memory_ranks_tables import RankPart
+from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
 from tb_sol_plugin.model.recordings import WorkerPart
-from tb_sol_plugin.model.registry import get, run_over
+from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
 from tests.support.memory_ranks import DEVICE, MB, rank_trace, write_run
@@ -29,13 +30,12 @@ def worker(rank: int | None, name: str = "", **changed: object) -> WorkerPart[ms
         "held": 3 * GB, "stage": None, "stages": None,
     }  # fmt: skip
     body = msgspec.msgpack.encode(RankPart(**{**plain, **changed}))  # type: ignore[arg-type]
-    over = get("memory_ranks").over
-    assert over is not None
+    over = get("memory_ranks").reduction
     return WorkerPart(name or f"rank{rank}", "1", f"{rank}.json", "read", rank, body=lambda: body, decode=over.decode)
 
 
 def asked(parts: list[WorkerPart[msgspec.Struct]], **raw: str) -> Report:
-    found = run_over("memory_ranks", parts, raw, {"run": "job"})
+    found = from_ranks(AnalysisRequest("memory_ranks", raw), parts).report()
     assert isinstance(found, Report)
     encode(found)
     return found
@@ -166,8 +166,7 @@ def test_a_thousand_ranks_are_fast_and_points() -> None:
     figure = found.section("ranks_figure")
     assert isinstance(figure, FigureSection)
     assert {d["type"] for d in figure.figure["data"]} == {"scatter"}  # type: ignore[attr-defined]
-    over = get("memory_ranks").over
-    assert over is not None and len(parts[0].body()) < 1000
+    assert len(parts[0].body()) < 1000
 
 
 def test_a_run_without_memory_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,358 @@
+"""One request path: an analysis, its query and what is selected, answered from whatever opens recordings.
+
+`collect` opens or reduces the recordings that the scope of the analysis asks for; `Inputs.report` makes the report of them. A notebook and
+the command line wait for all of it, a server may answer while recordings are still being read: both go this way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+
+from tb_sol_plugin.errors import BadQuery, StillLoading, Unavailable
+from tb_sol_plugin.model.query import Query, parse
+from tb_sol_plugin.model.recordings import BesideFile, Missing, Recording, Reduced, Side, WorkerPart, facts_of
+from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
+from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.units import human
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
+
+Ranks: TypeAlias = Sequence[WorkerPart[msgspec.Struct]]
+"""Ranks in natural order, each with what was reduced from its recording."""
+
+
+def _quiet(done: int, total: int) -> None:
+    """Tells nobody how far it is."""
+
+
+# -- What is reduced from each of several recordings ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnalysisReducer:
+    """Reduces one capture for an analysis over several: a plain value, so that it can go to a process that reads recordings.
+
+    raw: the query fields that the reduction depends on, where they are not at their defaults.
+    """
+
+    analysis: str
+    raw: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """Changes with the reducing function, its version and struct, what it requires, and what it depends on of the query.
+
+        Analyses that reduce with the same function share what was reduced.
+        """
+        item = of_process(self.analysis)
+        reduce = item.reduction
+        function = f"{reduce.of.__module__}.{reduce.of.__qualname__}"
+        counted = item.counted is not None and f"{item.counted.__module__}.{item.counted.__qualname__}"
+        layout = json.dumps(msgspec.json.schema(reduce.kind), sort_keys=True)
+        text = json.dumps([function, item.requirements, counted, reduce.version, layout, self.raw])
+        return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+    def __call__(self, capture: Capture) -> Reduced:
+        """What is reduced from a capture; what is missing and a step that it does not have are answers too."""
+        item, facts = of_process(self.analysis), facts_of(capture)
+        missing = availability(item, capture, ranks=item.reduction.least)
+        if missing is not None:
+            return Reduced(facts, missing=missing)
+        try:
+            found = item.reduction.of(capture, parse(item.query, dict(self.raw)))
+        except Unavailable as error:
+            return Reduced(facts, missing=Missing(error.message, error.hint))
+        except BadQuery as error:
+            return Reduced(facts, missing=Missing(error.message, error.hint, error=True, field=error.field))
+        return Reduced(facts, msgspec.msgpack.encode(found))
+
+
+def reducer_of(name: str, raw: Mapping[str, str]) -> AnalysisReducer:
+    """What reduces recordings for an analysis over several, and a query. BadQuery where the query does not parse."""
+    item = get(name)
+    query = parse(item.query, dict(raw))
+    values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.reduction.fields}
+    return AnalysisReducer(name, tuple((n, value) for n, (default, value) in values.items() if value != default))
+
+
+# -- What is asked, and of whom ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """An analysis by name, its query fields as text, and what is selected.
+
+    shown: the recording that is selected; None for an analysis without one, and over all runs. run: name of the run that is selected, for
+    an analysis over all runs. other: recordings of a run to set beside it that is not of this place. progress: called with (recordings
+    done, recordings in all) while they are reduced.
+    """
+
+    name: str
+    raw: Mapping[str, str]
+    shown: Recording | None = None
+    run: str = ""
+    other: Sequence[Recording] = ()
+    progress: Callable[[int, int], None] = _quiet
+
+    @cached_property
+    def item(self) -> Analysis:
+        """The analysis. NotFound where there is none of the name."""
+        return get(self.name)
+
+    @cached_property
+    def query(self) -> Query:
+        """The query. BadQuery names the field that is unknown or does not fit."""
+        return parse(self.item.query, dict(self.raw))
+
+    @cached_property
+    def reducer(self) -> AnalysisReducer:
+        """What reduces recordings for this request."""
+        return reducer_of(self.name, self.raw)
+
+    @property
+    def recording(self) -> Recording:
+        """The recording that is selected. BadQuery where none is."""
+        if self.shown is None:
+            raise BadQuery(f"{self.name} needs a recording", hint="name the logdir or the file of one", field="path")
+        return self.shown
+
+    def chosen(self, runs: Sequence[str]) -> Sequence[str]:
+        """Of the names of all runs those that an analysis over runs reads."""
+        choose = self.item.reduction.choose
+        return runs if choose is None else choose(runs, self.run, self.query)
+
+    def selection(self, names: Mapping[str, str]) -> dict[str, str]:
+        """What a report says that it is of: names that are known, and the query fields that were given."""
+        return {k: v for k, v in names.items() if v} | {f.name: self.raw[f.name] for f in self.item.fields if self.raw.get(f.name)}
+
+
+class RecordingSource(Protocol):
+    """What opens and reduces recordings. Those it is still reading stand among what it returns, with the state `waiting`."""
+
+    def open(self, recording: Recording) -> Capture:
+        """One recording."""
+        ...
+
+    def ranks(self, request: AnalysisRequest) -> Ranks:
+        """Every rank of the run of the recording that is shown, each with the recording that goes with that one."""
+        ...
+
+    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], Mapping[str, FieldNow]]:
+        """The recording that is shown, the one that the query sets beside it, and how the fields stand that name it.
+
+        Unavailable where there is no other recording; NotFound where a name is not there.
+        """
+        ...
+
+    def runs(self, request: AnalysisRequest) -> tuple[Ranks, Sequence[BesideFile]]:
+        """Every rank of the runs that the request chooses with its latest recording, and the small files beside them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a request is answered from.
+
+    make: makes the report, or says what is missing for one. names: run, worker and span that it is of. capture: of an analysis of one
+    recording. ranks: what was reduced from several. partial: whether it may be answered while some of them are still being read.
+    state: changes with what the report depends on besides the request. fields: how query fields stand, whatever the report says.
+    chosen: a line that says what was chosen where the query leaves it open. kept: whether the same state means the same report.
+    """
+
+    request: AnalysisRequest
+    names: Mapping[str, str]
+    make: Callable[[], Report | Missing]
+    capture: Capture | None = None
+    ranks: Ranks = ()
+    partial: bool = False
+    state: str = ""
+    fields: Mapping[str, FieldNow] = field(default_factory=dict)
+    chosen: str = ""
+    kept: bool = True
+
+    @property
+    def waiting(self) -> int:
+        """How many recordings are still being read."""
+        return sum(rank.state == "waiting" for rank in self.ranks)
+
+    def report(self) -> Report | UnavailableReport:
+        """The report, or why there is none. BadQuery where the query does not fit what was recorded.
+
+        While recordings are waiting it is of those that are there, and `reading` says how many; where these make no report, StillLoading:
+        what is missing may be in the others.
+        """
+        selection = self.request.selection(self.names)
+        try:
+            made = self.make()
+        except Unavailable as error:
+            made = Missing(error.message, error.hint)
+        if isinstance(made, Report):
+            made.selection = dict(selection)
+            if self.fields:
+                made.fields = {**self.fields, **made.fields}
+            made.notices = [*self._notices(), *made.notices]
+            if self.waiting:
+                made.reading = Reading(len(self.ranks) - self.waiting, len(self.ranks))
+            return made
+        if made.error:
+            raise BadQuery(made.because, hint=made.record_it_with, field=made.field)
+        if self.waiting:
+            raise StillLoading("the recordings of this run are being read", hint="ask again in a moment")
+        item = self.request.item
+        return UnavailableReport(
+            analysis=item.name, title=item.title, because=made.because, record_it_with=made.record_it_with,
+            argument=made.argument, selection=dict(selection), fields=dict(self.fields),
+        )  # fmt: skip
+
+    def _notices(self) -> list[Notice]:
+        if self.chosen:
+            return [Notice(self.chosen, "info")]
+        if not self.waiting:
+            return []
+        done, every = human(len(self.ranks) - self.waiting, "count"), human(len(self.ranks), "count")
+        return [Notice(f"{done} of {every} workers are read. Every number here is of those; the others are being read.", "info")]
+
+
+def answer(request: AnalysisRequest, source: RecordingSource | None = None) -> Report | UnavailableReport:
+    """The report of a request, when all that it needs has been read. source None: without a recording."""
+    return collect(request, source).report()
+
+
+def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> Inputs:
+    """What a request is answered from. source None: without a recording.
+
+    NotFound where there is no such analysis, run, worker or span; BadQuery where the query does not parse, or a recording is needed.
+    """
+    scope, _ = request.item.scope, request.query
+    if source is None or (scope == "none" and request.shown is None):
+        return from_query(request)
+    if scope == "runs":
+        return from_runs(request, *source.runs(request))
+    if scope == "ranks":
+        return from_ranks(request, source.ranks(request))
+    if scope == "pair":
+        try:
+            return from_pair(request, *source.pair(request))
+        except Unavailable:
+            return _without_other(request)
+    return from_capture(request, source.open(request.recording))
+
+
+# -- By scope ---------------------------------------------------------------------------------------------------------
+
+
+def answer_capture(name: str, capture: Capture, raw: Mapping[str, str]) -> Report | UnavailableReport:
+    """The report of one capture alone."""
+    return from_capture(AnalysisRequest(name, raw), capture).report()
+
+
+def answer_query(name: str, raw: Mapping[str, str]) -> Report | UnavailableReport:
+    """The report of an analysis without a recording. BadQuery where it needs one."""
+    return answer(AnalysisRequest(name, raw))
+
+
+def from_query(request: AnalysisRequest) -> Inputs:
+    """An analysis out of its query alone."""
+    function, query = request.item.without_recording, request.query
+    if function is None:
+        raise BadQuery(f"{request.name} needs a recording", hint="name the logdir or the file of one", field="path")
+    return Inputs(request, {}, lambda: function(query))
+
+
+def from_capture(request: AnalysisRequest, capture: Capture) -> Inputs:
+    """One capture. An analysis over several takes it for all there is, if it takes so few."""
+    item, query = request.item, request.query
+    names = {"run": capture.run, "worker": capture.worker, "span": capture.span}
+    state = f"{capture.devices.fingerprint}\0{capture.beside}"
+    return Inputs(
+        request, names, lambda: availability(item, capture) or _of_one(request, capture, query), capture=capture, state=state
+    )
+
+
+def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
+    item = request.item
+    if item.scope == "capture":
+        return item.function(capture, query)
+    if item.scope == "none":
+        return item.function(query) if item.with_recording is None else item.with_recording(capture, query)
+    if item.scope == "pair":
+        raise Unavailable(ONE_RECORDING.because, hint=f"{ONE_RECORDING.record_it_with}; then {ONE_RECORDING.argument}")
+    reduced = request.reducer(capture)
+    missing = reduced.missing
+    if missing is not None:
+        if missing.error:
+            raise BadQuery(missing.because, hint=missing.record_it_with, field=missing.field)
+        raise Unavailable(missing.because, hint=missing.record_it_with)
+    rank = WorkerPart(
+        capture.worker, capture.span, capture.facts.file, "read", reduced.facts.rank, reduced.facts, run=capture.run,
+        body=lambda: reduced.body, decode=item.reduction.decode,
+    )  # fmt: skip
+    return item.function([rank], query) if item.scope == "ranks" else item.function([rank], (), query)
+
+
+def from_ranks(request: AnalysisRequest, ranks: Ranks) -> Inputs:
+    """The ranks of a run."""
+    item, query, shown = request.item, request.query, request.shown
+    names = {"run": shown.run, "worker": shown.worker, "span": shown.span} if shown is not None else {}
+    missing: Missing | None = ONE_RANK if len(ranks) < item.reduction.least else None
+    if missing is None and ranks and all(rank.state in ("failed", "lacking") for rank in ranks):
+        missing = _of_none(ranks)
+    state = repr([(r.worker, r.file, r.state, r.problem, r.key) for r in ranks])
+    return Inputs(request, names, lambda: missing or item.function(ranks, query), ranks=ranks, partial=True, state=state)
+
+
+def _of_none(ranks: Ranks) -> Missing:
+    """Why nothing was reduced from any rank: what the first one lacks that could be read, else why the first cannot be read."""
+    missing = next((rank.missing for rank in ranks if rank.missing is not None), None)
+    if missing is not None:
+        return missing
+    return Missing(f"none of the {human(len(ranks), 'count')} workers can be read; {ranks[0].file}: {ranks[0].problem}", ranks[0].hint)
+
+
+def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[BesideFile]) -> Inputs:
+    """The ranks of all runs, and the small files beside them."""
+    item, query = request.item, request.query
+    state = repr([(r.run, r.worker, r.file, r.state, r.problem, r.key) for r in ranks])
+    state += "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
+    return Inputs(request, {"run": request.run}, lambda: item.function(ranks, files, query), ranks=ranks, partial=True, state=state)
+
+
+def from_pair(
+    request: AnalysisRequest, shown: Side[msgspec.Struct], other: Side[msgspec.Struct], fields: Mapping[str, FieldNow]
+) -> Inputs:
+    """Two recordings. Where nothing could be reduced from one it says which, and why. fields: how those stand that name the other."""
+    item, query = request.item, request.query
+    here = request.shown
+    names = {"run": here.run, "worker": here.worker, "span": here.span} if here is not None else {}
+    missing = next((_of_side(side) for side in (shown, other) if side.of.state in ("failed", "lacking")), None)
+    state = repr([(s.name, s.run, s.chosen, s.of.worker, s.of.file, s.of.state, s.of.problem, s.of.key) for s in (shown, other)])
+    state += repr(sorted(fields.items()))
+    chosen = f"Beside it stands `{other.name}`, {other.chosen}. Another one can be chosen." if other.chosen else ""
+    return Inputs(
+        request, names, lambda: missing or item.function(shown, other, query), ranks=(shown.of, other.of), state=state, fields=fields,
+        chosen=chosen,
+    )  # fmt: skip
+
+
+def _of_side(side: Side[msgspec.Struct]) -> Missing:
+    """Why nothing was reduced from one of two recordings, with its name."""
+    missing = side.of.missing
+    if missing is not None and missing.error:
+        return msgspec.structs.replace(missing, because=f"{side.name}: {missing.because}")
+    return Missing(f"{side.name}: {side.of.problem}", side.of.hint, missing.argument if missing is not None else "")
+
+
+def _without_other(request: AnalysisRequest) -> Inputs:
+    """An analysis over two recordings where there is no second one. It may come at any time: the answer is not kept."""
+    here = request.recording
+    names = {"run": here.run, "worker": here.worker, "span": here.span}
+    missing = Missing(ONE_RECORDING.because, ONE_RECORDING.record_it_with)
+    return Inputs(request, names, lambda: missing, kept=False)
