@@ -89,9 +89,9 @@ class Analysis:
 
     function: takes what `TAKES` says of its scope. group: heading in the page list. order: place in its group. requirements: what a
     recording must hold (`Capture.missing`). counted: whether work that a SOL log counted will do in place of them. tables: columns by
-    section id. facts: what its single values are. count: how many things the page has to tell of a capture, where its entry in the page list
-    says so. under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of one
-    page. reduce: of an analysis over several recordings. with_recording: what one of scope "none" answers where a recording is named.
+    section id. facts: what its single values are. count: how many things the page has to tell of a capture, where its entry in the page
+    list says so. under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of
+    one page. reduce: of an analysis over several recordings. with_recording: what one of scope "none" answers where a recording is named.
     """
 
     name: str
