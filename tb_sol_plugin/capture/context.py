@@ -1,4 +1,4 @@
-"""The modern entry: `with sol.capture(logdir, model=model) as tracker`."""
+"""Starts a tracker: `with sol.capture(logdir, model=model) as tracker`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Functions of torch that are replaced while a step is sampled, so that work carries the name of the function that was called.
+"""Replaces functions of torch while a step is sampled, so that work carries the name of the function that was called.
 
 The outermost replaced function is the name: `F.embedding` calls `torch.embedding`, and is one call of `F.embedding`. Replaced functions
-never count work. Not seen are functions that somebody imported by name before, methods of tensors, and `a @ b`.
+never count work. Not seen are functions that were imported by name before, methods of tensors, and `a @ b`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Function: TypeAlias = Callable[..., object]
 
 
 class Recorder(Protocol):
-    """What the fallback mode wants to know of calls of replaced functions that are in no other one."""
+    """The fallback mode, which counts calls of replaced functions that are in no other one."""
 
     def function_call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
 
@@ -73,7 +73,7 @@ class FunctionalPatcher:
     """Replaces the functions of `PATCHED` from `install` to `uninstall`. Compiled functions run eagerly in between (see `compiled`).
 
     stack: open function labels of the calling thread. left: functions that another library has replaced over ours, so that ours had to
-    stay below as one that only passes on. recorder: told of each outermost call; None in the usual mode.
+    stay below as one that only passes on. recorder: called for each outermost call; None in the usual mode.
 
     Several patchers may be installed at once and leave in any order; with the last one the very objects are back that were there before.
     """
@@ -87,7 +87,7 @@ class FunctionalPatcher:
         self.installed = False
 
     def install(self) -> None:
-        """Replaces the functions; a second call does nothing."""
+        """Replace the functions; a second call does nothing."""
         with _lock:
             if self.installed or not possible():
                 return
@@ -104,7 +104,7 @@ class FunctionalPatcher:
                 setattr(patch.holder, patch.name, patch.replacement)
 
     def uninstall(self) -> None:
-        """Puts back what was there; a second call does nothing. A function that someone else has replaced since then stays theirs."""
+        """Put back what was there; a second call does nothing. A function that other code has replaced since then stays theirs."""
         with _lock:
             if not self.installed:
                 return
@@ -119,7 +119,7 @@ class FunctionalPatcher:
                 dispatch.forget(patch.replacement)
 
     def end_step(self) -> None:
-        """Empties the calling thread's stack."""
+        """Empty the calling thread's stack."""
         self.stack.open.clear()
 
     def records(self, ledger: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:
@@ -160,13 +160,13 @@ class FunctionalPatcher:
 
 
 def _patch_of(function: object) -> _Patch | None:
-    """The patch whose replacement this is. `functools.wraps` of others copies our mark, so it must be the very function."""
+    """Return the patch whose replacement this is. `functools.wraps` of others copies our mark, so it must be the very function."""
     patch = getattr(function, "_sol_patch", None)
     return patch if isinstance(patch, _Patch) and patch.replacement is function else None
 
 
 def _bottom(function: Function) -> Function:
-    """What a replacement that is out of use passes on to; any other function itself."""
+    """Return the function that a replacement out of use passes on to; any other function itself."""
     patch = _patch_of(function)
     while patch is not None and not patch.live:
         function = patch.original
@@ -175,7 +175,7 @@ def _bottom(function: Function) -> Function:
 
 
 def _take_out(patch: _Patch) -> bool:
-    """Removes a replacement from its place, or from below another one of ours; False if it is below somebody else's."""
+    """Remove a replacement from its place, or from below another one of ours; False if it is below one of other code."""
     if getattr(patch.holder, patch.name) is patch.replacement:
         setattr(patch.holder, patch.name, patch.original)
         return True
@@ -189,7 +189,7 @@ def _take_out(patch: _Patch) -> bool:
 
 
 def _overridden(original: Function, *args: object, **kwargs: object) -> object:
-    """A call whose arguments or mode override functions of torch: as the function itself would hand it on, but under its own name."""
+    """Call a function whose arguments or mode override functions of torch, as the function itself would, but under its own name."""
     try:
         bound = inspect.signature(original).bind(*args, **kwargs)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Hooks that say which module is at work: they push and pop labels and note times of calls, and never count work.
+"""Labels work with the module that is running: hooks push and pop labels and note times of calls, and never count work.
 
 They are on a model only while a step is sampled. `remove` leaves every module as it was found. While they are on, compiled functions
 run eagerly (see `compiled`).
@@ -34,7 +34,7 @@ __all__ = ["SUPPORTED", "LayerSOLHooks", "Several", "Site", "layer_of"]
 
 
 class Recorder(Protocol):
-    """What the fallback mode wants to know of calls of the lowest supported layers."""
+    """The fallback mode, which counts calls of the lowest supported layers."""
 
     def layer_call(
         self, site: Site, label: int, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
@@ -66,7 +66,7 @@ class Site:
         self.place = place
         self.calls = 0
         self.ids: dict[int, int] = {}
-        # A compiled region runs eagerly while it is watched, so neither its times nor those of what holds it are its own.
+        # A compiled region runs eagerly while it is instrumented, so neither its times nor those of the modules around it are its own.
         self.timed = not (place.compiled or place.holds_compiled)
 
 
@@ -83,7 +83,7 @@ _Open: TypeAlias = "tuple[list[int], list[tuple[Site, int, int, Pair | None]]]"
 
 
 class LayerSOLHooks:
-    """Labels for the modules of one or more models.
+    """Puts label hooks on the modules of one or more models.
 
     stack: the open labels of the calling thread; `stack.top` is the innermost module. calls: finished calls of the step, in the order
     of their ends. supported: layer type by label, for those labels that are supported layers. compiled: labels of modules that run as
@@ -109,7 +109,7 @@ class LayerSOLHooks:
         self._sites: dict[int, Site] = {}
 
     def attach(self, model: object) -> int:
-        """Puts hooks on the modules of a model (see `module_names.places`) that have none of ours; returns on how many."""
+        """Put hooks on the modules of a model (see `module_names.places`) that have none of ours; returns on how many."""
         if not possible():
             self.lost["compiled code cannot be watched by this torch (before 2.6)"] += 1
             return 0
@@ -124,7 +124,7 @@ class LayerSOLHooks:
         return (len(self._handles) - before) // 2
 
     def remove(self) -> None:
-        """Takes off all hooks. Hooks of others stay, in their order."""
+        """Remove all hooks. Hooks of others stay, in their order."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -137,7 +137,7 @@ class LayerSOLHooks:
         return bool(self._handles)
 
     def end_step(self) -> None:
-        """Empties the stacks of all threads; what was still open is counted in `lost`."""
+        """Empty the stacks of all threads; what was still open is counted in `lost`."""
         left = 0
         for open_, frames in tuple(self._everyone.values()):
             left += len(frames)
@@ -147,7 +147,7 @@ class LayerSOLHooks:
             self.lost["module call still open at the end of the step"] += left
 
     def clear(self) -> None:
-        """Forgets the calls and losses of the step."""
+        """Forget the calls and losses of the step."""
         self.calls.clear()
         self._sums.clear()
         self.lost.clear()
@@ -155,14 +155,14 @@ class LayerSOLHooks:
             site.calls = 0
 
     def lowest_layer(self) -> str | None:
-        """The type of the lowest supported layer that the calling thread is in; None outside of all."""
+        """Return the type of the lowest supported layer that the calling thread is in; None outside of all."""
         for site, *_ in reversed(self._local.frames):
             if site.place.lowest and site.place.layer is not None:
                 return site.place.layer[0]
         return None
 
     def layer_type(self, label: int) -> str | None:
-        """The layer type of a module's label, None where it is no supported layer."""
+        """Return the layer type of a module's label, None where it is no supported layer."""
         layer = self.supported.get(label)
         return None if layer is None else layer[0]
 
@@ -188,11 +188,11 @@ class LayerSOLHooks:
         self._sites[id(module)] = site
 
     def full(self, site: Site) -> bool:
-        """Whether the next call of a module will not be kept singly."""
+        """Return whether the next call of a module will not be kept singly."""
         return site.calls >= CALLS_OF_ONE or len(self.calls) >= CALLS
 
     def _add(self, label: int, start: int, duration: int) -> None:
-        """Adds a call to the sum of those of its label that are not kept singly."""
+        """Add a call to the sum of those of its label that are not kept singly."""
         at = self._sums.get(label)
         if at is None:
             self._sums[label] = len(self.calls)
@@ -202,7 +202,7 @@ class LayerSOLHooks:
             self.calls[at] = (label, first, before + duration, Several(several.count + 1 if isinstance(several, Several) else 1))
 
     def _repair(self, frames: list[tuple[Site, int, int, Pair | None]], site: Site) -> bool:
-        """Drops the calls above that of `site`, whose ends never came; False if it has none itself."""
+        """Drop the calls above that of `site`, whose ends never came; False if it has none itself."""
         if all(frame[0] is not site for frame in frames):
             self.lost["module call ended outside the step that it began in"] += 1
             return False

@@ -1,4 +1,4 @@
-"""One tracker for a training script that is organised around functions.
+"""Keeps one tracker for a training script that is organized around functions.
 
     initialize_sol(model, args)             # before the first forward pass
     for iteration in range(...):
@@ -23,7 +23,7 @@ from tb_sol_plugin.capture.tracker import SOLTracker
 
 
 class _State:
-    """The process's tracker, and up to which level ranges are active."""
+    """The tracker of the process, and up to which level ranges are active."""
 
     def __init__(self) -> None:
         self.tracker: SOLTracker | None = None
@@ -59,7 +59,7 @@ def initialize_sol(model: object, args: object = None, **options: object) -> SOL
 
 
 def get_sol_tracker() -> SOLTracker | None:
-    """The process's tracker; None before `initialize_sol`, and where tracking is off."""
+    """Return the tracker of the process; None before `initialize_sol`, and where tracking is off."""
     return _state.tracker
 
 
@@ -70,15 +70,15 @@ def clear_sol_captures() -> None:
 
 
 def log_training_sol(iteration: int, clear: bool = True) -> None:
-    """The iteration has ended: analyse, write and log it under that number."""
+    """End the iteration: analyze, write and log it under that number."""
     if _state.tracker is not None:
         _state.tracker.log_analysis(iteration, clear)
 
 
 def sol_nvtx_range(name: str, log_level: int = 1) -> AbstractContextManager[None]:
-    """A phase of the training loop, also as an NVTX range and as a range in a running torch.profiler.
+    """Return a phase of the training loop, also as an NVTX range and as a range in a running torch.profiler.
 
-    Active where 1 <= log_level <= timing_log_level; else it does nothing. Both end with the block, also when an exception flies.
+    Active where 1 <= log_level <= timing_log_level; else it does nothing. Both end with the block, also when an exception is raised in it.
     Before `initialize_sol` the ranges of the profilers are there, and no phase.
     """
     if not 1 <= log_level <= _state.level:

@@ -361,7 +361,7 @@ class SOLTracker:
             left = min(left, self.memory.quiet(schedule.index, schedule.report))
         if self._sizes.by_function or self._traces.running:
             return
-        plain, writer, wandb = self.output.short_way(like)
+        plain, writer, wandb = self.output.fast_path(like)
         if plain and f"a{like.signature}".isalnum():
             self._fast_path.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
 
@@ -371,7 +371,7 @@ class SOLTracker:
         if fast.ended:
             fast.previous = fast.last[0]
             self._schedule.index += fast.ended
-            self.output.passed(fast.ended, fast.last_step(), fast.size)
+            self.output.count_fast(fast.ended, fast.last_step(), fast.size)
             fast.ended = 0
 
     def _leave_fast_path(self) -> None:

@@ -1,4 +1,4 @@
-"""Named sums over all replicas of a job and all its starts.
+"""Adds up named values over all replicas of a job and all its starts.
 
     acc = Accumulator()
     acc["loss"] += loss.item()               # on every replica; no communication
@@ -30,7 +30,7 @@ _OUTSIDE: Final = "values are readable only inside `with accumulator.synchronize
 
 
 class Update:
-    """What stands for a value outside of `synchronized`: it takes additions and subtractions, and tells nothing."""
+    """Stands for a value outside of `synchronized`: it takes additions and subtractions, and cannot be read."""
 
     __slots__ = ("added", "name")
 
@@ -55,7 +55,7 @@ class Update:
 
 
 class Accumulator(MutableMapping[str, Value]):
-    """See the module. Names are texts; values are sums, 0 at first. group: of torch.distributed, default all ranks.
+    """A mapping of sums, see the module. Names are texts; values are sums, 0 at first. group: of torch.distributed, default all ranks.
 
     Sums are exact as far as a float can be: the additions of all replicas are added up at once, with one rounding.
     """
@@ -192,7 +192,7 @@ def _exactly(values: list[float]) -> float:
 
 
 def _gathered(own: dict[str, float], group: object) -> list[dict[str, float]]:
-    """What each replica has, in their order."""
+    """Return what each replica has, in their order."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if torch is None or distributed is None or not (distributed.is_available() and distributed.is_initialized()):
@@ -213,7 +213,7 @@ def _gathered(own: dict[str, float], group: object) -> list[dict[str, float]]:
 
 
 def _device(torch: ModuleType, backend: str) -> str:
-    """Where tensors must lie that a backend sends: nccl and its kin send those of their device only."""
+    """Return the device of tensors that a backend can send: nccl and similar ones send those of their device only."""
     if "gloo" in backend or "ccl" not in backend:
         return "cpu"
     accelerator = getattr(torch, "accelerator", None)

@@ -1,4 +1,4 @@
-"""Watches gradients of a model in training: their noise scale, and how long each step waits for their reduction.
+"""Measures gradients of a model in training: their noise scale, and how long each step waits for their reduction.
 
     watch = watch_gradients(model, optimizer)        # after DistributedDataParallel, fully_shard; before the first step
 
@@ -43,7 +43,9 @@ SMOOTHING: Final = 0.999
 
 @dataclass
 class Averages:
-    """sqr, var: per group of the optimizer. biased: of differences of successive steps. preconditioned: of g over the optimizer's scale.
+    """Averages of gradient statistics over steps.
+
+    sqr, var: per group of the optimizer. biased: of differences of successive steps. preconditioned: of g over the optimizer's scale.
 
     updates: steps taken in; skipped: not finite.
     """
@@ -66,7 +68,7 @@ class Averages:
         biased: bool = False,
         preconditioned: bool = False,
     ) -> bool:
-        """Take one step in; False where its gradients are not finite, or there is but one part. Another way of measuring begins anew."""
+        """Add one step; False where its gradients are not finite, or there is but one part. Another way of measuring begins anew."""
         if count < 2 or scale <= 0 or not all(math.isfinite(v) for v in (*local, *total)):
             self.skipped += 1
             return False
@@ -88,12 +90,12 @@ class Averages:
         return math.fsum(self.sqr) / self.weight, math.fsum(self.var) / self.weight
 
     def state(self) -> dict[str, object]:
-        """As JSON holds it."""
+        """Return the state as JSON holds it."""
         return dict(asdict(self))
 
     @classmethod
     def of(cls, state: dict[str, object]) -> Averages:
-        """From `state`; fresh ones where it is none."""
+        """Return averages from `state`; new ones where it is none."""
         new = cls()
         sqr, var, weight = state.get("sqr"), state.get("var"), state.get("weight")
         lists = isinstance(sqr, list) and isinstance(var, list) and len(sqr) == len(var)
@@ -103,7 +105,7 @@ class Averages:
         return new
 
 
-# -- Numbers on their way from a device, and over the replicas of a job; nobody waits for them -----------------------
+# -- Numbers on their way from a device, and over the replicas of a job; nothing waits for them ----------------------
 # They are added up by gloo on a group of its own: a replica that stops sending holds up neither the training's collectives nor a device.
 
 
@@ -116,7 +118,7 @@ class Processes:
 
 
 def own_group(like: object = None) -> Processes | None:
-    """A group of the same processes (default all), on gloo; None for one process. A collective of these processes.
+    """Return a group of the same processes (default all), on gloo; None for one process. A collective of these processes.
 
     RuntimeError where there are several, and no gloo.
     """
@@ -135,7 +137,10 @@ def own_group(like: object = None) -> Processes | None:
 
 
 class Pending:
-    """values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one alone.
+    """A sum over processes that is under way.
+
+    values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one
+    alone.
 
     about: count, scale, biased, preconditioned.
     """
@@ -157,7 +162,7 @@ class Pending:
             self._event.record()
 
     def done(self, seconds: float = 0.0) -> bool:
-        """Whether the values are there, after so long at the most. Replicas start their sums in the order of their measurements."""
+        """Return whether the values are there, after so long at the most. Replicas start their sums in the order of their measurements."""
         until = perf_counter() + seconds
         while self._event is not None and not self._event.query():
             if perf_counter() >= until:
@@ -188,7 +193,9 @@ FIRST: Final = 5
 
 
 class Preconditioner:
-    """Of an optimizer whose state has `exp_avg_sq`; of any other, and before its fifth update, it leaves gradients as they are.
+    """Divides gradients as Adam does, by the optimizer's `exp_avg_sq`.
+
+    Without one, and before the fifth update, it leaves them as they are.
 
     on: whether it divides; it changes between updates only.
     """
@@ -212,7 +219,7 @@ class Preconditioner:
         return grad / ((square / unbiased).sqrt() + group["eps"])  # type: ignore[no-any-return]
 
     def passed(self) -> None:
-        """An update has ended, or there were some before this began."""
+        """Count an update, or find how many there were before this began."""
         if self._optimizer is None:
             return
         if self._updates is not None:
@@ -227,7 +234,7 @@ class Preconditioner:
 
 
 MOST_PENDING: Final = 64
-"""Measurements on their way, and waits that a device has not told yet."""
+"""Measurements on their way, and waits that a device has not passed yet."""
 
 
 def watch_gradients(
@@ -240,7 +247,7 @@ def watch_gradients(
     scaler: object = None,
     steps: StepRecorder | None = None,
 ) -> GradientMonitor:
-    """Measure gradients of a model from now on, and tell the recorder of steps; `remove()` ends it. On every replica at the same place.
+    """Measure gradients of a model from now on, for the recorder of steps; `remove()` ends it. On every replica at the same place.
 
     optimizer: with Adam and its kin, norms are of gradients over its scale sqrt(v) + eps, from its fifth step on; its groups are measured
     apart and summed. every: measure each so manieth update. group: the data-parallel processes, default all. loss_divided: with
@@ -253,7 +260,7 @@ def watch_gradients(
 
 
 class GradientMonitor:
-    """See `watch_gradients`. averages: of what was measured so far."""
+    """Measures the gradients of one model, see `watch_gradients`. averages: of what was measured so far."""
 
     def __init__(
         self,
@@ -279,7 +286,7 @@ class GradientMonitor:
         self._inside = False  # a backward pass runs whose end is waited for
         self._began: Any = None
         self._waits: list[tuple[Any, Any]] = []
-        self._untold: list[tuple[Key, list[tuple[Any, Any]]]] = []
+        self._unresolved_waits: list[tuple[Key, list[tuple[Any, Any]]]] = []
         self._accumulates = False
         self._local: list[list[Any]] = [[] for _ in self._groups]
         self._total: list[Any] | None = None
@@ -318,7 +325,7 @@ class GradientMonitor:
     def _hook(self, p: Tensor, place: int) -> None:
         own = weakref.ref(p)
         self._hooked[id(p)] = own
-        self._handles.append(p.register_hook(lambda grad: self._try(lambda: self._gradient(grad, own(), place))))
+        self._handles.append(p.register_hook(lambda grad: self._guarded(lambda: self._gradient(grad, own(), place))))
 
     def _unsharded(self, module: nn.Module, _: object) -> None:
         """Parameters of a sharded module while it runs: whole, and others than those of the optimizer."""
@@ -329,26 +336,26 @@ class GradientMonitor:
                 if p is not None and p.requires_grad and not hasattr(p, "placements") and (found is None or found() is not p):
                     self._hook(p, 0)
 
-        self._try(look)
+        self._guarded(look)
 
-    def _try(self, call: Callable[[], None]) -> None:
-        """What hooks do must not reach the training."""
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Run the work of a hook; an error ends the measurement and does not reach training."""
         try:
             call()
         except Exception as error:
-            self._steps.say("gradients", f"gradients are not measured any more: {type(error).__name__}: {error}"[:300])
+            self._steps.warn_once("gradients", f"gradients are not measured any more: {type(error).__name__}: {error}"[:300])
             self.remove()
 
     def _forward(self, _: nn.Module, __: object, output: object) -> None:
-        """Be the first to learn that the backward pass of this output begins: before a wrapper that queues what ends it."""
+        """Hook the outputs, to be called when their backward pass begins, before a wrapper queues what ends it."""
 
         def look() -> None:
             for tensor in _tensors(output):
                 if tensor.requires_grad and not tensor.is_leaf:
-                    tensor.register_hook(lambda grad: self._try(lambda: self._begin(grad.device)))
+                    tensor.register_hook(lambda grad: self._guarded(lambda: self._begin(grad.device)))
                     return
 
-        self._try(look)
+        self._guarded(look)
 
     # --- A backward pass ---
 
@@ -358,7 +365,7 @@ class GradientMonitor:
         from torch.autograd import Variable
 
         self._inside = True
-        Variable._execution_engine.queue_callback(lambda: self._try(lambda: self._through(device)))
+        Variable._execution_engine.queue_callback(lambda: self._guarded(lambda: self._through(device)))
 
     def _gradient(self, grad: Tensor, p: Tensor | None, place: int) -> None:
         """The gradient of one parameter from one backward pass, before any reduction."""
@@ -371,14 +378,14 @@ class GradientMonitor:
             self._local[place].append(torch.linalg.vector_norm(self._preconditioner.over(_dense(grad), p), dtype=torch.float32))
 
     def _through(self, device: Any) -> None:
-        """All gradients of this process are there; what waits for those of others comes next."""
+        """Note that all gradients of this process are there; the wait for those of others comes next."""
         from torch.autograd import Variable
 
         self._began = _moment(device)
-        Variable._execution_engine.queue_callback(lambda: self._try(lambda: self._end(device)))
+        Variable._execution_engine.queue_callback(lambda: self._guarded(lambda: self._end(device)))
 
     def _end(self, device: Any) -> None:
-        """All of them are reduced, or as good as: on a device, what follows in its stream sees them so."""
+        """Note that all gradients are reduced; on a device, in the order of its stream."""
         self._inside = False
         if device.type in ("cpu", "cuda"):  # others have clocks of their own
             self._waits = [*self._waits[-MOST_PENDING:], (self._began, _moment(device))]
@@ -420,11 +427,11 @@ class GradientMonitor:
     # --- The end of a step ---
 
     def _commit(self, key: Key, micro_steps: int, accumulation: bool) -> None:
-        """The recorder closes a micro-step: with the last one of an update, what was measured becomes one step of the averages."""
+        """Close a micro-step: with the last one of an update, what was measured becomes one step of the averages."""
         waits, self._waits, self._inside = self._waits, [], False
         if not accumulation and key.num_replicas > 1:
-            self._untold = [*self._untold[-MOST_PENDING:], (key, waits)]
-        self._untold = [one for one in self._untold if not self._tell(*one)]
+            self._unresolved_waits = [*self._unresolved_waits[-MOST_PENDING:], (key, waits)]
+        self._unresolved_waits = [one for one in self._unresolved_waits if not self._report_wait(*one)]
         self._resolve()
         if accumulation:
             return
@@ -437,7 +444,7 @@ class GradientMonitor:
             return
         initial = self._steps.state.init_batch_size
         if initial is None:
-            return self._steps.say("initial", "gradients are measured, but not used: call set_batch_sizes(init_batch_size=...)")
+            return self._steps.warn_once("initial", "gradients are measured, but not used: call set_batch_sizes(init_batch_size=...)")
         scale = key.num_replicas * key.atomic_bsz * micro_steps / initial
         count = key.num_replicas * micro_steps
         if count > 1:
@@ -449,7 +456,7 @@ class GradientMonitor:
             self._send(*difference, (2, 2 * scale, True, about), sums=False)
 
     def _copies(self) -> int:
-        """On how many processes the same part of the gradients lies."""
+        """Return on how many processes the same part of the gradients lies."""
         if self._processes is None:
             return 1
         grad = next((p.grad for params in self._groups for p in params if p.grad is not None), None)
@@ -469,14 +476,14 @@ class GradientMonitor:
         import torch
 
         if len(self._pending) >= MOST_PENDING:
-            self._steps.say("behind", "gradients are not measured any more: other replicas have ended")
+            self._steps.warn_once("behind", "gradients are not measured any more: other replicas have ended")
             return self.remove()
         values = torch.stack([v.to(torch.float32) for v in (*local, *total)])
         self._pending.append(Pending(values, self._processes if sums else None, about))
         self._resolve()
 
     def _resolve(self, *, seconds: float = 0.0) -> None:
-        """Take in what has arrived, in its order."""
+        """Add the sums that have arrived, in their order."""
         while self._pending and self._pending[0].done(seconds):
             one = self._pending.pop(0)
             values, (count, scale, biased, preconditioned) = one.values, one.about
@@ -491,8 +498,8 @@ class GradientMonitor:
         """Wait that long for what was measured."""
         self._resolve(seconds=seconds)
 
-    def _tell(self, key: Key, waits: list[tuple[Any, Any]]) -> bool:
-        """Tell the recorder how long a step waited; False while the device has not passed it."""
+    def _report_wait(self, key: Key, waits: list[tuple[Any, Any]]) -> bool:
+        """Report how long a step waited; False while the device has not passed it."""
         if all(isinstance(began, float) for began, _ in waits):
             if waits:
                 self._steps.waited(key, sum(ended - began for began, ended in waits))
@@ -515,7 +522,7 @@ def _is_sharded(module: nn.Module) -> bool:
 
 
 def _local(grad: Any) -> Any:
-    """What lies on this process."""
+    """Return the part of a gradient that lies on this process."""
     local = getattr(grad, "to_local", None)
     return _dense(grad if local is None else local())
 

@@ -1,4 +1,4 @@
-"""What a scheduler is told of a job: its sizes, its model of goodput. Posted as JSON to a supervisor that the user names.
+"""Posts the sizes of a job and its model of goodput as JSON to a scheduler that the user names.
 
     set_supervisor("https://supervisor.example:8080", job_id="team/job-1")     # or TB_SOL_SUPERVISOR_URL and ADAPTDL_JOB_ID
     post_sched_hints(hints, job_id)                                            # else every fit posts by itself
@@ -47,7 +47,7 @@ _REDIRECTS: Final = 3
 
 
 def hints_of(state: MetricsState, global_batch_size: int | None = None) -> dict[str, object]:
-    """The hints of a state; gradient statistics below 0 count as 0."""
+    """Return the hints of a state; gradient statistics below 0 count as 0."""
     known = state.grad_sqr is not None and state.grad_var is not None
     return {
         "initBatchSize": state.init_batch_size or 0,
@@ -62,7 +62,10 @@ def hints_of(state: MetricsState, global_batch_size: int | None = None) -> dict[
 
 
 def check_hints(hints: Mapping[str, object]) -> None:
-    """ValueError for keys that are unknown or missing inside, TypeError for values of the wrong type; keys left out are as in DEFAULTS."""
+    """Check hints.
+
+    ValueError for keys that are unknown or missing inside, TypeError for values of the wrong type; keys left out are as in DEFAULTS.
+    """
     unknown = [str(key)[:40] for key in hints if key not in DEFAULTS]
     if unknown:
         raise ValueError(f"unknown keys: {', '.join(unknown)}; known are {', '.join(DEFAULTS)}")
@@ -118,7 +121,7 @@ def post_sched_hints(
 
 @dataclass
 class Supervisor:
-    """Where hints go. headers: besides that of the token. backoff_s: before the one repetition."""
+    """Sends hints. headers: in addition to that of the token. backoff_s: before the one repetition."""
 
     url: str | None = None
     job_id: str | None = None
@@ -171,7 +174,7 @@ class Supervisor:
 
 
 def _attempt(request: urllib.request.Request, timeout_s: float) -> tuple[str, bool]:
-    """("", False) where it arrived, else what went wrong and whether to try again."""
+    """Send once; returns ("", False) where it arrived, else what went wrong and whether to try again."""
     try:
         urllib.request.build_opener(_SameHost).open(request, timeout=timeout_s).close()
         return "", False
@@ -204,7 +207,7 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
 
 
 class _Mailbox:
-    """One thread that sends; of what waits for it, the newest."""
+    """Sends on one thread; of the requests that wait for it, the newest."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -232,12 +235,12 @@ class _Mailbox:
 
 
 _mailbox: Final = _Mailbox()
-_said: Final[set[str]] = set()
+_warned_of: Final[set[str]] = set()
 
 
 def _warned(what: str, text: str) -> None:
-    if what not in _said:
-        _said.add(what)
+    if what not in _warned_of:
+        _warned_of.add(what)
         log.warning("goodput: %s", text)
 
 
@@ -246,5 +249,3 @@ def _whole(value: object, name: str) -> None:
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     if value < 0:
         raise ValueError(f"{name} must not be below 0")
-
-

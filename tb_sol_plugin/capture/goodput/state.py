@@ -1,4 +1,4 @@
-"""What training remembers of its own speed from one start to the next: counted steps by configuration, what was fitted, batch sizes.
+"""Keeps the speed of a job from one start to the next: steps counted by configuration, fitted parameters, batch sizes.
 
     state.save(file)                 # versioned JSON, to an open file; save_file(path) writes under another name first and renames
     state.load(file)                 # once per process start; counters go on from there, also with another number of replicas
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 class Counts:
     """Steps of one configuration; times in seconds. sync_count: of optim_count, steps whose wait for gradients is in optim_sync_time.
 
-    A device tells waits a little late, so that a few of the last may be missing: their mean stands for them.
+    A device reports waits a little late, so that a few of the last may be missing: their mean stands for them.
     """
 
     accum_step_time: float = 0.0
@@ -45,20 +45,20 @@ class Counts:
     sync_count: int = 0
 
     def less(self, other: Counts | None) -> Counts:
-        """These without those."""
+        """Return these counts less the others."""
         if other is None:
             return self
         return Counts(*(getattr(self, name) - getattr(other, name) for name in Counts.__dataclass_fields__))
 
     @property
     def sync_time(self) -> float | None:
-        """Seconds that all synchronised steps waited; None where no wait was told."""
+        """Seconds that all synchronized steps waited; None where no wait was measured."""
         return self.optim_sync_time / self.sync_count * self.optim_count if self.sync_count else None
 
     def times(self) -> tuple[float, float] | None:
-        """(T_accum, T_optim) in seconds per step; None where they are not known.
+        """Return (T_accum, T_optim) in seconds per step; None where they are not known.
 
-        Without a wait that was told, a synchronised step says nothing of its compute: then only steps that accumulate do.
+        Without a measured wait, a synchronized step says nothing of its compute: then only steps that accumulate do.
         """
         if self.optim_count <= 0:
             return None
@@ -72,7 +72,9 @@ class Counts:
 
 @dataclass
 class MetricsState:
-    """profile: counts by configuration. perf_params: the seven as last fitted (names in PERF). grad_sqr, grad_var: raw averages.
+    """What is saved of a job.
+
+    profile: counts by configuration. perf_params: the seven as last fitted (names in PERF). grad_sqr, grad_var: raw averages.
 
     noise: state of the averages of gradient statistics. init_batch_size, max_batch_size: of all replicas and micro-steps; None unknown.
     """
@@ -89,7 +91,10 @@ class MetricsState:
     gradient_accumulation: bool = False
 
     def points(self) -> tuple[list[int], list[int], list[int], list[float], list[float]]:
-        """Columns for a fit: nodes, replicas, atomic batch sizes, T_accum and T_optim in seconds; keys without known times left out."""
+        """Return columns for a fit.
+
+        Nodes, replicas, atomic batch sizes, T_accum and T_optim in seconds; keys without known times left out.
+        """
         rows = [(*key, *times) for key, counts in sorted(self.profile.items()) if (times := counts.times()) is not None]
         nodes, replicas, sizes, accum, optim = ([row[i] for row in rows] for i in range(5))
         return nodes, replicas, sizes, accum, optim  # type: ignore[return-value]
@@ -167,7 +172,7 @@ def put(file: IO[str] | IO[bytes], text: str) -> None:
 
 
 def read_json(file: IO[str] | IO[bytes], form: str, version: int) -> dict[str, Any]:
-    """The object in a file of that format, of that version at most. ValueError where it is something else."""
+    """Read the object in a file of that format, of that version at most. ValueError where it is something else."""
     content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise ValueError(f"a saved state of more than {MOST_BYTES} bytes")
@@ -183,7 +188,7 @@ def read_json(file: IO[str] | IO[bytes], form: str, version: int) -> dict[str, A
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
-    """A file that appears under its name only when it is complete and on the disk."""
+    """Write a file that appears under its name only when it is complete and on the disk."""
     where = os.path.abspath(os.fspath(path))
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(where), prefix=f".{os.path.basename(where)}.")
     try:

@@ -1,10 +1,10 @@
-"""Steps as training counts them, by nodes, replicas and batch size; every 30 s rank 0 fits the model of goodput to them.
+"""Counts the steps of training by nodes, replicas and batch size; every 30 s rank 0 fits the model of goodput to them.
 
     set_batch_sizes(init_batch_size=128, max_batch_size=4096, local_bsz_bounds=(16, 256), gradient_accumulation=True)
     for batch in loader:
         profile_step_start(atomic_bsz=len(batch))
         ...                                              # forward, backward
-        profile_sync_time(seconds)                       # the wait for gradients; `watch_gradients` tells it by itself
+        profile_sync_time(seconds)                       # the wait for gradients; `watch_gradients` measures it
         profile_step_commit(accumulation_step=False)     # True for a micro-step that only accumulates
     goodput = get_goodput_fn()
 
@@ -30,33 +30,6 @@ from tb_sol_plugin.format import PROFILE_ROW
 if TYPE_CHECKING:
     from tb_sol_plugin.cost.goodput.model import GoodputFunction
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 INTERVAL_S: Final = 30.0
 """Between fits."""
 _MODEL_GROUPS: Final = ("tp", "pp", "cp")
@@ -76,19 +49,19 @@ class StepRecorder:
         self._began: float | None = None
         self._bsz = 0
         self._sync = 0.0
-        self._told = False
+        self._sync_measured = False
         self._last = clock()
         self._base: dict[Key, Counts] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._said: set[str] = set()
+        self._warned_of: set[str] = set()
         self._pid = os.getpid()
         self.global_batch_size: int | None = None
 
-    # --- What is told ---
+    # --- What the script sets ---
 
     def set_replicas(self, num_nodes: int, num_replicas: int) -> None:
-        """Nodes and replicas, where the environment does not tell them. ValueError unless 1 <= num_nodes <= num_replicas."""
+        """Set nodes and replicas, where the environment does not have them. ValueError unless 1 <= num_nodes <= num_replicas."""
         if not 1 <= int(num_nodes) <= int(num_replicas):
             raise ValueError(f"needs 1 <= num_nodes <= num_replicas, not {num_nodes} and {num_replicas}")
         self._given = int(num_nodes), int(num_replicas)
@@ -100,7 +73,7 @@ class StepRecorder:
         local_bsz_bounds: tuple[int, int] | None = None,
         gradient_accumulation: bool = False,
     ) -> None:
-        """Samples of all replicas and micro-steps that the job was made for and that it allows; bounds of those of one micro-step.
+        """Set the samples of all replicas and micro-steps that the job was made for and that it allows, with bounds of one micro-step.
 
         ValueError where they contradict each other.
         """
@@ -114,12 +87,12 @@ class StepRecorder:
         s.gradient_accumulation = bool(gradient_accumulation)
 
     def set_grad_params(self, sqr: float, var: float, *, biased: bool = False) -> None:
-        """Squared norm and variance of the gradient, as they are; below 0 counts as 0 where they are used."""
+        """Set squared norm and variance of the gradient, as they are; below 0 counts as 0 where they are used."""
         s = self.state
         s.grad_sqr, s.grad_var, s.grad_biased = float(sqr), float(var), biased
 
     def replicas(self) -> tuple[int, int]:
-        """(nodes, replicas): as they were set, else of the launcher's environment and the running process group."""
+        """Return (nodes, replicas): as they were set, else of the launcher's environment and the running process group."""
         if self._given is not None:
             return self._given
         if self._found is None:
@@ -129,27 +102,27 @@ class StepRecorder:
     # --- Steps ---
 
     def start(self, atomic_bsz: int) -> None:
-        """A micro-step of so many samples on this replica begins."""
+        """Begin a micro-step of so many samples on this replica."""
         size = known(lambda: int(atomic_bsz)) or 0
         if size < 1:
             self._began = None
-            return self.say("atomic_bsz", f"a step with an atomic batch size of {str(atomic_bsz)[:40]} is not counted")
-        self._bsz, self._sync, self._told = size, 0.0, False
+            return self.warn_once("atomic_bsz", f"a step with an atomic batch size of {str(atomic_bsz)[:40]} is not counted")
+        self._bsz, self._sync, self._sync_measured = size, 0.0, False
         self._began = self._clock()
 
     def sync(self, seconds: float) -> None:
-        """This step waited so long for the reduction of gradients, once its backward pass was through."""
+        """Add the seconds that this step waited for the reduction of gradients once its backward pass was through."""
         found = known(lambda: float(seconds))
         if found is None or not 0 <= found < 1e9:
-            return self.say("sync", f"a wait of {str(seconds)[:40]} s is not counted")
+            return self.warn_once("sync", f"a wait of {str(seconds)[:40]} s is not counted")
         self._sync += found
-        self._told = True
+        self._sync_measured = True
 
     def commit(self, accumulation_step: bool = False) -> None:
-        """The micro-step ends. accumulation_step: it neither synchronised gradients nor updated parameters."""
+        """End the micro-step. accumulation_step: it neither synchronized gradients nor updated parameters."""
         now = self._clock()
         if self._began is None:
-            return self.say("commit", "profile_step_commit without profile_step_start: this step is not counted")
+            return self.warn_once("commit", "profile_step_commit without profile_step_start: this step is not counted")
         took, self._began = max(now - self._began, 0.0), None
         if os.getpid() != self._pid:
             return
@@ -163,9 +136,10 @@ class StepRecorder:
             else:
                 counts.optim_step_time += took
                 counts.optim_count += 1
-                if self._told or replicas == 1:
+                if self._sync_measured or replicas == 1:
                     if self._sync > took:
-                        self.say("long", f"a wait for gradients of {self._sync:g} s in a step of {took:g} s: it counts as all of the step")
+                        text = f"a wait for gradients of {self._sync:g} s in a step of {took:g} s: it counts as all of the step"
+                        self.warn_once("long", text)
                     counts.optim_sync_time += min(self._sync, took)
                     counts.sync_count += 1
         self.micro_steps += 1
@@ -174,7 +148,7 @@ class StepRecorder:
                 hook(key, self.micro_steps, accumulation_step)
             except Exception as error:
                 self.on_commit = [h for h in self.on_commit if h is not hook]
-                self.say("commit hook", f"gradient statistics end: {type(error).__name__}: {error}")
+                self.warn_once("commit hook", f"gradient statistics end: {type(error).__name__}: {error}")
         if accumulation_step:
             return
         self.global_batch_size = replicas * self._bsz * self.micro_steps
@@ -184,7 +158,7 @@ class StepRecorder:
             self.report()
 
     def waited(self, key: Key, seconds: float) -> None:
-        """A wait of an earlier, synchronised step of that key, which a device has told only now."""
+        """Add the wait of an earlier, synchronized step of that key, which a device has reported only now."""
         with self._lock:
             counts = self.state.profile.get(key)
             if counts is not None and counts.sync_count < counts.optim_count:
@@ -194,7 +168,7 @@ class StepRecorder:
     # --- Fits ---
 
     def report(self) -> threading.Thread | None:
-        """Fit, then tell the supervisor, on a thread of its own; None while the one before still runs."""
+        """Fit, then report to the supervisor, on a thread of its own; None while the one before still runs."""
         if self._thread is not None and self._thread.is_alive():
             return None
         self._thread = threading.Thread(target=self._report, name="tb-sol-goodput", daemon=True)
@@ -206,7 +180,7 @@ class StepRecorder:
             self.fit()
             (self.supervisor or Supervisor()).post(self.hints(), wait=True)
         except Exception as error:
-            self.say("report", f"goodput was not fitted or reported: {type(error).__name__}: {error}")
+            self.warn_once("report", f"goodput was not fitted or reported: {type(error).__name__}: {error}")
 
     def fit(self) -> bool:
         """Fit the seven parameters to what was counted; False where there is nothing to fit to."""
@@ -214,7 +188,8 @@ class StepRecorder:
             columns = replace(self.state, profile={k: replace(v) for k, v in self.state.profile.items()}).points()
         if not columns[0]:
             if self.state.profile and self.replicas()[1] > 1:
-                self.say("nothing", "no step tells its compute time: call profile_sync_time, watch_gradients, or accumulate gradients")
+                text = "no step tells its compute time: call profile_sync_time, watch_gradients, or accumulate gradients"
+                self.warn_once("nothing", text)
             return False
         from tb_sol_plugin.cost.goodput.fit import fit
 
@@ -222,7 +197,7 @@ class StepRecorder:
         return True
 
     def goodput_fn(self) -> GoodputFunction | None:
-        """Goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
+        """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
         s = self.state
         if s.perf_params is None or s.grad_sqr is None or s.grad_var is None or s.init_batch_size is None:
             return None
@@ -231,19 +206,22 @@ class StepRecorder:
         return GoodputFunction(s.perf_params, (s.grad_sqr, s.grad_var), s.init_batch_size)
 
     def hints(self) -> dict[str, object]:
-        """What a scheduler asks for, see `goodput_hints`."""
+        """Return the hints for a scheduler, see `hints.py`."""
         with self._lock:
             return hints_of(self.state, self.global_batch_size)
 
     # --- What outlives the process ---
 
     def loaded(self) -> None:
-        """The state was taken from a file: what it has counted is not of this process."""
+        """Take what the state has counted, which came from a file, for the work of earlier processes."""
         with self._lock:
             self._base = {k: replace(v) for k, v in self.state.profile.items()}
 
     def record(self, *, last: bool = False) -> dict[str, object] | None:
-        """The record `profile` of a capture file: what this process counted. last: later files begin anew. None while there is nothing."""
+        """Return the record `profile` of a capture file: what this process counted.
+
+        last: later files begin anew. None while there is nothing.
+        """
         s = self.state
         with self._lock:
             own = {key: counts.less(self._base.get(key)) for key, counts in sorted(s.profile.items())}
@@ -265,10 +243,10 @@ class StepRecorder:
             "gradient_accumulation": s.gradient_accumulation,
         }
 
-    def say(self, what: str, text: str) -> None:
-        """Log a warning of one sort once."""
-        if what not in self._said:
-            self._said.add(what)
+    def warn_once(self, what: str, text: str) -> None:
+        """Log a warning of one kind once."""
+        if what not in self._warned_of:
+            self._warned_of.add(what)
             log.warning("goodput: %s", text)
 
 
@@ -282,7 +260,7 @@ def _row(key: Key, counts: Counts) -> list[int | None]:
 
 def replicas_found() -> tuple[int, int]:
     """(nodes, replicas) of the environment: ADAPTDL_NUM_NODES and ADAPTDL_NUM_REPLICAS, else of torchrun or Slurm; replicas are ranks
-    over tensor × pipeline × context parallel, where Megatron tells these."""
+    over tensor × pipeline × context parallel, where Megatron has these."""
     world = rank_of()[1]
     nodes = _environment("ADAPTDL_NUM_NODES", "GROUP_WORLD_SIZE", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
     local = _environment("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
@@ -318,7 +296,7 @@ _process: Final = _Process()
 
 
 def recorder() -> StepRecorder:
-    """The recorder of this process."""
+    """Return the recorder of this process."""
     return _process.recorder
 
 
@@ -329,22 +307,22 @@ def use_recorder(new: StepRecorder) -> StepRecorder:
 
 
 def profile_step_start(atomic_bsz: int) -> None:
-    """A micro-step of so many samples on this replica begins: notes the time, its wait for gradients is 0."""
+    """Begin a micro-step of so many samples on this replica: its time starts, its wait for gradients is 0."""
     _process.recorder.start(atomic_bsz)
 
 
 def profile_sync_time(sync_time: float) -> None:
-    """Adds seconds that this step waited for the reduction of gradients once its backward pass was through, not all of it."""
+    """Add the seconds that this step waited for the reduction of gradients once its backward pass was through, not all of it."""
     _process.recorder.sync(sync_time)
 
 
 def profile_step_commit(accumulation_step: bool = False) -> None:
-    """Closes the micro-step. accumulation_step: it neither synchronised gradients nor updated parameters."""
+    """Close the micro-step. accumulation_step: it neither synchronized gradients nor updated parameters."""
     _process.recorder.commit(accumulation_step)
 
 
 def get_goodput_fn() -> GoodputFunction | None:
-    """Goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
+    """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
     return _process.recorder.goodput_fn()
 
 
@@ -383,7 +361,7 @@ def load_metrics(path: str | os.PathLike[str]) -> bool:
 
 
 def profile_record(*, last: bool = False) -> dict[str, object] | None:
-    """What capture files ask for, see `StepRecorder.record`."""
+    """Return the record for the capture file, see `StepRecorder.record`."""
     return _process.recorder.record(last=last)
 
 
@@ -396,5 +374,5 @@ def set_supervisor(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Tell a supervisor after each fit, on rank 0; what is None comes from the environment. Without a URL or a job nothing is sent."""
+    """Report to a supervisor after each fit, on rank 0; what is None comes from the environment. Without a URL or a job nothing is sent."""
     recorder().supervisor = Supervisor(url, job_id, path=path, method=method, headers=dict(headers or {}), timeout_s=timeout_s)

@@ -1,1 +1,1 @@
-"""Work of layers seen through hooks: which modules, which closed forms, what to fall back on."""
+"""Hooks on the modules of a model in sampled iterations, and closed forms for work that operators do not show."""

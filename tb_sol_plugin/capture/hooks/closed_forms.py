@@ -1,7 +1,7 @@
-"""The operators that a layer or function comes down to, forward and backward, from sizes alone.
+"""Gives the operators that a layer or function comes down to, forward and backward, from sizes alone.
 
-The fallback mode writes these into the ledger where the real ones cannot be watched. They are the leaves of torch's own decomposition
-(a Linear with bias is one addmm of two dimensions), so that the cost models answer as for watched ones. Sizes of matrix products:
+The fallback mode writes these into the ledger where the real ones cannot be observed. They are the leaves of torch's own decomposition
+(a Linear with bias is one addmm of two dimensions), so that the cost models answer as for observed ones. Sizes of matrix products:
 [m, k] x [k, n], 2 m k n FLOP.
 """
 
@@ -20,11 +20,11 @@ Sizes = tuple[int, ...]
 
 
 class Given(NamedTuple):
-    """A tensor argument: sizes, element type as a trace names it. turned: its last two dimensions are swapped in memory."""
+    """A tensor argument: sizes, element type as a trace names it. transposed: its last two dimensions are swapped in memory."""
 
     sizes: Sizes
     type: str
-    turned: bool = False
+    transposed: bool = False
 
 
 Argument = Given | str | None
@@ -47,26 +47,26 @@ class Needs(NamedTuple):
     second: bool = False
 
 
-def product(m: int, k: int, n: int, type_: str, *, batch: int | None = None, bias: bool = False, turned: bool = False) -> Form:
-    """[m, k] x [k, n], `batch` times; with a bias added to it. turned: the second one lies in memory as [n, k]."""
+def product(m: int, k: int, n: int, type_: str, *, batch: int | None = None, bias: bool = False, transposed: bool = False) -> Form:
+    """[m, k] x [k, n], `batch` times; with a bias added to it. transposed: the second one lies in memory as [n, k]."""
     if batch is not None:
-        first, second = Given((batch, m, k), type_), Given((batch, k, n), type_, turned)
+        first, second = Given((batch, m, k), type_), Given((batch, k, n), type_, transposed)
         return Form("aten::bmm", (first, second), ((batch, m, n),))
-    given = Given((m, k), type_), Given((k, n), type_, turned)
+    given = Given((m, k), type_), Given((k, n), type_, transposed)
     if bias:
         return Form("aten::addmm", (Given((n,), type_), *given, "1", "1"), ((m, n),))
     return Form("aten::mm", given, ((m, n),))
 
 
 def products(
-    m: int, k: int, n: int, type_: str, needs: Needs, *, batch: int | None = None, bias: bool = False, turned: bool = False
+    m: int, k: int, n: int, type_: str, needs: Needs, *, batch: int | None = None, bias: bool = False, transposed: bool = False
 ) -> list[Form]:
     """A product and those of its backward pass: dA [m, k] = dC x B^T, dB [k, n] = A^T x dC, each with the FLOP of the forward."""
-    out = [product(m, k, n, type_, batch=batch, bias=bias, turned=turned)]
+    out = [product(m, k, n, type_, batch=batch, bias=bias, transposed=transposed)]
     if needs.first:
         out.append(product(m, n, k, type_, batch=batch)._replace(backward=True))
     if needs.second:
-        out.append(product(n if turned else k, m, k if turned else n, type_, batch=batch)._replace(backward=True))
+        out.append(product(n if transposed else k, m, k if transposed else n, type_, batch=batch)._replace(backward=True))
     return out
 
 
@@ -110,7 +110,7 @@ def einsum(equation: str, a: Sizes, b: Sizes, type_: str, needs: Needs) -> list[
 
 
 def layer_norm(x: Sizes, normalized: int, type_: str, needs: Needs, *, weight: bool, bias: bool, rms: bool = False) -> list[Form]:
-    """Normalisation over the last `normalized` dimensions. needs.second: the gradient of the weight."""
+    """Normalization over the last `normalized` dimensions. needs.second: the gradient of the weight."""
     inner, rows = x[len(x) - normalized :], (*x[: len(x) - normalized], *(1,) * normalized)
     sizes = json.dumps(list(inner))
     w, b = Given(inner, type_) if weight else None, Given(inner, type_) if bias else None
@@ -178,16 +178,16 @@ def _kind(value: str | None) -> str:
 
 def _strides(given: Given) -> list[int]:
     sizes = list(given.sizes)
-    if given.turned:
+    if given.transposed:
         sizes[-1], sizes[-2] = sizes[-2], sizes[-1]
     steps = [math.prod(sizes[at + 1 :]) for at in range(len(sizes))]
-    if given.turned:
+    if given.transposed:
         steps[-1], steps[-2] = steps[-2], steps[-1]
     return steps
 
 
 # -- form_reading ----------------------------------------------------------------------------------------------------
-# Everything here raises ValueError, with a reason for people, for calls that cannot be told from their sizes.
+# Everything here raises ValueError, with a reason for people, for calls that cannot be derived from their sizes.
 
 
 Tensor: Final = torch.Tensor
@@ -220,7 +220,7 @@ def _linear(x: torch.Tensor, y: torch.Tensor, *, bias: bool, weight_grad: bool, 
         raise ValueError("a layer of scalars")
     k, n = int(x.shape[-1]), int(y.shape[-1])
     m = max(x.numel() // k if k else 0, y.numel() // n if n else 0)
-    return products(m, k, n, type_, Needs(x.requires_grad, weight_grad), bias=bias, turned=True)
+    return products(m, k, n, type_, Needs(x.requires_grad, weight_grad), bias=bias, transposed=True)
 
 
 def _norm_layer(module: object, args: Arguments, kwargs: Named, result: object, *, rms: bool = False) -> list[Form]:
@@ -244,7 +244,7 @@ def _norm_linear_layer(module: object, args: Arguments, kwargs: Named, result: o
 
 
 def _norm_mlp_layer(module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """Normalisation, [m, k] x [k, f], activation, [m, h] x [h, n]; of a gated activation f is 2 h."""
+    """Normalization, [m, k] x [k, f], activation, [m, h] x [h, n]; of a gated activation f is 2 h."""
     x, y = _tensor(_first(args, kwargs)), _result(result)
     up, down = getattr(module, "fc1_weight", None), getattr(module, "fc2_weight", None)
     if not isinstance(up, Tensor) or not isinstance(down, Tensor):
@@ -253,8 +253,8 @@ def _norm_mlp_layer(module: object, args: Arguments, kwargs: Named, result: obje
     m = max(x.numel() // max(1, k), y.numel() // max(1, int(y.shape[-1])))
     type_, gradient = _multiplies(module, y), _trains(module)
     needs = Needs(x.requires_grad or gradient, gradient)
-    first = products(m, k, f, type_, needs, turned=True)
-    second = products(m, h, int(down.shape[0]), type_, needs, turned=True)
+    first = products(m, k, f, type_, needs, transposed=True)
+    second = products(m, h, int(down.shape[0]), type_, needs, transposed=True)
     return _fused_norm(module, x) + first + second
 
 
@@ -287,8 +287,8 @@ def _attention_layer(module: object, args: Arguments, kwargs: Named, result: obj
     order = (1, 2, 0, 3) if layout == "sbhd" else (0, 2, 1, 3)
     mask = kwargs.get("attn_mask_type") or getattr(module, "attn_mask_type", "")
     needs = Needs(any(one.requires_grad for one in (q, k, v)))
-    turned = [tuple(int(one.shape[at]) for at in order) for one in (q, k, v)]
-    return attention(turned[0], turned[1], turned[2], type_name(q), needs, causal="causal" in str(getattr(mask, "name", mask)))
+    transposed = [tuple(int(one.shape[at]) for at in order) for one in (q, k, v)]
+    return attention(transposed[0], transposed[1], transposed[2], type_name(q), needs, causal="causal" in str(getattr(mask, "name", mask)))
 
 
 _LAYERS: Final[dict[str, Callable[[object, Arguments, Named, object], list[Form]]]] = {

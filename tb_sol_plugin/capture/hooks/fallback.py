@@ -1,4 +1,4 @@
-"""The fallback mode: work from hooks and replaced functions, where a dispatch mode cannot be used.
+"""Counts work by hooks and replaced functions where a dispatch mode cannot be used: the fallback mode.
 
 Each call of a supported layer, and of a replaced function that is in no such layer and no other replaced function, is written into the
 ledger in closed form. Everything else is not seen: `a @ b`, methods of tensors, functions imported by name, the optimizer, elementwise
@@ -71,7 +71,7 @@ class HooksMode:
     def layer_call(
         self, site: Site, label: int, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
     ) -> None:
-        """A call of a lowest supported layer has ended. label: its own. Of one that an exception ended, nothing is counted."""
+        """Count a call of a lowest supported layer that has ended. label: its own. One that an exception ended is not counted."""
         layer = site.place.layer
         if layer is None or result is None or self.patcher.stack.open:
             return
@@ -79,7 +79,7 @@ class HooksMode:
         self._record(site, label, NONE, result, duration_ns, lambda: layer_forms(name, site.place.module, args, kwargs, result))
 
     def function_call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None:
-        """A call of a replaced function that is in no other one has ended; its label is still open."""
+        """Count a call of a replaced function that is in no other one and has ended; its label is still open."""
         began = perf_counter_ns()
         layer = self.hooks.lowest_layer()
         if layer is None or PATCHED[name] not in COVERED[layer]:
@@ -129,7 +129,7 @@ class HooksMode:
     # --- Backward ---
 
     def _backward_begins(self) -> ThreadState:
-        """Counts the backward of all recorded calls in the phase that runs now."""
+        """Count the backward of all recorded calls in the phase that runs now."""
         expected, self._expected = self._expected, Counter()
         phase = self.phases.top
         for (known, module, forward_phase, function, flags), count in expected.items():
@@ -140,14 +140,14 @@ class HooksMode:
 
 
 def _has_gradient(result: object) -> bool:
-    """Whether a result takes part in a backward pass."""
+    """Return whether a result takes part in a backward pass."""
     if isinstance(result, torch.Tensor):
         return bool(result.requires_grad)
     return isinstance(result, (tuple, list)) and any(_has_gradient(one) for one in result)
 
 
 def with_sources(records: list[OpRecord]) -> list[OpRecord]:
-    """Records of this mode, told where they came from: `hook` of a layer or `patch` of a function."""
+    """Set the source of the records of this mode: `hook` of a layer or `patch` of a function."""
     for one in records:
         one.source = "patch" if one.func_name else "hook"
     return records

@@ -1,4 +1,4 @@
-"""What a sampled step puts on the model and on torch, and takes back: label hooks, function labels, the dispatch mode."""
+"""Instruments the model and torch for a sampled step: label hooks, function labels, the dispatch mode."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DEPTH: Final = 3
 
 @dataclass
 class Collected:
-    """What a sampled step left.
+    """What was counted in a sampled step.
 
     signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
     copies: rows as `format.COPY_ROW` names them, None where copies were not counted.
@@ -72,7 +72,7 @@ class InputSizes:
     def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if torch.jit.is_tracing() or torch.compiler.is_compiling():
             return
-        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialised) is left out
+        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialized) is left out
             tensors = list(tensors_in([args, kwargs], DEPTH))
             self.calls.append(tuple((tuple(map(int, t.shape)), str(t.dtype)) for t in tensors))
             if tensors and torch.is_grad_enabled() and getattr(module, "training", False):
@@ -98,7 +98,7 @@ _NOTHING: Final[Callable[..., object]] = contextlib.nullcontext.__exit__
 
 
 def tensors_in(value: object, depth: int) -> Iterable[torch.Tensor]:
-    """The tensors in nested lists, tuples and mappings, down to `depth` levels below the outermost."""
+    """Yield the tensors in nested lists, tuples and mappings, down to `depth` levels below the outermost."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth >= 0 and isinstance(value, Mapping):
@@ -110,23 +110,23 @@ def tensors_in(value: object, depth: int) -> Iterable[torch.Tensor]:
 
 
 def short_hash(value: object) -> str:
-    """Twelve hexadecimal digits that stand for a value's text."""
+    """Return twelve hexadecimal digits that stand for the text of a value."""
     return hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()[:12]
 
 
 def modes_on_stack() -> list[object]:
-    """Dispatch modes that are entered on this thread, outermost first."""
+    """Return the dispatch modes that are entered on this thread, outermost first."""
     look = getattr(_python_dispatch, "_get_current_dispatch_mode_stack", None)
     return list(look()) if look is not None else []
 
 
 def dispatch_possible() -> bool:
-    """Whether this torch lets work be counted by a dispatch mode. The names are private, so they are looked for."""
+    """Return whether this torch lets work be counted by a dispatch mode. The names are private, so they are looked for."""
     return attribution.available() and all(hasattr(_python_dispatch, name) for name in ("TorchDispatchMode", "_pop_mode", "_push_mode"))
 
 
 class Instrumentation:
-    """Hooks, function labels and the counting mode: on in a sampled step, off outside.
+    """Puts hooks, function labels and the counting mode in place for a sampled step, and takes them back.
 
     mode: dispatch or hooks, as it is in use. copies: of the step, None where they are not counted (not wanted, or no dispatch mode).
     It is entered and left on one thread; `leave` puts things back in any state, as often as it is called.
@@ -154,7 +154,7 @@ class Instrumentation:
         self.replays = 0
 
     def here(self) -> bool:
-        """Whether the calling thread is the one that entered."""
+        """Return whether the calling thread is the one that entered."""
         return threading.get_ident() == self._thread
 
     def enter(self, model: object, roots: list[object], events: EventPool | None, *, layers: bool) -> bool:
@@ -163,7 +163,7 @@ class Instrumentation:
         model: as it was given, so that several are told apart in their names; roots: the modules in it. layers: whether events are
         recorded around the calls of modules.
         """
-        self._fetch()
+        self._remove_left_behind()
         if self.mode == "dispatch" and modes_on_stack():
             self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
             return False
@@ -179,7 +179,7 @@ class Instrumentation:
             self._open.callback(self.hooks.remove)
             self.hooks.attach(model)
             for root in roots:
-                self._see_sizes(root)
+                self._hook_sizes(root)
             self._open.callback(self.patcher.uninstall)
             self.patcher.install()
             self._count_replays()
@@ -189,7 +189,7 @@ class Instrumentation:
             raise
         return True
 
-    def _see_sizes(self, model: object) -> None:
+    def _hook_sizes(self, model: object) -> None:
         register = getattr(model, "register_forward_pre_hook", None)
         if register is not None and not isinstance(model, torch.jit.ScriptModule):
             handle: RemovableHandle = register(self.sizes, with_kwargs=True)
@@ -208,9 +208,9 @@ class Instrumentation:
         mode = self._counting
         mode.timed = timed
         mode.__enter__()
-        self._open.callback(self._take_off, mode)
+        self._open.callback(self._exit_mode, mode)
 
-    def _take_off(self, mode: LedgerMode) -> None:
+    def _exit_mode(self, mode: LedgerMode) -> None:
         """Leave our mode, and no other: those that were entered after it and are still open stay in their order."""
         if not self.here():
             mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
@@ -231,15 +231,15 @@ class Instrumentation:
         for one in reversed(above):
             _python_dispatch._push_mode(one)
 
-    def _fetch(self) -> None:
+    def _remove_left_behind(self) -> None:
         """Take off the modes that were left behind on this thread."""
         for entry in [entry for entry in self._left_behind if entry[0] == threading.get_ident()]:
             self._left_behind.remove(entry)
             self._thread = entry[0]
-            self._take_off(entry[1])
+            self._exit_mode(entry[1])
 
     def _count_replays(self) -> None:
-        """A replayed CUDA graph runs kernels of which nobody here learns; that it was replayed is all that can be counted."""
+        """Count replays of CUDA graphs, whose kernels are not seen here."""
         graph = getattr(torch.cuda, "CUDAGraph", None)
         replay = vars(graph).get("replay") if graph is not None else None
         if replay is None:
@@ -261,7 +261,7 @@ class Instrumentation:
         """Take everything back. What was recorded stays until the next `enter`."""
         if self._left_behind:
             thread = self._thread
-            self._fetch()
+            self._remove_left_behind()
             self._thread = thread
         if self.on:
             try:
@@ -281,13 +281,13 @@ class Instrumentation:
         self.replays = 0
 
     def records(self, rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:
-        """The ledger as records. rows: some of it."""
+        """Return the ledger as records. rows: a part of it."""
         layers = {label: layer for label, (layer, _) in self.hooks.supported.items()}
         records = self.ledger.records(layers.get, rows)
         return with_sources(records) if self.mode == "hooks" else records
 
     def collect(self, *, compiled: bool) -> Collected:
-        """What the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
+        """Return what the step left, after `leave`. compiled: the model is compiled, so that times of this step are not its own."""
         self.hooks.end_step()
         self.patcher.end_step()
         lost = self.ledger.lost + self.hooks.lost
@@ -310,7 +310,10 @@ class Instrumentation:
         return Collected(Rows(self.ledger.signatures, counted, lost), records, list(self.hooks.calls), lost, signature, copies)
 
     def _products(self, rows: dict[RowKey, Row]) -> list[tuple[int, int]]:
-        """(signature, calls) of the matrix work: an optimizer that makes its state in the first iteration changes only other work."""
+        """Return (signature, calls) of the matrix work.
+
+        An optimizer that makes its state in the first iteration changes only other work.
+        """
         calls: Counter[int] = Counter()
         for key, (count, _) in rows.items():
             calls[key[0]] += count
@@ -318,6 +321,6 @@ class Instrumentation:
 
 
 def _as_compiled(rows: dict[RowKey, Row]) -> dict[RowKey, Row]:
-    """Rows without times. Where no row is known to be of a compiled module, all are taken to be."""
+    """Return the rows without times. Where no row is known to be of a compiled module, all are taken to be."""
     all_of_them = 0 if any(key[5] & COMPILED for key in rows) else COMPILED
     return {(key[0], key[1], key[2], key[3], key[4], key[5] | all_of_them): [count, -1] for key, (count, _) in rows.items()}

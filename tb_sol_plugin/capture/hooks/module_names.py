@@ -1,7 +1,8 @@
-"""The modules of a model with names people know them by, and which of them are layers of a supported type. Needs no torch.
+"""Names the modules of a model, and finds those that are layers of a supported type. Needs no torch.
 
 Names are those of `named_modules()`, less what wrappers put into them (`module.` of data parallelism, `_orig_mod.` of torch.compile …).
-The outermost module has the name of its class. Layers are told by class names, so that no library has to be imported to know its layers.
+The outermost module has the name of its class. Layers are recognized by class names, so that no library has to be
+imported for them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SUPPORTED: Final[dict[str, OpType]] = {
     "LayerNorm": OpType.LAYERNORM,
     "RMSNorm": OpType.LAYERNORM,
 }
-"""Layer types of the reports. The two fused ones hold a normalisation besides their products."""
+"""Layer types of the reports. The two fused ones hold a normalization in addition to their products."""
 
 _ALSO: Final[dict[str, tuple[str, ...]]] = {
     "Linear": (
@@ -83,7 +84,7 @@ class Place:
 
 
 def layer_of(classes: Iterable[str], *, children: bool = False) -> Layer | None:
-    """The layer type of a module by the names of its class and base classes, nearest first; None where it is no supported layer.
+    """Return the layer type of a module by the names of its class and base classes, nearest first; None where it is no supported layer.
 
     The first known name decides, whatever the class does: a class of one's own called `Linear` is a `Linear`. Without a known name a
     class that ends in `RMSNorm` or `LayerNorm` (`LlamaRMSNorm`) is one, if it has no `children`.
@@ -101,7 +102,7 @@ def layer_of(classes: Iterable[str], *, children: bool = False) -> Layer | None:
 
 
 def layer_of_module(module: object) -> Layer | None:
-    """The layer type of a module. Transformer Engine's own `Linear` is a `TELinear`."""
+    """Return the layer type of a module. Transformer Engine's own `Linear` is a `TELinear`."""
     kinds = type(module).__mro__
     found = layer_of((kind.__name__ for kind in kinds), children=bool(getattr(module, "_modules", None)))
     if found is not None and found[0] == "Linear":
@@ -112,7 +113,7 @@ def layer_of_module(module: object) -> Layer | None:
 
 
 def class_name_of(module: object) -> str:
-    """The class of a module; of one that FSDP2 has given a class of its own (`FSDPLinear`) the class it had before."""
+    """Return the class name of a module; of one that FSDP2 has given a class of its own (`FSDPLinear`) the class it had before."""
     kinds = [kind.__name__ for kind in type(module).__mro__]
     if len(kinds) > 2 and kinds[1] == "FSDPModule" and kinds[0] == "FSDP" + kinds[2]:
         return kinds[2]
@@ -120,12 +121,12 @@ def class_name_of(module: object) -> str:
 
 
 def is_module(thing: object) -> bool:
-    """Whether hooks could be put on it."""
+    """Return whether hooks can be put on it."""
     return hasattr(thing, "named_modules") and hasattr(thing, "_forward_pre_hooks")
 
 
 def places(model: object) -> list[Place]:
-    """All modules of a model in order, each object once under its first name; wrappers are left out.
+    """Return all modules of a model in order, each object once under its first name; wrappers are left out.
 
     model: a module; several of them in a list or dictionary (their names then begin with position or key); the method of a module.
     Anything else has no modules: [].
@@ -152,7 +153,7 @@ def _roots(model: object) -> list[tuple[str, nn.Module]]:
 
 
 def wrapped_as(module: object) -> str | None:
-    """The name under which a wrapper holds its model; None if the module is none."""
+    """Return the name under which a wrapper holds its model; None if the module is none."""
     children = getattr(module, "_modules", None) or {}
     for kind in type(module).__mro__:
         key = _WRAPPERS.get(kind.__name__)
@@ -184,7 +185,7 @@ def _walk(root: nn.Module, prefix: str, seen: set[int]) -> list[Place]:
 
 
 def any_compiled(model: object) -> bool:
-    """Whether one of `places(model)` is compiled. Asked after each sampled step, so it does not make them."""
+    """Return whether one of `places(model)` is compiled, without making them: this is called after each sampled step."""
     modules = (module for _, root in _roots(model) for module in root.modules())
     return any(_is_compiled(module) or type(module).__name__ == "OptimizedModule" for module in modules)
 
@@ -216,7 +217,7 @@ def _placed(met: list[tuple[nn.Module, str, bool, int]]) -> Iterator[Place]:
 
 
 def models_in(model: object) -> Iterator[object]:
-    """The models in nested lists and dicts; nothing for None."""
+    """Yield the models in nested lists and dicts; nothing for None."""
     if isinstance(model, Mapping):
         for one in model.values():
             yield from models_in(one)

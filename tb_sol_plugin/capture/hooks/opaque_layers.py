@@ -1,7 +1,7 @@
-"""Layers whose products a dispatch mode does not see, because they call a library of their own (Transformer Engine, quantised kernels).
+"""Counts layers that call a library of their own (Transformer Engine, quantized kernels), which a dispatch mode does not see.
 
 Their work is taken in closed form, as in the fallback mode, and marked as estimated. Whether a layer is one of them shows at the end of
-the step: no matrix product or attention was counted under its label. Forward and backward are told apart.
+the step: no matrix product or attention was counted under its label. Forward and backward are distinguished.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MATRIX = (OpType.MATMUL, OpType.ATTENTION, OpType.CONV)
 
 
 class OpaqueLayers(HooksMode):
-    """Around a dispatch mode: enter it before, leave it after. Adds to the ledger what those layers did."""
+    """Adds the work of such layers to the ledger. It is entered before the dispatch mode, and left after it."""
 
     def __enter__(self) -> OpaqueLayers:
         self._rows: dict[RowKey, Row] = {}
@@ -42,7 +42,10 @@ class OpaqueLayers(HooksMode):
         self._without_gradient.clear()
 
     def _follow(self) -> None:
-        """The backward of what ran forward, in the phase where the dispatch mode saw the backward of that phase; none if it saw none."""
+        """Add the backward of what ran forward, in the phase where the dispatch mode saw the backward of that phase.
+
+        None if it saw none.
+        """
         phases: dict[int, Counter[int]] = {}
         for (_, _, phase, forward_phase, _, flags), (count, _) in self.ledger.rows.items():
             if flags & BACKWARD:
@@ -64,7 +67,7 @@ class OpaqueLayers(HooksMode):
         row[1] = UNTIMED  # a host's time of the whole layer, whose other operators are timed on their own
 
     def _seen(self, direction: int) -> set[int]:
-        """Labels of modules with matrix work in this direction, and of all modules around them."""
+        """Return the labels of modules with matrix work in this direction, and of all modules around them."""
         out: set[int] = set()
         for key in self.ledger.rows:
             module = key[1]
@@ -76,7 +79,7 @@ class OpaqueLayers(HooksMode):
 
 
 def opaque(site: Site) -> bool:
-    """Whether a layer may call a library of its own: one that multiplies, and whose forward is not that of torch."""
+    """Return whether a layer may call a library of its own: one that multiplies, and whose forward is not that of torch."""
     layer = site.place.layer
     if layer is None or layer[1] not in MATRIX:
         return False

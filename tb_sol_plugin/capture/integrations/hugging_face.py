@@ -1,4 +1,4 @@
-"""Tracking of a Hugging Face Trainer:
+"""Tracks a Hugging Face Trainer:
 
     from tb_sol_plugin.capture.integrations.hugging_face import SOLCallback
     Trainer(model, args, callbacks=[SOLCallback(every_n_steps=100)], ...)
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SOLCallback(TrainerCallback):  # type: ignore[misc]
-    """logdir: where captures are written, default the trainer's `output_dir`; `options` as of `capture`."""
+    """Tracks the steps of a trainer. logdir: where captures are written, default the trainer's `output_dir`; `options` as of `capture`."""
 
     def __init__(self, logdir: str = "", **options: object) -> None:
         self._logdir = logdir

@@ -1,10 +1,10 @@
-"""Tracking of a Lightning Trainer:
+"""Tracks a Lightning Trainer:
 
     from tb_sol_plugin.capture.integrations.lightning import SOLCallback
     Trainer(callbacks=[SOLCallback(every_n_steps=100)])
 
 A step is an optimizer step, with all batches that were accumulated for it. Its phases are `train/forward`, `train/backward`,
-`train/optimizer` (under automatic optimisation) and `validation`, which belongs to the step after which it runs.
+`train/optimizer` (under automatic optimization) and `validation`, which belongs to the step after which it runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SOLCallback(Callback):  # type: ignore[misc]
-    """logdir: where captures are written, default the trainer's log folder; `options` as of `capture`."""
+    """Tracks the steps of a trainer. logdir: where captures are written, default the trainer's log folder; `options` as of `capture`."""
 
     def __init__(self, logdir: str = "", **options: object) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the callbacks share: one capture that is opened, phased, stepped and closed by the events of a trainer."""
+"""Opens, steps and closes one capture by the events of a trainer; the callbacks share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """Events may come in any order and without their counterpart, as trainers differ: each call does what is left to do.
+    """Follows the events of a trainer. They may come in any order and without their counterpart: each call does what is left to do.
 
     options: as of `capture`.
     """
@@ -29,7 +29,7 @@ class Tracking:
         self._tracker = capture(logdir, model=model, first_iteration=first, **self._options)  # type: ignore[arg-type]
 
     def step(self) -> None:
-        """End of an iteration."""
+        """End the iteration."""
         self.leave()
         if self._tracker is not None:
             self._tracker.step()

@@ -1,6 +1,6 @@
-"""The one place where the capture library stops its own errors: none of them reaches the training loop.
+"""Keeps the errors of the recorder out of the training loop.
 
-A failure is counted and noted. A part that fails again and again is not called any more; when that part is the tracking itself, all ends.
+A failure is counted and noted. A part that fails LIMIT times is not called any more; where that part is vital, tracking ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("tb_sol_plugin")
 
 
 class Guard:
-    """Failures by part and reason.
+    """Counts failures by part and reason, and keeps them from training code.
 
     note: called with (code, text) for every failure that is new. give_up: called with a sentence when a vital part has failed LIMIT times.
     """
@@ -53,7 +53,7 @@ class Guard:
             self.reasons[f"guard: {type(second).__name__}"] += 1
 
     def attempt(self, part: str, function: Callable[[], R], default: R) -> R:
-        """The function's answer; the default where it fails, or has failed LIMIT times."""
+        """Return what the function returns; the default where it fails, or has failed LIMIT times."""
         if self.failures[part] >= LIMIT:
             return default
         try:
@@ -64,7 +64,7 @@ class Guard:
 
 
 class _Bounded(Protocol):
-    """Who has methods that end at the guard: `off` once tracking has ended."""
+    """An object with guarded methods. off: tracking has ended."""
 
     guard: Guard
     off: bool
@@ -74,7 +74,7 @@ B = TypeVar("B", bound=_Bounded)
 
 
 def guarded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
-    """A method that training code calls: it does nothing once tracking is off, and never raises."""
+    """Make a method safe to call from training code: it does nothing once tracking is off, and never raises."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -94,7 +94,7 @@ def guarded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B
 
 
 class Tracker(Protocol):
-    """What is asked of a tracker; neither raises."""
+    """A tracker that is closed at exit and stopped in a forked process; neither method raises."""
 
     def end(self, *, report: bool) -> None: ...
     def forked(self) -> None: ...
@@ -104,7 +104,7 @@ _alive: Final[weakref.WeakSet[Tracker]] = weakref.WeakSet()
 
 
 def follow(tracker: Tracker) -> None:
-    """See to the end of a tracker, without keeping it alive."""
+    """Close this tracker when the process exits. It is not kept alive."""
     _alive.add(tracker)
 
 
@@ -131,10 +131,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Clock:
-    """`now()` in ns from the start, without what was added to `own_ns`.
+    """Measures ns since its start, less the work of the recorder itself (`own_ns`).
 
-    Whoever spends time on behalf of the recorder inside a step measures it and adds it to `own_ns`, so that a sampled step lasts as
-    long as it would have without being watched (as far as that can be measured from inside Python).
+    All work of the recorder inside a step is measured and added to `own_ns`, so that a sampled step lasts as long as it would have
+    without instrumentation (as far as that can be measured from inside Python).
     """
 
     __slots__ = ("monotonic_ns", "own_ns", "wall_ns")

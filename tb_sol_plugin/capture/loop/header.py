@@ -1,4 +1,4 @@
-"""The first record of a capture file: where and with what a run runs. Nothing here raises, and nothing is initialised for its sake."""
+"""Describes the process, the device and the model in the header of a capture file. Nothing raises, and no device is initialized."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MESH: Final = {
 
 
 def known(ask: Callable[[], T]) -> T | None:
-    """The answer, None where asking fails: a fact that nobody can tell is unknown."""
+    """Return what the function returns; None, which is unknown, where it raises."""
     try:
         return ask()
     except Exception:
@@ -50,7 +50,7 @@ def known(ask: Callable[[], T]) -> T | None:
 
 
 def rank_of() -> tuple[int, int]:
-    """(rank, world size), of torch.distributed, else of the launcher's environment, else (0, 1)."""
+    """Return (rank, world size) of torch.distributed, else of the launcher's environment, else (0, 1)."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if known(lambda: distributed.is_available() and distributed.is_initialized()):  # type: ignore[union-attr]
@@ -65,7 +65,10 @@ def rank_of() -> tuple[int, int]:
 
 
 def groups_of(models: list[object]) -> dict[str, list[int]]:
-    """{name: [rank, size]} of the groups that split the work: Megatron's where it is loaded, else those of a model's device mesh."""
+    """Return the process groups that split the work, as {name: [rank, size]}.
+
+    They are those of Megatron where it is loaded, else those of a model's device mesh.
+    """
     state = sys.modules.get("megatron.core.parallel_state") or sys.modules.get("megatron.core.mpu")
     if state is not None:
         found = {}
@@ -90,12 +93,12 @@ def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
 
 
 def compiled(models: list[object]) -> bool:
-    """True if a model, or a module of it, is compiled by torch.compile."""
+    """Return whether a model, or a module of it, is compiled by torch.compile."""
     return bool(known(lambda: any_compiled(models)))
 
 
 def device_kind(models: list[object]) -> str:
-    """Type of the device that the models are on (cuda, cpu, …); without a model, of the accelerator that is in use."""
+    """Return the type of the device that the models are on (cuda, cpu, …); without a model, of the accelerator that is in use."""
     for model in models:
         for parameter in known(lambda model=model: model.parameters()) or ():  # type: ignore[attr-defined,misc]
             kind = known(lambda parameter=parameter: str(parameter.device.type))  # type: ignore[misc]
@@ -109,7 +112,10 @@ def device_kind(models: list[object]) -> str:
 
 
 def model_facts(models: list[object]) -> Json:
-    """Counts over all models; a parameter that is used twice counts once. local: what this rank holds of a sharded model."""
+    """Count parameters and modules of all models; a parameter that is used twice counts once.
+
+    local: what this rank holds of a sharded model.
+    """
     seen: set[int] = set()
     counts = {"parameters": 0, "trainable": 0, "parameter_bytes": 0, "local_parameters": 0, "local_bytes": 0, "modules": 0}
     names: list[str] = []
@@ -121,7 +127,7 @@ def model_facts(models: list[object]) -> Json:
                 continue
             seen.add(id(parameter))
             size = known(lambda parameter=parameter: (int(parameter.numel()), int(parameter.element_size())))  # type: ignore[misc]
-            if size is None:  # not materialised yet
+            if size is None:  # not materialized yet
                 continue
             local = known(lambda parameter=parameter: int(parameter._local_tensor.numel()))  # type: ignore[misc]
             local = size[0] if local is None else local
@@ -135,7 +141,7 @@ def model_facts(models: list[object]) -> Json:
 
 
 def precision_flags() -> dict[str, object]:
-    """matmul: as `torch.get_float32_matmul_precision` says; cudnn_tf32: whether convolutions use TF32."""
+    """Return the precision settings of torch. cudnn_tf32: whether convolutions use TF32."""
     torch = sys.modules.get("torch")
     matmul = known(lambda: str(torch.get_float32_matmul_precision()))  # type: ignore[union-attr]
     legacy = known(lambda: bool(torch.backends.cuda.matmul.allow_tf32))  # type: ignore[union-attr]
@@ -149,7 +155,7 @@ def precision_flags() -> dict[str, object]:
 
 
 def device_facts(kind: str, spec: DeviceSpec | None) -> Json:
-    """The device as torch names it, and the limits it is judged against."""
+    """Return the device as torch names it, and its limits."""
     torch = sys.modules.get("torch")
     module = getattr(torch, kind, None)
     name, memory, units = None, None, None
@@ -172,7 +178,7 @@ def device_facts(kind: str, spec: DeviceSpec | None) -> Json:
 
 
 def limits_of(spec: DeviceSpec) -> Json:
-    """Limits as plain JSON: FLOP/s by type, bytes/s."""
+    """Return limits as plain JSON, in FLOP/s by type and bytes/s."""
 
     def rates(of: Mapping[object, float]) -> dict[str, float]:
         return {str(getattr(dtype, "value", dtype)): rate for dtype, rate in of.items()}
@@ -218,7 +224,7 @@ def header(
     copies: bool = False,
     plan: Mapping[str, object] | None = None,
 ) -> Json:
-    """The header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size).
+    """Return the header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size).
 
     plan: sizes of the model and its layout, see `memory_plan`.
     """

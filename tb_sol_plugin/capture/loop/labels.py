@@ -1,4 +1,4 @@
-"""Labels: which module, phase and function a piece of work belongs to. One stack per thread and sort of label.
+"""Labels name the module, phase and function that work belongs to; each thread has one stack per kind of label.
 
 A label is interned by (what, parent, name), so its id names a place in a tree: a module called from two places has two labels.
 """
@@ -13,7 +13,10 @@ NONE: Final = -1
 
 
 class Label(NamedTuple):
-    """what: module, phase or function. parent: id of the label around it, NONE at a root. class_name: of a module, "" otherwise."""
+    """A name in the tree of labels.
+
+    what: module, phase or function. parent: id of the label around it, NONE at a root. class_name: of a module, "" otherwise.
+    """
 
     what: str
     parent: int
@@ -22,7 +25,7 @@ class Label(NamedTuple):
 
 
 class Labels:
-    """All labels of a tracker by id. Ids are never reused."""
+    """Holds all labels of a tracker by id. Ids are never reused."""
 
     def __init__(self) -> None:
         self.known: list[Label] = []
@@ -30,7 +33,7 @@ class Labels:
         self._lock = threading.Lock()
 
     def id_of(self, what: str, parent: int, name: str, class_name: str = "") -> int:
-        """The id of a label, made at first use."""
+        """Return the id of a label, which is made at first use."""
         key = (what, parent, name, class_name)
         found = self._ids.get(key)
         if found is None:
@@ -41,7 +44,7 @@ class Labels:
         return found
 
     def path(self, label: int) -> tuple[str, ...]:
-        """Names from the root down; () for NONE."""
+        """Return the names from the root down; () for NONE."""
         out: list[str] = []
         while label != NONE:
             out.append(self.known[label].name)
@@ -50,7 +53,7 @@ class Labels:
 
 
 class Stack(threading.local):
-    """Ids of the labels that are open on the calling thread, innermost last."""
+    """Holds the ids of the labels that are open on the calling thread, innermost last."""
 
     def __init__(self) -> None:
         self.open: list[int] = []

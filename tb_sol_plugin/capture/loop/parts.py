@@ -63,7 +63,7 @@ def make_parts(options: CaptureOptions, *, note: Callable[[str, str], None], giv
     environment = Environment(options, places, tracked, phases, note)
     optimizer, plan = OptimizerRef(), PlanFacts()
     optimizer.set(options.optimizer)
-    plan.tell(options.plan)
+    plan.add_given(options.plan)
     output = Output(
         places, guard, labels,
         first_rank=environment.is_first_rank, header=lambda: header.make(), spec=environment.limits,

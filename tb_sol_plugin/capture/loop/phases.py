@@ -1,4 +1,4 @@
-"""The phases that a training loop names: a stack per thread, and the times of their ranges."""
+"""Keeps the phases that a training loop names: a stack per thread, and the times of their ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.loop.schedule import TimeRow
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 
-# -- Marks of a phase for profilers that watch the process -----------------------------------------------------------
+# -- Marks of a phase for profilers that record the process ----------------------------------------------------------
 # an NVTX range, and a range in a running torch.profiler.
 #
 # Without a profiler a mark costs a test of one variable.
@@ -35,8 +35,8 @@ class _State(Protocol):
     _is_profiler_enabled: bool
 
 
-class _Asked:
-    """For a torch that does not keep the state of its profiler where this file looks for it."""
+class _ProfilerQuery:
+    """Asks torch whether its profiler is on, where the usual variable is missing."""
 
     @property
     def _is_profiler_enabled(self) -> bool:
@@ -45,18 +45,18 @@ class _Asked:
 
 
 def profiler_state() -> _State:
-    """Whose `_is_profiler_enabled` says, at the cost of a look at a variable, whether a torch profiler records. Never loads torch."""
+    """Return an object whose `_is_profiler_enabled` says whether a torch profiler records. Never loads torch."""
     module = sys.modules.get("torch.autograd.profiler")
-    return module if hasattr(module, "_is_profiler_enabled") else _Asked()  # type: ignore[return-value]
+    return module if hasattr(module, "_is_profiler_enabled") else _ProfilerQuery()  # type: ignore[return-value]
 
 
 def profiler_active() -> bool:
-    """True while a torch profiler records in this process. Never loads torch."""
+    """Return whether a torch profiler records in this process. Never loads torch."""
     return bool(profiler_state()._is_profiler_enabled)
 
 
 def nvtx_usable() -> bool:
-    """True if a CUDA device is in use, so that NVTX ranges make sense. Never loads torch, never initialises CUDA."""
+    """Return whether a CUDA device is in use, so that NVTX ranges make sense. Never loads torch, never initializes CUDA."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     try:
@@ -66,7 +66,7 @@ def nvtx_usable() -> bool:
 
 
 def open_mark(name: str, nvtx: bool) -> Mark | None:
-    """Open the ranges of a phase; None where nobody listens."""
+    """Open the ranges of a phase for profilers; None where none records."""
     found = None
     if nvtx:
         sys.modules["torch"].cuda.nvtx.range_push(name)
@@ -102,7 +102,7 @@ PhaseTime: TypeAlias = "tuple[int, int, int, Pair | None]"
 
 
 def phase_name(name: object) -> str:
-    """The text of whatever was given as a name: `(unnamed)` for nothing, at most 256 characters."""
+    """Return the text of a name of any type: `(unnamed)` for nothing, at most 256 characters."""
     text = name if isinstance(name, str) else "" if name is None else str(name)
     return text[:NAME_LENGTH].strip().strip("/") or "(unnamed)"
 
@@ -112,7 +112,7 @@ _Frame: TypeAlias = "tuple[str, int, Pair | None, Mark | None, bool, int]"
 
 
 class _Thread:
-    """Of one thread: open labels, their frames, and pushes that were too deep to record."""
+    """Open labels of one thread, their frames, and pushes that were too deep to record."""
 
     __slots__ = ("excess", "frames", "open")
 
@@ -122,14 +122,14 @@ class _Thread:
         self.excess = 0
 
 
-class _Own(threading.local):
+class _ThreadLocal(threading.local):
     def __init__(self) -> None:
         self.thread = _Thread()
 
 
 @dataclass
 class _Sum:
-    """Ranges of one label that are no longer kept singly."""
+    """The sum of the ranges of one label, which are no longer kept singly."""
 
     start_ns: int
     duration_ns: int = 0
@@ -139,7 +139,7 @@ class _Sum:
 
 
 class PhaseStack:
-    """Which phase each thread is in, and how long the phases of this step lasted.
+    """Tracks the phase of each thread, and how long the phases of this step lasted.
 
     A thread without phases of its own (a worker of autograd) is in the innermost phase of the thread that runs the step. A phase that is
     open at the end of a step is cut there: each step has its own part. Times are on the recorder's clock; what pushing and popping
@@ -152,7 +152,7 @@ class PhaseStack:
     def __init__(self, labels: Labels, clock: Clock, *, note: Callable[[str, str], None] | None = None) -> None:
         self._labels, self.clock = labels, clock
         self._note = note or (lambda code, text: None)
-        self._own = _Own()
+        self._own = _ThreadLocal()
         self._lock = threading.Lock()
         self._noted: set[str] = set()
         self.step = 0
@@ -180,7 +180,7 @@ class PhaseStack:
         return stack[-1] if stack else self.inheriting()
 
     def inheriting(self) -> int:
-        """The innermost phase of the thread that runs the step. That thread waits in `backward()` while workers of autograd run."""
+        """Return the innermost phase of the thread that runs the step. It waits in `backward()` while workers of autograd run."""
         try:
             return self.runner[-1]
         except IndexError:
@@ -189,7 +189,7 @@ class PhaseStack:
     # --- Push and pop ---
 
     def push(self, name: object, *, scoped: bool = False) -> int:
-        """Enter a phase. Answers the depth before, for `pop_to`."""
+        """Enter a phase. Returns the depth before, for `pop_to`."""
         # Phases are always on, and run with cold caches: few lookups, few calls.
         began = perf_counter_ns()
         own = self._own.thread
@@ -242,7 +242,7 @@ class PhaseStack:
             self._once("phase_pop", "a phase was popped while none was open")
 
     def pop_to(self, depth: int) -> None:
-        """Leave all phases deeper than that, also those that nobody popped."""
+        """Leave all phases deeper than that, also those that were never popped."""
         began = perf_counter_ns()
         own = self._own.thread
         deeper = len(own.open) - depth
@@ -259,7 +259,7 @@ class PhaseStack:
 
     @contextmanager
     def phase(self, name: object) -> Iterator[None]:
-        """The phase of a `with` block, left also when an exception flies."""
+        """Return the phase of a `with` block, which is left also when an exception is raised in it."""
         depth = self.push(name, scoped=True)
         try:
             yield
@@ -313,7 +313,7 @@ class PhaseStack:
                 self._fold()
 
     def _fold(self) -> None:
-        """Sum up the ranges of the label that has most."""
+        """Fold the ranges of the label that has most into one sum."""
         counts: dict[int, int] = {}
         for time in self.times:
             counts[time[0]] = counts.get(time[0], 0) + 1
@@ -368,7 +368,7 @@ class PhaseStack:
             ]
 
     def end_step(self, now: int) -> PendingTimes:
-        """The times of the step that ends at `now`; phases that are open count up to now."""
+        """Return the times of the step that ends at `now`; phases that are open count up to now."""
         own = self._own.thread
         if own.open is self.runner:
             for label, (_, start, events, _, _, _) in zip(own.open, own.frames, strict=True):
@@ -388,7 +388,7 @@ class PendingTimes:
         self._times, self.sums, self._pool, self._stack = times, sums, stack.events, stack
 
     def done(self) -> bool:
-        """True if `rows` has nothing to gain from waiting."""
+        """Return whether the device has passed all events."""
         pool = self._pool
         if pool is None:
             return True
@@ -397,7 +397,7 @@ class PendingTimes:
         )
 
     def rows(self) -> list[TimeRow]:
-        """One row per range or sum, by start, the outer one first. device_ns is None where the device has not passed the events."""
+        """Return one row per range or sum, by start, the outer one first. device_ns is None where the device has not passed the events."""
         pool = self._pool
         out: list[TimeRow]
         if pool is None:
@@ -427,11 +427,11 @@ class _Tracker(Protocol):
     guard: Guard
 
     def unwound(self, kind: type[BaseException]) -> None:
-        """An exception has left the outermost phase of the calling thread."""
+        """Handle an exception that has left the outermost phase of the calling thread."""
 
 
 class PhaseRange:
-    """A phase as a context manager, for one use. It is left also when an exception flies; the tracker learns of one that left them all."""
+    """A phase as a context manager, for one use. The tracker is informed of an exception that leaves the outermost one."""
 
     __slots__ = ("_depth", "_name", "_phases", "_tracker")
 

@@ -1,4 +1,4 @@
-"""Drives torch.profiler for a single iteration, and stores its trace beside the capture file under the same worker name.
+"""Drives torch.profiler for a single iteration, and stores its trace next to the capture file under the same worker name.
 
 A traced iteration is never a sampled one: a dispatch mode would show in the trace, and makes compiled models run eagerly.
 """
@@ -30,7 +30,7 @@ class _Range(Protocol):
 
 
 class DrivenProfiler:
-    """One trace at a time. `start` and `stop` belong outside of what is timed: starting the profiler takes a while.
+    """Takes one trace at a time. `start` and `stop` belong outside of what is timed: starting the profiler takes a while.
 
     folder: of the capture file. stem: answers `<host>_rank<rank>` of that file. note: called with (code, text). stacks: record Python
     frames and with them the calls of modules, which a trace has from nowhere else. memory: record allocations too.
@@ -51,7 +51,7 @@ class DrivenProfiler:
 
     def start(self, kind: str) -> bool:
         """Trace the iteration that begins now; False where another profiler is at work. kind: type of the device in use."""
-        if profiler_active() or _others():
+        if profiler_active() or _other_profiler():
             self._note("profiler", "the script has a profiler of its own; no iteration is traced beside it")
             return False
         activity = torch.profiler.ProfilerActivity
@@ -65,7 +65,7 @@ class DrivenProfiler:
         return True
 
     def restart(self) -> None:
-        """The iteration begins anew: its range starts now. Which range is the iteration's, under which number, is known at its end."""
+        """Begin the iteration anew: its range starts now. Which range is the iteration's, under which number, is known at its end."""
         self._close_range()
         self._starts += 1
         self._range = torch.profiler.record_function(_RANGE.format(self._starts))
@@ -92,25 +92,25 @@ class DrivenProfiler:
             profile.export_chrome_trace(plain)
             with open(plain, "rb") as source, gzip.open(packed, "wb", compresslevel=5) as target:
                 for line in source:  # the profiler writes one field a line
-                    target.write(self._named(line, number) if _MARK in line else line)
+                    target.write(self._renamed(line, number) if _MARK in line else line)
             os.replace(packed, path)
         self.written.append(path)
 
-    def _named(self, line: bytes, number: int) -> bytes:
-        """The line with the iteration's range called as profilers call a step, and ranges of beginnings that were dropped called so."""
+    def _renamed(self, line: bytes, number: int) -> bytes:
+        """Return the line with the range of the iteration named as profilers name a step, and dropped beginnings named so."""
         for start in range(1, self._starts + 1):
             name = f"ProfilerStep#{number}" if start == self._starts else "before the iteration"
             line = line.replace(f'"{_RANGE.format(start)}"'.encode(), f'"{name}"'.encode())
         return line
 
 
-def _others() -> bool:
-    """True if the script holds a profiler, which may start at any of its own steps: two at once are an error in torch."""
+def _other_profiler() -> bool:
+    """Return whether the script has a profiler of its own, which may start at any of its own steps: two at once are an error in torch."""
 
     def found() -> bool:
         return any(type(one) is torch.profiler.profile and one not in _own for one in gc.get_objects())
 
     if found():
-        gc.collect()  # one that nobody holds any more is no profiler of the script
+        gc.collect()  # one without references is no profiler of the script
         return found()
     return False

@@ -1,4 +1,4 @@
-"""Which iterations are sampled, traced and reported, and what is known of one that has ended."""
+"""Decides which iterations are sampled, traced and reported, and describes one that has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 
 class Schedule:
-    """By the index of an iteration, counted from 0 at the start of the process.
+    """Decides by the index of an iteration, counted from 0 at the start of the process, what is due in it.
 
     Sampled: 0, 1 and every `every`-th (0: none). Iteration 0 carries costs that arise once, 1 is the first ordinary one. A sample that
     could not be had is made up for in the next iteration. Traced: up to `traces` iterations that follow a sampled one and are not
@@ -26,13 +26,13 @@ class Schedule:
         self._last_sampled = -2
 
     def samples(self) -> bool:
-        """Whether the iteration that begins now is due to be sampled."""
+        """Return whether the iteration that begins now is due to be sampled."""
         if not self.every:
             return False
         return self.owed or self.index < 2 or self.index % self.every == 0
 
     def traced(self, *, compiled: bool = False) -> bool:
-        """Whether the iteration that begins now, which is not sampled, is due to be traced.
+        """Return whether the iteration that begins now, which is not sampled, is due to be traced.
 
         compiled: the fourth in place of the third, which is the first to run compiled code, and is spent on compiling it.
         """
@@ -42,7 +42,7 @@ class Schedule:
         return self.traces > 0 and self.index >= 2 and after
 
     def reported(self, iteration: int, *, sampled: bool) -> bool:
-        """Whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
+        """Return whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
         return self.index % self.report == 0 or (sampled and iteration % self.report == 0)
 
     def until_due(self) -> int:
@@ -57,7 +57,7 @@ class Schedule:
         return min(until, self.every - 1 - index % self.every) if self.every else until
 
     def ended(self, *, sampled: bool) -> None:
-        """The iteration is over; `sampled`: its work was counted."""
+        """End the iteration. sampled: its work was counted."""
         if sampled:
             self._last_sampled = self.index
         self.index += 1
@@ -113,7 +113,7 @@ ALL_LEVELS: Final = 2
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """What a script's arguments say; None where they say nothing."""
+    """Options that the arguments of a script hold; None where they hold none."""
 
     report_interval: int | None = None
     device: str | None = None
@@ -123,7 +123,7 @@ class ScriptOptions:
 
 
 def add_sol_arguments(parser: ArgumentParser) -> ArgumentParser:
-    """Add the options to a parser, and answer it. An option that the parser already has stays as it is."""
+    """Add the options to a parser, and return it. An option that the parser already has stays as it is."""
     group = parser.add_argument_group("speed of light")
     has = parser._option_string_actions  # argparse has no public way to ask
     if "--rl-sol-report-interval" not in has:
@@ -155,7 +155,7 @@ def add_sol_arguments(parser: ArgumentParser) -> ArgumentParser:
 
 
 def read_arguments(args: object) -> ScriptOptions:
-    """The options in parsed arguments (a namespace, a dict or any object), under their argparse names. What is no use is left out."""
+    """Read the options from parsed arguments (a namespace, a dict or any object) by their argparse names; unusable values are left out."""
 
     def value(name: str) -> object:
         if isinstance(args, dict):

@@ -1,4 +1,4 @@
-"""Device times by pairs of events: pooled, recorded without waiting, read only when the device has passed them."""
+"""Measures device times by pairs of events: pooled, recorded without waiting, read only when the device has passed them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POOL: Final = 1024
 
 
 class Event(Protocol):
-    """What this file needs of `torch.cuda.Event` and its kin on other devices."""
+    """A timing event, as `torch.cuda.Event` and those of other devices are."""
 
     def record(self) -> object: ...
     def query(self) -> bool: ...
@@ -35,7 +35,7 @@ class Pair:
 
 
 class EventPool:
-    """Pairs of timing events of one kind of device. Nothing here waits; what fails is counted in `lost` by reason.
+    """Keeps pairs of timing events of one type of device. Nothing here waits; what fails is counted in `lost` by reason.
 
     `pair()` answers a pair that its user starts and stops, `resolve(pair)` the ns in between once the device has passed both, and takes
     the events back.
@@ -49,7 +49,7 @@ class EventPool:
         self.lost: Counter[str] = Counter()
 
     def pair(self) -> Pair | None:
-        """A pair of events; None where none can be recorded now."""
+        """Return a pair of events; None where none can be recorded now."""
         try:
             if not self._usable():
                 return None
@@ -60,14 +60,14 @@ class EventPool:
             return None
 
     def started(self) -> Pair | None:
-        """A pair whose first event is recorded."""
+        """Return a pair whose first event is recorded."""
         pair = self.pair()
         if pair is not None:
             pair.start()
         return pair
 
     def record(self, event: Event) -> bool:
-        """Record an event on the current stream; whether that was possible."""
+        """Record an event on the current stream. Returns whether that was possible."""
         try:
             if self._usable():
                 event.record()
@@ -77,7 +77,7 @@ class EventPool:
         return False
 
     def done(self, pair: Pair | None) -> bool:
-        """True if nothing is gained by waiting: the device has passed both events, or they will never be read."""
+        """Return whether nothing is gained by waiting: the device has passed both events, or they will never be read."""
         if pair is None or not pair.stopped:
             return True
         try:
@@ -86,7 +86,7 @@ class EventPool:
             return True  # `resolve` meets the same error, and counts it
 
     def resolve(self, pair: Pair | None) -> int | None:
-        """The ns between both events, which go back to the pool; None where that is not known. Ask `done` before."""
+        """Return the ns between both events, which go back to the pool; None where that is not known. Ask `done` before."""
         if pair is None or not pair.stopped:
             return None
         pair.stopped = False
@@ -104,9 +104,9 @@ class EventPool:
 
 
 def event_pool(kind: str) -> EventPool | None:
-    """The pool for a kind of device (cuda, which ROCm shares; xpu, mps); None where times come from the host's clock.
+    """Return the pool for a type of device (cuda, which ROCm shares; xpu, mps); None where times come from the host's clock.
 
-    A device that the process has not used yet is not initialised for the sake of timing.
+    A device that the process has not used yet is not initialized for the sake of timing.
     """
     if kind in ("", "cpu", "meta"):
         return None

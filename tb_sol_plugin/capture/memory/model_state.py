@@ -1,4 +1,4 @@
-"""The walk over a model and its optimizers: bytes of parameters, gradients, master weights and optimizer state as they are now.
+"""Walks over a model and its optimizers: bytes of parameters, gradients, master weights and optimizer state as they are now.
 
 Tensors are read, never estimated, and none is kept. Each byte counts once, in the first of these that has it: parameters, buffers, main
 gradients, gradients, master weights, gradients of those (main gradients), the state of optimizers.
@@ -104,14 +104,14 @@ class _Walker:
         found = optimizers_in(self.wrappers if optimizer is None else optimizer)
         self.optimizers = [one for one in found if looks_like(one)]
         self.modules: list[str] = [place.name for place in self.places]
-        self.owner: dict[int, int] = {}  # of tensors, by id: number of the module. They live as long as the walk: `self.held`
-        self.held: list[object] = []
+        self.owner: dict[int, int] = {}  # of tensors, by id: number of the module. They live as long as the walk: `self.kept_alive`
+        self.kept_alive: list[object] = []
 
     def run(self) -> Walk:
         add, place_of = self.storages.add, self._place
         parameters = self._parameters()
         for number, place in enumerate(self.places):
-            for buffer in _held(place.module, "_buffers"):
+            for buffer in _members(place.module, "_buffers"):
                 add(buffer, "buffers", number)
         flat = [pair for one in (*self.wrappers, *self.optimizers) for pair in flat_buffers(one)]
         for kind, tensor in flat:
@@ -144,7 +144,7 @@ class _Walker:
         """The parameters of the model; without a model, those that optimizers name as such. They are added."""
         found: dict[int, object] = {}
         for number, place in enumerate(self.places):
-            for parameter in _held(place.module, "_parameters"):
+            for parameter in _members(place.module, "_parameters"):
                 if is_tensor(parameter) and id(parameter) not in found:
                     self._know(parameter, number)
                     found[id(parameter)] = parameter
@@ -222,7 +222,7 @@ class _Walker:
 
     def _know(self, tensor: object, place: int) -> None:
         self.owner.setdefault(id(tensor), place)
-        self.held.append(tensor)
+        self.kept_alive.append(tensor)
 
     def _place(self, tensor: object) -> int:
         return self.owner.get(id(tensor), -1)
@@ -250,16 +250,16 @@ def _wrappers(model: object) -> Iterator[object]:
             inner = wrapped_as(one)
             if inner is None:
                 break
-            one = _held_by(one, inner)
+            one = _member(one, inner)
 
 
-def _held(module: object, name: str) -> list[object]:
+def _members(module: object, name: str) -> list[object]:
     """Parameters or buffers that a module holds itself."""
     held = own(module, name)
     return list(held.values()) if isinstance(held, Mapping) else []
 
 
-def _held_by(module: object, name: str) -> object:
+def _member(module: object, name: str) -> object:
     held = own(module, "_modules")
     return held.get(name) if isinstance(held, Mapping) else None
 

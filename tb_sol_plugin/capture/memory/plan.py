@@ -1,8 +1,8 @@
-"""What a model in training is made of and how it is spread, as the memory plan names it: for expected memory beside what was recorded.
+"""Finds the sizes and the layout of a model in training, as the memory plan names them, for the memory that it should need.
 
-Each value comes from where it stands in so many words: told by the script, an argument of Megatron, the configuration of the model, the
-groups of processes, the tensors themselves, or the sizes of what the model is called with. Nothing is guessed; what is not certain is
-left out. Names are those of `format.PLAN`.
+Each value comes from a place that states it: the script, an argument of Megatron, the configuration of the model, the groups of
+processes, the tensors themselves, or the sizes of what the model is called with. Nothing is guessed; what is not certain is left out.
+Names are those of `format.PLAN`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value: TypeAlias = "int | bool | str"
 Found: TypeAlias = "dict[str, tuple[Value, str]]"
 """{name: (value, where it is from)}."""
 
-TOLD: Final = "told"
+GIVEN: Final = "told"
 LARGEST: Final = 1 << 40
 _TEXT: Final = 80
 _WRAPPED: Final = 8
@@ -68,25 +68,25 @@ _DTYPES: Final = {"torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.floa
 
 @dataclass
 class PlanFacts:
-    """Collects what is known. told: by the script, of whatever names. args: its parsed arguments, of which only the sizes are kept."""
+    """Collects what is known. given: values that the script passed. args: its parsed arguments, of which only the sizes are kept."""
 
-    told: Found = field(default_factory=dict)
+    given: Found = field(default_factory=dict)
     args: Found = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
-    def tell(self, given: object) -> None:
-        """Take what the script says. Names that are no fields of the plan, and values that cannot be, are in `unknown`."""
-        pairs = known(lambda: list(given.items())) if isinstance(given, Mapping) else None
+    def add_given(self, values: object) -> None:
+        """Take the values that the script passed. Names that are no fields of the plan, and values that cannot be, are in `unknown`."""
+        pairs = known(lambda: list(values.items())) if isinstance(values, Mapping) else None
         for name, value in pairs or ():
             plain = _plain(value)
             if str(name) in PLAN and plain is not None:
-                self.told[str(name)] = (plain, TOLD)
+                self.given[str(name)] = (plain, GIVEN)
             else:
                 self.unknown += (str(name)[:_TEXT],)
 
     def read_args(self, args: object) -> None:
         """Take the sizes that parsed arguments have, if they are those of a script of Megatron."""
-        if args is not None and _number(_asked(args, "num_layers")) is not None and _number(_asked(args, "hidden_size")) is not None:
+        if args is not None and _number(_lookup(args, "num_layers")) is not None and _number(_lookup(args, "hidden_size")) is not None:
             self.args = known(lambda: _of_args(args)) or {}
 
     def found(
@@ -109,7 +109,7 @@ class PlanFacts:
             lambda: _of_tensors(models),
             lambda: _of_optimizer(models, optimizer),
         )
-        out: Found = dict(self.told)
+        out: Found = dict(self.given)
         for source in sources:
             out = (known(source) or {}) | out
         out = (known(lambda: _of_inputs(list(inputs), out)) or {}) | out
@@ -123,18 +123,18 @@ class PlanFacts:
 def _of_args(args: object) -> Found:
     """What Megatron's arguments say. A number of query groups counts only where groups are in use."""
     out = _named(args, "args")
-    if not _asked(args, "group_query_attention"):
+    if not _lookup(args, "group_query_attention"):
         out.pop("kv_heads", None)
-    untied = _asked(args, "untie_embeddings_and_output_weights")
+    untied = _lookup(args, "untie_embeddings_and_output_weights")
     if isinstance(untied, bool):
         out["tied"] = (not untied, "args.untie_embeddings_and_output_weights")
-    if isinstance(swiglu := _asked(args, "swiglu"), bool):
+    if isinstance(swiglu := _lookup(args, "swiglu"), bool):
         out["gated"] = (swiglu, "args.swiglu")
-    if isinstance(distributed := _asked(args, "use_distributed_optimizer"), bool):
+    if isinstance(distributed := _lookup(args, "use_distributed_optimizer"), bool):
         out["sharding"] = ("optimizer" if distributed else "none", "args.use_distributed_optimizer")
-    if (kind := str(_asked(args, "optimizer"))) == "adam":
+    if (kind := str(_lookup(args, "optimizer"))) == "adam":
         out["optimizer"] = (kind, "args.optimizer")
-    whole, micro, dp = (_number(_asked(args, name)) for name in ("global_batch_size", "micro_batch_size", "data_parallel_size"))
+    whole, micro, dp = (_number(_lookup(args, name)) for name in ("global_batch_size", "micro_batch_size", "data_parallel_size"))
     if whole and micro and dp and whole % (micro * dp) == 0:
         out["microbatches"] = (whole // (micro * dp), "args.global_batch_size")
     return out
@@ -152,18 +152,18 @@ def _of_configs(models: Sequence[object]) -> Found:
     """Of the configuration of the first model that has one. Megatron's models hold some sizes themselves."""
     for model in models:
         for one in _inside(model):
-            config = _asked(one, "config")
+            config = _lookup(one, "config")
             if config is None or _number(_first(config, NUMBERS["layers"])[0]) is None:
                 continue
             out = _named(config, "config")
-            wide = _number(_asked(config, "n_embd"))
+            wide = _number(_lookup(config, "n_embd"))
             if wide and "ffn" not in out and _has(config, "n_inner"):  # as GPT-2 has it where it is not given
                 out["ffn"] = (4 * wide, "4 × config.n_embd")
-            size = _number(_asked(one, "vocab_size"))
+            size = _number(_lookup(one, "vocab_size"))
             if size:
                 out.setdefault("vocab", (size, "model.vocab_size"))
             for name, holder, where in (("tie_word_embeddings", config, "config"), ("share_embeddings_and_output_weights", one, "model")):
-                if isinstance(shared := _asked(holder, name), bool):
+                if isinstance(shared := _lookup(holder, name), bool):
                     out.setdefault("tied", (shared, f"{where}.{name}"))
             return out
     return {}
@@ -176,18 +176,18 @@ def _named(config: object, where: str) -> Found:
         value, spelling = _first(config, spellings)
         if (number := _number(value)) is not None:
             out[name] = (number, f"{where}.{spelling}")
-    if isinstance(parallel := _asked(config, "sequence_parallel"), bool):
+    if isinstance(parallel := _lookup(config, "sequence_parallel"), bool):
         out["sequence_parallel"] = (parallel, f"{where}.sequence_parallel")
-    if isinstance(gated := _asked(config, "gated_linear_unit"), bool):
+    if isinstance(gated := _lookup(config, "gated_linear_unit"), bool):
         out["gated"] = (gated, f"{where}.gated_linear_unit")
-    if (norm := str(_asked(config, "normalization"))) in ("RMSNorm", "LayerNorm"):
+    if (norm := str(_lookup(config, "normalization"))) in ("RMSNorm", "LayerNorm"):
         out["rms_norm"] = (norm == "RMSNorm", f"{where}.normalization")
-    if (recompute := _asked(config, "recompute_granularity")) in ("full", "selective"):
+    if (recompute := _lookup(config, "recompute_granularity")) in ("full", "selective"):
         out["recompute"] = (str(recompute), f"{where}.recompute_granularity")
     elif _has(config, "recompute_granularity") and recompute is None:
-        fused = _asked(config, "use_flash_attn") is True or "flash" in str(_asked(config, "attention_backend"))
-        said = "attention keeps no scores" if fused else "nothing is recomputed"
-        out["recompute"] = ("selective" if fused else "none", f"{where}: {said}")
+        fused = _lookup(config, "use_flash_attn") is True or "flash" in str(_lookup(config, "attention_backend"))
+        reason = "attention keeps no scores" if fused else "nothing is recomputed"
+        out["recompute"] = ("selective" if fused else "none", f"{where}: {reason}")
     return out
 
 
@@ -199,11 +199,11 @@ def _of_groups(groups: Mapping[str, Sequence[int]]) -> Found:
 
 
 def _of_world(out: Found, groups: Mapping[str, Sequence[int]], world: int, models: Sequence[object]) -> Found:
-    """Sizes that follow from the number of processes: of one process all are 1, as are those beside groups that fill the world."""
+    """Sizes that follow from the number of processes: of one process all are 1, as are those next to groups that fill the world."""
     if world == 1:
         return dict.fromkeys(GROUPED, (1, "one process"))
     if not groups and any(type(one).__name__ == "DistributedDataParallel" for model in models for one in _inside(model)):
-        group = next((_asked(one, "process_group") for model in models for one in _inside(model) if _has(one, "process_group")), None)
+        group = next((_lookup(one, "process_group") for model in models for one in _inside(model) if _has(one, "process_group")), None)
         size = _number(known(lambda: group.size()))  # type: ignore[attr-defined]
         out = out | ({"dp": (size, "process group of DistributedDataParallel")} if size else {})
     filled = 1
@@ -251,7 +251,7 @@ def _of_tensors(models: Sequence[object]) -> Found:
 
 def _divided(parameter: object) -> bool:
     """Whether a parameter is sharded over another dimension of its mesh than that of tensor parallel ranks."""
-    spread, names = _asked(parameter, "placements"), _asked(_asked(parameter, "device_mesh"), "mesh_dim_names")
+    spread, names = _lookup(parameter, "placements"), _lookup(_lookup(parameter, "device_mesh"), "mesh_dim_names")
     if not isinstance(spread, tuple):
         return False
     named = [str(name) for name in names] if isinstance(names, tuple) else [""] * len(spread)
@@ -309,14 +309,14 @@ def _has(thing: object, name: str) -> bool:
     return bool(name in thing if isinstance(thing, Mapping) else known(lambda: hasattr(thing, name)))
 
 
-def _asked(thing: object, name: str) -> object:
+def _lookup(thing: object, name: str) -> object:
     """An entry of a dict or an attribute of anything else; None where there is none, and where asking fails."""
     return known(lambda: thing.get(name)) if isinstance(thing, Mapping) else attribute(thing, name)
 
 
 def _first(config: object, names: Iterable[str]) -> tuple[object, str]:
     """The value of the first name that has one, and the name."""
-    return next(((value, name) for name in names if (value := _asked(config, name)) is not None), (None, ""))
+    return next(((value, name) for name in names if (value := _lookup(config, name)) is not None), (None, ""))
 
 
 def _number(value: object, least: int = 1) -> int | None:

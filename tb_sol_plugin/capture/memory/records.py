@@ -1,10 +1,10 @@
-"""What a process holds in memory at one moment, as its device and its allocator say.
+"""Records the memory of a process at one moment, as reported by its device and its allocator.
 
     record_base_memory("before the model")          # before there is a model, and again after init_process_group
     record_memory("after step 1", model, optimizer)
 
 Records go into the capture file of the tracker that runs; those made before there is one are kept for the file of the next. Nothing here
-raises, and no device is initialised for its sake.
+raises, and no device is initialized for its sake.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MemoryRecord:
 
 
 class Keeper(Protocol):
-    """Who takes records: a tracker that runs."""
+    """A tracker that runs and takes records."""
 
     def keeps(self) -> bool: ...
     def record_base_memory(self, tag: str) -> MemoryRecord: ...
@@ -132,7 +132,7 @@ _state: Final = _State()
 
 
 def record_base_memory(tag: str) -> MemoryRecord:
-    """What is in use on the current device. On the host alone, or before a device is in use, the record is one of the host.
+    """Record what is in use on the current device. On the host alone, or before a device is in use, the record is one of the host.
 
     Call it before the model is made, and after `init_process_group`: what came in between is that of the communication.
     """
@@ -141,7 +141,7 @@ def record_base_memory(tag: str) -> MemoryRecord:
 
 
 def record_memory(tag: str, model: object = None, optimizer: object = None) -> MemoryRecord:
-    """The same, and what parameters, gradients and the state of optimizers hold: read from the tensors, each byte once.
+    """Record the same, and what parameters, gradients and the state of optimizers hold: read from the tensors, each byte once.
 
     model: one or several (list, dict); None: that of the tracker. optimizer: one, several, or what wraps them; None: that of the call
     before, or `model.optimizer`. Tensors are not kept. It takes a few µs per tensor.
@@ -156,12 +156,12 @@ def record_memory(tag: str, model: object = None, optimizer: object = None) -> M
 
 
 def kept_by(keeper: Keeper) -> None:
-    """From now on records go to that tracker, while it runs."""
+    """Give records to that tracker from now on, while it runs."""
     _state.keeper = weakref.ref(keeper)
 
 
 def take_waiting() -> list[MemoryRecord]:
-    """What was recorded before there was a tracker; it waits no longer."""
+    """Return the records that were made before there was a tracker, and forget them."""
     waiting, _state.waiting = _state.waiting, []
     return waiting if _state.pid == os.getpid() else []
 
@@ -183,7 +183,7 @@ def _keep(record: MemoryRecord) -> MemoryRecord:
 
 
 def moment(tag: object, iteration: int | None = None) -> MemoryRecord:
-    """Memory as it is now. Never raises."""
+    """Return the memory as it is now. Never raises."""
     when = time.time_ns(), time.perf_counter_ns()
     text = (known(lambda: str(tag)) or "")[:TAG]
     rank = (known(rank_of) or (0, 1))[0]
@@ -203,7 +203,7 @@ def moment(tag: object, iteration: int | None = None) -> MemoryRecord:
 
 
 def walked(record: MemoryRecord, model: object, optimizer: object) -> MemoryRecord:
-    """The record with what model and optimizer hold. Never raises."""
+    """Return the record with what model and optimizer hold. Never raises."""
     try:
         return replace(record, walk=walk(model, optimizer))
     except Exception as error:
@@ -212,7 +212,7 @@ def walked(record: MemoryRecord, model: object, optimizer: object) -> MemoryReco
 
 
 def backend_in_use() -> ModuleType | None:
-    """torch.cuda or torch.xpu, if it has been initialised; None on the host alone."""
+    """Return torch.cuda or torch.xpu, if it has been initialized; None on the host alone."""
     torch = sys.modules.get("torch")
     for name in BACKENDS:
         backend = getattr(torch, name, None)
@@ -222,7 +222,7 @@ def backend_in_use() -> ModuleType | None:
 
 
 def _of_device(backend: ModuleType, device: int) -> dict[str, int | None]:
-    """What the device says, each part by itself: an answer that fails is unknown."""
+    """Return the amounts of a device, each by itself: one whose query fails is unknown."""
     free, total = known(lambda: tuple(map(int, backend.mem_get_info(device)))) or (None, None)
     values = {
         "total": total,
@@ -238,7 +238,7 @@ def _of_device(backend: ModuleType, device: int) -> dict[str, int | None]:
 
 
 def _of_driver(backend: ModuleType, device: int) -> int | None:
-    """Bytes that this process uses on the device, by NVML where its bindings are installed."""
+    """Return the bytes that this process uses on the device, by NVML where its bindings are installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nvml = importlib.import_module("pynvml")
@@ -253,7 +253,7 @@ def _of_driver(backend: ModuleType, device: int) -> int | None:
 
 
 def resident() -> int | None:
-    """Bytes of this process that are in the memory of the host; None where the system does not tell as Linux does."""
+    """Return the bytes of this process in the memory of the host; None where the system has no /proc as Linux has."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -282,7 +282,7 @@ CAPTURED: Final = tuple(f"Actual_Captured_{what}_{unit}" for what in ("Master_We
 
 
 class Peaks:
-    """Largest use of the device's memory by phase, in one iteration. It resets torch's own peaks, again and again.
+    """Measures the largest use of device memory by phase in one iteration. It resets torch's own peaks at every change of phase.
 
     found: {label of the phase: [most allocated, most reserved]}, of the time in which it was the innermost one; NONE outside of all.
     reset: whether that has happened.
@@ -298,7 +298,7 @@ class Peaks:
         return self._backend is not None
 
     def begin(self) -> None:
-        """An iteration begins. On the host there is nothing to do."""
+        """Begin an iteration. On the host there is nothing to do."""
         self.found = {}
         self._backend = backend_in_use()
         if self._backend is not None:
@@ -306,7 +306,7 @@ class Peaks:
             self.reset = True
 
     def credit(self, label: int) -> None:
-        """What was reached since the last call was reached in that phase."""
+        """Attribute the peak since the last call to that phase."""
         backend = self._backend
         if backend is None:
             return
@@ -316,14 +316,14 @@ class Peaks:
         backend.reset_peak_memory_stats()
 
     def end(self, label: int) -> dict[int, list[int]]:
-        """The iteration ends; what was found."""
+        """End the iteration, and return the peaks by phase."""
         self.credit(label)
         found, self.found, self._backend = self.found, {}, None
         return found
 
 
 class PeakPhases(PhaseStack):
-    """Phases that credit `peaks` whenever the innermost one changes."""
+    """A stack of phases that updates `peaks` whenever the innermost phase changes."""
 
     def __init__(self, labels: Labels, clock: Clock, peaks: Peaks, *, note: Callable[[str, str], None] | None = None) -> None:
         super().__init__(labels, clock, note=note)
@@ -345,7 +345,7 @@ class PeakPhases(PhaseStack):
 
 
 class PeakRange(PhaseRange):
-    """A `with` block that leaves nothing out: that of most runs goes past the stack of phases where it can."""
+    """A `with` block that always goes through the stack of phases, which `PhaseRange` bypasses where it can."""
 
     __slots__ = ()
 
@@ -382,7 +382,7 @@ class OptimizerRef:
 
 
 class MemoryTracking:
-    """The records of one tracker.
+    """Makes the memory records of one tracker.
 
     on: records are made at intervals. every: iterations between those of the device; the walk is made where an iteration is reported.
     """
@@ -398,16 +398,16 @@ class MemoryTracking:
     # --- When ---
 
     def due(self, index: int, report: int) -> bool:
-        """Whether the iteration of that index ends with a record. report: iterations between reports."""
+        """Return whether the iteration of that index ends with a record. report: iterations between reports."""
         return self.on and index % (self.every or report) == 0
 
     def quiet(self, index: int, report: int) -> int:
-        """How many iterations from that one on have nothing to do with memory."""
+        """Return how many iterations from that one on end without a record."""
         every = self.every or report
         return 0 if index % every == 0 else every - index % every - (self.peaks is not None)
 
     def begin(self, index: int, report: int) -> None:
-        """The iteration of that index begins."""
+        """Begin the iteration of that index."""
         if self.peaks is not None and self.due(index, report):
             self.peaks.begin()
 
@@ -433,7 +433,7 @@ class MemoryTracking:
     # --- On request ---
 
     def record(self, tag: object, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
-        """A record as of now, not yet kept."""
+        """Return a record as of now, which is not yet written."""
         self._optimizer.set(optimizer)
         record = self._now(tag)
         return walked(record, model, optimizer if optimizer is not None else self._optimizer.get()) if walk else record
@@ -500,7 +500,7 @@ class MemoryTracking:
 
 
 def weakly(thing: object) -> Callable[[], object]:
-    """Answers the thing as long as somebody else keeps it; None for what cannot be held so. Of lists and dicts, what is in them."""
+    """Return a function that returns the object while others keep it alive, and None after. Of lists and dicts, the elements."""
     if isinstance(thing, (list, tuple)):
         inside = [weakly(one) for one in thing]
         return lambda: [one() for one in inside]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 MOST_TENSORS: Final = 500_000
 """Tensors of one walk; more are counted as left out."""
 FLATTEN: Final = 4
-"""Tensors within tensors (sharded and quantised ones) that are followed."""
+"""Tensors within tensors (sharded and quantized ones) that are followed."""
 NAMES: Final = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8",
     "float8_e5m2": "fp8", "float8_e5m2fnuz": "fp8",

@@ -209,14 +209,14 @@ class Output:
         if writer is not None:
             writer.step(done.step, done.ledger, self.labels)
 
-    def short_way(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
+    def fast_path(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
         """Returns whether iterations like that one are only written, by which writer, and whether a run of W&B would change that."""
         known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
         ready = self._writer is not None or self.places.logdir is None
         plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))
         return plain, self._writer, known and self.places.wandb
 
-    def passed(self, count: int, last: StepRecord, size: int) -> None:
+    def count_fast(self, count: int, last: StepRecord, size: int) -> None:
         """Counts iterations that were written without a call of this class, up to `last`. size: of the file since then."""
         self.iterations += count
         if self._writer is not None and not self._writer.problem:

@@ -62,7 +62,7 @@ class Server:
 def alone(monkeypatch):
     for name in (H.URL, H.JOB, H.TOKEN):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(H, "_said", set())
+    monkeypatch.setattr(H, "_warned_of", set())
 
 
 def test_body_path_and_headers(monkeypatch):

@@ -23,7 +23,7 @@ QUIET = {"tensorboard": False, "console": False, "wandb": False}
 def found(*models, told=None, args=None, **more):
     """{name: value} and {name: where it is from}."""
     facts = PlanFacts()
-    facts.tell(told)
+    facts.add_given(told)
     facts.read_args(args)
     out = facts.found(list(models), **{"groups": {}, "world": 1, **more})
     assert json.loads(json.dumps(out)) == out and set(out) <= set(PLAN)
@@ -110,14 +110,14 @@ def test_a_configuration_of_megatron_and_what_its_model_holds() -> None:
 
 def test_what_is_told_comes_first_and_odd_names_are_noted() -> None:
     facts = PlanFacts()
-    facts.tell({"hidden": 128, "tp": 2, "recompute": "full", "colour": "red", "layers": 2.5, "heads": -1, "dp": 10**15})
+    facts.add_given({"hidden": 128, "tp": 2, "recompute": "full", "colour": "red", "layers": 2.5, "heads": -1, "dp": 10**15})
     out = facts.found([with_config(**LLAMA)], groups={"tp": [0, 4], "pp": [1, 2]}, world=8)
     assert (out["hidden"], out["tp"], out["pp"]) == ([128, "told"], [2, "told"], [2, "process groups"])
     assert facts.unknown == ("colour", "layers", "heads", "dp") and out["layers"] == [32, "config.num_hidden_layers"]
     for odd in (None, 3, "hidden=3", [1]):
         other = PlanFacts()
-        other.tell(odd)
-        assert other.told == {}
+        other.add_given(odd)
+        assert other.given == {}
 
 
 def test_groups_that_fill_the_world_leave_no_room_for_others() -> None:
