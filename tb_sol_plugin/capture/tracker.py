@@ -122,10 +122,9 @@ class SOLTracker:
         return tracker
 
     def _build(self, options: CaptureOptions) -> None:
-        self.off = False
         self._options = replace(options, optimizer=None)  # which is not kept alive
         me = weakref.proxy(self)  # nor do the parts keep the tracker alive
-        parts = make_parts(options, note=lambda code, text: me._note(code, text), give_up=lambda reason: me._give_up(reason))
+        parts = make_parts(options, lambda reason: me._give_up(reason))
         self.mode, self.assume_sparsity, self.time_layers = options.mode, options.assume_sparsity, options.time_layers
         self.labels, self.clock, self.guard, self.phases = parts.labels, parts.clock, parts.guard, parts.phases
         self.instrumentation, self.output, self.memory = parts.instrumentation, parts.output, parts.memory
@@ -135,7 +134,7 @@ class SOLTracker:
         self._fast_path = FastPath(self.clock, self.phases, self._busy, first=options.first_iteration)
         self._times: IterationTimes = self._fast_path
         self._pid = os.getpid()
-        self._running = self._began = False
+        self.off = self._running = self._began = False
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []

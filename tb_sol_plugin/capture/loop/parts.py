@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -46,12 +47,15 @@ class Parts:
     sizes: IterationSizes
 
 
-def make_parts(options: CaptureOptions, *, note: Callable[[str, str], None], give_up: Callable[[str], None]) -> Parts:
-    """Return the parts for these options.
-
-    note: called with (code, text) of a remark for the file. give_up: called with a sentence when tracking cannot go on.
-    """
+def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts:
+    """Return the parts for these options. give_up: called with a sentence when tracking cannot go on."""
     from tb_sol_plugin.capture.hooks.instrument import Instrumentation  # which loads torch
+
+    def note(code: str, text: str) -> None:
+        """Write a remark. The output refers to parts that make remarks, so these do not keep it alive."""
+        found = written()
+        if found is not None:
+            found.note(code, text)
 
     labels, clock, guard = Labels(), Clock(), Guard(note, give_up)
     schedule, tracked = Schedule(0, report=REPORT_INTERVAL), TrackedModels()
@@ -68,6 +72,7 @@ def make_parts(options: CaptureOptions, *, note: Callable[[str, str], None], giv
         places, guard, labels,
         first_rank=environment.is_first_rank, header=lambda: header.make(), spec=environment.limits,
     )  # fmt: skip
+    written = weakref.ref(output)
     instrumentation = Instrumentation(labels, clock, phases, options.mode, note, copies=options.copies)
     header = HeaderMaker(clock, tracked, environment, schedule, instrumentation, plan=plan, optimizer=optimizer.get, note=note)
     memory = MemoryTracking(labels, clock, output, optimizer, on=options.memory, every=options.memory_every, peaks=peaks)
