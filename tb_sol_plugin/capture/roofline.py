@@ -146,8 +146,8 @@ def roofline(
     reached = efficiency(estimate, measured)
     rate = quotient(arithmetic, measured)
     found = _work_flags(record, known=bool(flops) or data is not None, whole=estimate is None or bool(data is not None and bandwidth))
-    if spec is not None and not link:
-        found |= _peak_flags(spec, dtype, matrix=bool(flops), peak=peak, bound=bound)
+    if spec is not None:
+        found |= _peak_flags(spec, dtype, matrix=bool(flops), missing=bool(flops) and not peak and not link, bound=bound)
     if exceeds_limit(reached):
         found.add("above_limit")
     if events and measured is not None and measured < LAUNCH_BOUND_US * max(record.count, 1):
@@ -177,10 +177,10 @@ def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: 
     return {flag for flag, is_so in holds.items() if is_so}
 
 
-def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, peak: float | None, bound: BoundType) -> set[str]:
-    """Returns the flags of the peak that the work is compared with."""
+def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, missing: bool, bound: BoundType) -> set[str]:
+    """Returns the flags of the peak that the work is compared with. missing: it needs one that the device does not have."""
     holds = {
-        "no_peak": matrix and not peak,
+        "no_peak": missing,
         "sparse": matrix and spec.assume_sparsity and dtype in spec.peak_flops_sparse,
         "unverified_peak": bound is BoundType.COMPUTE_BOUND and spec.is_unverified(dtype, vector=not matrix),
     }
