@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.copies import memcpy_figures, memcpy_tables
+from tb_sol_plugin.analyses.copies import memcpy_counted, memcpy_figures, memcpy_tables
 from tb_sol_plugin.analyses.copies.memcpy_tables import notices
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
@@ -47,13 +47,13 @@ class MemcpyQuery(Query, kw_only=True, frozen=True):
         "per_step": memcpy_tables.STEP_COLUMNS,
         "lanes": memcpy_figures.COLUMNS,
         "calls": memcpy_tables.CALL_COLUMNS,
-        **memcpy_tables.TABLES,
+        **memcpy_counted.TABLES,
     },
     facts=memcpy_tables.FACTS,
 )
 def run(capture: Capture, query: MemcpyQuery) -> Report:
-    if memcpy_tables.opens(capture):
-        return memcpy_tables.report(capture, query, query.by)
+    if memcpy_counted.opens(capture):
+        return memcpy_counted.report(capture, query, query.by)
     where = scope(capture, query)
     found = records.copies(capture, where.device)
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
@@ -68,7 +68,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     totals = memcpy_tables.totals(directions, launched, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
-    beside = memcpy_tables.beside(capture, where)
+    beside = memcpy_counted.beside(capture, where)
     sections: list[AnySection] = [
         *memcpy_tables.cards(capture, found, directions, limits, query.step),
         memcpy_figures.section(found, limits, bandwidth.fits(found), keyed=query.by == "direction"),

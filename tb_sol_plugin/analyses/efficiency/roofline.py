@@ -13,25 +13,26 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.efficiency import roofline_figures as chart
-from tb_sol_plugin.analyses.efficiency.roofline_figures import ceilings, program_points, total_row
-from tb_sol_plugin.analyses.efficiency.roofline_tables import (
+from tb_sol_plugin.analyses.efficiency.roofline_columns import (
     COLUMNS,
     FACTS,
     KIND_COLUMNS,
     LIST_COLUMNS,
     UNMODELLED_COLUMNS,
-    Direction,
-    Selection,
-    above_table,
     check_mark,
     dtypes_with,
     facts_of,
     facts_section,
+)
+from tb_sol_plugin.analyses.efficiency.roofline_figures import program_points, total_row
+from tb_sol_plugin.analyses.efficiency.roofline_roofs import ceilings
+from tb_sol_plugin.analyses.efficiency.roofline_selection import Direction, Selection, select
+from tb_sol_plugin.analyses.efficiency.roofline_tables import (
+    above_table,
     headline,
     kinds_table,
     notices,
     rows_table,
-    select,
     shown_rows,
     unmodelled_table,
     with_causes,

@@ -2,126 +2,48 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.analyses.efficiency.roofline_columns import COLUMNS, ID, KIND_COLUMNS, LIST_COLUMNS, UNMODELLED_COLUMNS
+from tb_sol_plugin.analyses.efficiency.roofline_selection import (
+    COMMUNICATION,
+    NO_MODEL,
+    OUTSIDE,
+    OVER_LINK,
+    PARTS,
+    Case,
+    Selection,
+    likely_cause,
+)
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.devices.limits import caution, devices_in_use, why_no_limits
-from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, DeviceSpec
-from tb_sol_plugin.metrics.report.notes import check_of
+from tb_sol_plugin.devices.limits import caution, why_no_limits
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.kernel_names import short_name
-from tb_sol_plugin.metrics.time.scope import Scope
-from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.kinds import KINDS
-from tb_sol_plugin.metrics.work.ownership import over_link
-from tb_sol_plugin.metrics.work.sums import utilisation
 from tb_sol_plugin.metrics.work.work import Work, launches_of
-from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
     Column,
-    Fact,
-    FactsSection,
     Link,
     Mark,
     Notice,
     Scalar,
     Sort,
     TableSection,
-    make_facts,
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import known_total
 from tb_sol_plugin.units import capitalized, human
 
 # -- What the roofline looks at --------------------------------------------------------------------------------------
 # the calls of the selection, and where every nanosecond of its device time belongs.
-
-
-Direction: TypeAlias = Literal["both", "forward", "backward"]
-
-NO_MODEL: Final = "(no cost model)"
-COMMUNICATION: Final = "(communication)"
-OVER_LINK: Final = "(copies over a link)"
-OUTSIDE: Final = (at.NO_OPERATOR, at.BEFORE, at.NO_RECORD)
-PARTS: Final = (*KINDS, NO_MODEL, COMMUNICATION, OVER_LINK, *OUTSIDE)
-
-
-class Selection(NamedTuple):
-    """ops: the calls looked at, rows of `Work.ops`. whole_ns: plain sum of the device time (host time without a device).
-
-    outside: device time that no operator owns, by the reason; none when one pass is chosen, as such work belongs to no pass.
-    parts: the same whole_ns once more, split exactly: by kind where a cost model covers it, else communication, copies over a link,
-    the reasons of `outside`, and what an operator without a model owns. Only parts with time; where no call has one (`timed`), those
-    with calls.
-    """
-
-    ops: pd.DataFrame
-    outside: dict[str, int]
-    parts: dict[str, int]
-    whole_ns: int
-    timed: bool = True
-
-    @property
-    def modelled_ns(self) -> int:
-        """Part of whole_ns that a cost model covers."""
-        return sum(self.parts.get(kind, 0) for kind in KINDS)
-
-    @property
-    def apart_ns(self) -> int:
-        """Communication and copies over a link: bound by the link, not by device memory."""
-        return self.parts.get(COMMUNICATION, 0) + self.parts.get(OVER_LINK, 0)
-
-
-def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> Selection:
-    """The calls of the steps and of the pass asked for. Forward work run again in the backward pass is forward work."""
-    keep = np.ones(len(done.ops), bool) if part.whole else np.isin(done.ops["step"].to_numpy(), part.rows)
-    if direction != "both":
-        keep &= (done.ops["direction"].cat.codes.to_numpy() == 0) == (direction == "forward")
-    ops = done.ops if keep.all() else done.ops[keep]
-    if done.by_host_time or done.from_ledger:
-        time, kind = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64)), _kind(ops)
-        if done.timed:
-            return _selection(ops, {}, np.bincount(kind, time, minlength=len(PARTS)))
-        present = np.bincount(kind, minlength=len(PARTS)) > 0
-        return Selection(ops, {}, {name: 0 for name, some in zip(PARTS, present.tolist(), strict=True) if some}, 0, False)
-    owner = done.owner
-    owned = owner >= 0
-    chosen = np.append(keep, direction == "both")[owner] & (owned | part.device)
-    device = capture.device
-    where = np.append(_kind(done.ops), len(PARTS))[owner]
-    bare = ~np.append(done.ops["modelled"].to_numpy(), False)[owner]
-    outside = np.where(device["link"].to_numpy() == S.BEFORE_WINDOW, 1, np.where(device["link"].to_numpy() == S.NO_RECORD, 2, 0))
-    duration = device["duration_ns"].to_numpy().clip(min=0)
-    alone = chosen & ~owned
-    left = np.bincount(outside[alone], duration[alone], minlength=len(OUTSIDE))
-    where = np.where(owned, where, PARTS.index(at.NO_OPERATOR) + outside)
-    where[bare & over_link(capture)] = PARTS.index(OVER_LINK)
-    where[bare & device["communication"].to_numpy()] = PARTS.index(COMMUNICATION)
-    split = np.bincount(where[chosen], duration[chosen], minlength=len(PARTS))
-    return _selection(ops, {name: round(ns) for name, ns in zip(OUTSIDE, left.tolist(), strict=True) if ns}, split)
-
-
-def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Per call the part it belongs to by its cost model, else whether it communicates."""
-    bare = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
-    return np.where(ops["modelled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
-
-
-def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:
-    parts = {name: round(ns) for name, ns in zip(PARTS, split.tolist(), strict=True) if ns}
-    return Selection(ops, outside, parts, sum(parts.values()))
 
 
 PLAIN = 0.95
@@ -219,266 +141,6 @@ def _without_model(chosen: Selection, unmodelled: pd.DataFrame, *, by_host: bool
     named = ", ".join(f"`{name}` {human(int(time), 'ns')}" for name, time in largest.items()) if chosen.parts.get(NO_MODEL) else ""
     tail = f" Largest without: {named}." if named else ""
     return [Notice(f"A cost model covers {covered} of device time.{rest}{tail}", "info")]
-
-
-# -- Why a row runs faster than its limit ----------------------------------------------------------------------------
-# the likeliest cause, from what the recording says.
-
-
-WINOGRAD: Final = re.compile(r"winograd", re.IGNORECASE)
-FFT: Final = re.compile(r"(?:^|[^a-z])c?fft|fft2d|cgemm_|_cgemm", re.IGNORECASE)
-CLOCK: Final = 1.1
-"""A rate up to this much over a compute limit can come from a clock above the one of the table."""
-SMALL: Final = 32e6
-"""Bytes of a call that some cache may hold where its size is not known, as on a CPU."""
-NARROWER: Final = {
-    "fp64": ("fp32",),
-    "fp32": ("tf32", "bf16", "fp16"),
-    "tf32": ("bf16", "fp16"),
-    "bf16": ("fp8", "int8"),
-    "fp16": ("fp8", "int8"),
-    "fp8": ("fp4",),
-}
-"""Per type the faster ones that may have done the work."""
-
-
-class Case(NamedTuple):
-    """One row above its limit.
-
-    kernels: names of all its device events. bytes: of all calls, NaN where unknown. reason: what had to be assumed, "" for nothing.
-    """
-
-    kind: str
-    dtype: str
-    bound: str
-    kernels: str
-    calls: int
-    bytes: float
-    efficiency: float
-    reason: str
-
-
-def likely_cause(case: Case, spec: DeviceSpec) -> str:
-    """One sentence without a full stop. Order: what the kernel's name proves, then what the numbers fit, then what was assumed."""
-    if case.kind == "conv" and WINOGRAD.search(case.kernels):
-        return "Winograd convolution: fewer operations than the definition counts"
-    if case.kind == "conv" and FFT.search(case.kernels):
-        return "FFT convolution: fewer operations than the definition counts"
-    if case.bound == "memory":
-        return _memory(case, spec)
-    if case.reason:
-        return f"its work is an estimate: {case.reason}"
-    peak = spec.matrix_peak(case.dtype)
-    if case.efficiency <= CLOCK:
-        return "the clock was above the one that the limit holds at"
-    for dtype in NARROWER.get(case.dtype, ()):
-        faster = spec.matrix_peak(dtype)
-        if peak and faster and case.efficiency * peak <= faster * CLOCK:
-            return f"likely computed in {dtype}: within its limit of {human(faster, 'FLOP/s')}"
-    if spec.sparse_factor and case.efficiency <= spec.sparse_factor * CLOCK:
-        return "structured sparsity, or fewer operations by the algorithm"
-    return "fewer operations by the algorithm, another type than recorded, or a wrong limit"
-
-
-def _memory(case: Case, spec: DeviceSpec) -> str:
-    each = case.bytes / case.calls if case.calls else float("nan")
-    cache = spec.l2_bytes
-    if cache and each <= cache:
-        return f"its data stayed in cache: {human(each, 'B')} a call, L2 holds {human(cache, 'B')}"
-    if not cache and each <= SMALL:
-        return f"its data may have stayed in a cache: {human(each, 'B')} a call"
-    if case.reason:
-        return f"its work is an estimate: {case.reason}"
-    if cache and each <= 3 * cache:
-        return f"part of its data stayed in cache: {human(each, 'B')} a call, L2 holds {human(cache, 'B')}"
-    return "it touched less data than its sizes say, its data stayed in cache, or the bandwidth of the limit is too low"
-
-
-# -- Columns and facts of the roofline, with one sentence each -------------------------------------------------------
-
-
-_NO_MODEL = "no cost model, or sizes not recorded"
-_NO_LIMIT = "no cost model, sizes not recorded, or unknown device limits"
-MODELLED = Column("modelled_share", "Modelled", "ratio", "Share of the time that a cost model covers.", "share", rank=3)
-ID = Column("id", "Row", "", "Key of the row: what it is grouped by.", "code", rank=3)
-COLUMNS = (
-    Column("name", "Operator", "", "Operator, kernel, module, layer, phase, step, type or kind, as grouped.", "symbol", color_by="kind"),
-    Column("kind", "Kind", "", "Kind of work: gemm, attention, conv, norm, elementwise, other.", "text", rank=3, color_by="kind"),
-    Column(
-        "input_shapes",
-        "Input shapes",
-        "",
-        "Sizes of the tensors it was called with; empty where calls of several sizes are in one row.",
-        "shapes",
-        rank=2,
-    ),
-    Column("dtype", "Type", "", "Type that it computes in; several are joined.", "text", rank=2),
-    Column("direction", "Direction", "", "fwd, or bwd for work of the backward pass; several are joined.", "badge", rank=2),
-    Column("calls", "Calls", "count", "Calls that own device time."),
-    Column("measured_ns", "Time", "ns", "Per call the union of its device intervals, summed over calls.", "bar", color_by="kind"),
-    Column("share", "Share", "ratio", "Time over the time of all rows.", "share", rank=2),
-    Column(
-        "sol_ns",
-        "Limit",
-        "ns",
-        "Least time on this device: per call the larger of compute and memory time, summed.",
-        rank=3,
-        missing=_NO_LIMIT,
-    ),
-    Column("wasted_ns", "Above limit", "ns", "Time less the limit, over the calls that have a limit.", missing=_NO_LIMIT),
-    Column("efficiency", "Efficiency", "ratio", "Limit over time, sums over the calls that have a limit.", "efficiency", missing=_NO_LIMIT),
-    Column(
-        "eff_achievable",
-        "Of achievable",
-        "ratio",
-        "Efficiency against the rate that a good product reaches in practice, over the calls whose type has such a rate.",
-        "share",
-        rank=3,
-        missing="no matrix work in a type with a known achievable rate",
-    ),
-    Column(
-        "compute_ns",
-        "Compute side",
-        "ns",
-        "What the arithmetic of the calls would take at the peak of its type.",
-        rank=3,
-        missing=_NO_LIMIT,
-    ),
-    Column(
-        "memory_ns",
-        "Memory side",
-        "ns",
-        "What the bytes of the calls would take at the memory bandwidth.",
-        rank=3,
-        missing=_NO_LIMIT,
-    ),
-    Column(
-        "intensity_flop_per_byte",
-        "FLOP/B",
-        "FLOP/B",
-        "FLOP over bytes: matrix FLOP, or vector FLOP where there are no others.",
-        missing="no arithmetic, or no cost model",
-    ),
-    Column(
-        "achieved_flop_per_s",
-        "FLOP/s",
-        "FLOP/s",
-        "FLOP over the time of the modelled calls: matrix FLOP, or vector FLOP where there are no others.",
-        missing="no arithmetic, or no cost model",
-    ),
-    Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modelled calls.", missing=_NO_MODEL),
-    Column("bound", "Bound", "", "Which limit holds the larger part: compute or memory; none without a limit.", "badge"),
-    Column(
-        "flop",
-        "FLOP",
-        "FLOP",
-        "Matrix FLOP (products, convolutions, attention) of all calls; a multiply-add is 2, bias adds are none.",
-        rank=3,
-        missing=_NO_MODEL,
-    ),
-    Column("vector_flop", "Vector FLOP", "FLOP", "Elementwise, normalisation and reduction FLOP of all calls.", rank=3, missing=_NO_MODEL),
-    Column(
-        "bytes",
-        "Bytes",
-        "B",
-        "Least device memory traffic of all calls: inputs read once, outputs written once.",
-        rank=3,
-        missing=_NO_MODEL,
-    ),
-    MODELLED,
-    Column(
-        "recompute",
-        "Recomputed",
-        "ratio",
-        "Share of the time that is forward work run again inside the backward pass.",
-        "share",
-        rank=3,
-        missing="no time",
-    ),
-    Column("main_kernel", "Main kernel", "", "Kernel that holds most of the row's device time, by its short name.", "code", rank=3),
-    Column("cause", "Likely cause", "", "Why the row is faster than its limit, where it is flagged.", "text", rank=3),
-    Column(
-        "flags",
-        "Flags",
-        "",
-        "above limit: efficiency over 102 %; estimated: something had to be assumed; link: a copy between host and device; recompute: "
-        "part of it runs again inside the backward pass; before the window: launched before the recording began.",
-        "badge",
-        rank=3,
-    ),
-)
-LIST_COLUMNS = (
-    COLUMNS[0],
-    COLUMNS[1],
-    Column("input_shapes", "Input shapes", "", "Sizes of the tensors it was called with.", "shapes", rank=2),
-    Column("wasted_ns", "Above limit", "ns", "Time less the limit.", "bar", color_by="kind", missing=_NO_LIMIT),
-    Column(
-        "running_share", "Running", "ratio", "Share of all time above the limit that this row and those before it hold.", "share", rank=2
-    ),
-)
-_BY_NAME = {c.name: c for c in COLUMNS}
-KIND_COLUMNS = (
-    Column("name", "Part", "", "Kind of modelled work, or why the rest has no limit here.", "symbol", color_by="kind"),
-    _BY_NAME["kind"],
-    Column("calls", "Calls", "count", "Operator calls; device events where no operator is known.", rank=2),
-    Column(
-        "device_ns",
-        "Time",
-        "ns",
-        "Plain sum of device time (host time in a recording without device work): the rows add up to all of it.",
-        "bar",
-        color_by="kind",
-    ),
-    Column("share", "Share", "ratio", "Time over the time of all rows.", "share"),
-    msgspec.structs.replace(_BY_NAME["sol_ns"], rank=1),
-    _BY_NAME["wasted_ns"],
-    _BY_NAME["efficiency"],
-    *(msgspec.structs.replace(_BY_NAME[name], rank=2) for name in ("achieved_flop_per_s", "achieved_bytes_per_s")),
-    *(_BY_NAME[name] for name in ("flop", "vector_flop", "bytes", "modelled_share")),
-)
-UNMODELLED_COLUMNS = (
-    Column("name", "Operator", "", "Operator that owns device time and has no limit.", "code"),
-    Column("input_shapes", "Input shapes", "", "Sizes of its arguments as recorded.", "shapes", rank=2, missing="no sizes recorded"),
-    Column("types", "Types", "", "Types of its arguments as recorded.", "code", rank=3),
-    Column("calls", "Calls", "count", "Calls that own device time."),
-    Column("measured_ns", "Time", "ns", "Plain sum of its device time.", "bar", color="other"),
-    Column("share", "Share", "ratio", "Time over the device time of all operators of the selection.", "share"),
-    Column("why", "Why", "", "What is missing: a cost model, or a size, type or value that the model needs.", "text"),
-)
-PEAK: Final = "peak_flop_per_s_"
-FACTS: Final = (
-    Fact("device", "Device limits", "", "Device whose limits are used."),
-    Fact("limits_from", "Found by", "", "How the device was found: exact, token, memory, units (by recorded properties), derived (by "
-         "generation), file (a device file names it) or override."),
-    Fact("peak_flop_per_s", "Peak, main type", "FLOP/s", "Dense peak of the type that holds most of the matrix work."),
-    Fact("peak_bytes_per_s", "Memory bandwidth", "B/s", "Memory bandwidth of the device."),
-    Fact("achievable_flop_per_s", "Achievable, main type", "FLOP/s", "Rate that a good product of the main type reaches in practice: "
-         "the dashed line."),
-    Fact("mfu", "MFU", "ratio", "Model FLOP utilisation: matrix FLOP at the peak of their type over the time of the complete steps, "
-         "recomputation left out."),
-    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilisation: the same with recomputed work."),
-    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "Least memory traffic of the modelled calls over the time of the "
-         "complete steps and the memory bandwidth."),
-    Fact("steps_ns", "Time of the steps", "ns", "Time of the complete steps that mfu, hfu and bandwidth_utilisation are over."),
-    Fact("total_flop", "Matrix work", "FLOP", "Matrix FLOP of all modelled calls."),
-    Fact("total_vector_flop", "Vector work", "FLOP", "Vector FLOP of all modelled calls."),
-    Fact("total_bytes", "Memory traffic", "B", "Least memory traffic of all modelled calls."),
-    Fact("device_ns", "Device time", "ns", "Plain sum of all device time of the selection."),
-    Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
-    Fact("sol_ns", "Limit", "ns", "Least time of the same calls."),
-    Fact("efficiency", "Efficiency", "ratio", "sol_ns over measured_ns."),
-    Fact("modelled_share", "Modelled", "ratio", "Share of the device time that a cost model covers."),
-    Fact("unmodelled_ns", "Not modelled", "ns", "Device time without a cost model."),
-    Fact("apart_ns", "Communication, link copies", "ns", "Part of it that is communication or copies over a link: bound by the link, "
-         "not by this chart."),
-    Fact("explained_flop", "Explained by the trace, per step", "FLOP", "Of a trace beside a SOL capture: matrix FLOP per step that the "
-         "trace itself explains, recomputed work left out."),
-    Fact("counted_flop", "Counted by the SOL capture, per step", "FLOP", "Of a trace beside a SOL capture: what the capture counted per "
-         "step of the same work."),
-    Fact("no_operator_ns", "Launched by no operator", "ns", "Part of it that no recorded operator launched."),
-    *(Fact(f"{PEAK}{dtype}", f"Peak, {dtype}", "FLOP/s", f"Dense peak of products in {dtype}.") for dtype in MATRIX_COLUMNS),
-    Fact(f"{PEAK}vector", "Peak, vector", "FLOP/s", "Peak of elementwise work."),
-)  # fmt: skip
 
 
 # -- Tables of the roofline ------------------------------------------------------------------------------------------
@@ -794,127 +456,3 @@ def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
     whole = {c: pd.array([round(v) if abs(v) < 2**63 else None for v in frame[c].tolist()], dtype="Int64") for c in columns}
     return frame.assign(**whole)
-
-
-# -- Totals of the roofline's selection and the limits in use --------------------------------------------------------
-
-
-OF_A_TIME: Final = (
-    "device_ns", "measured_ns", "sol_ns", "efficiency", "modelled_share", "unmodelled_ns", "apart_ns", "no_operator_ns",
-)  # fmt: skip
-"""Facts that are left out where they are unknown: without times of calls, without a device or its limits."""
-UNVERIFIED: Final = Mark("unverified", "this figure of the device table is not confirmed")
-
-
-def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> dict[str, Scalar]:
-    """Every fact by name. Sums before ratios; unknown is None."""
-    spec, ops = done.spec, chosen.ops
-    sol = ops["sol_ns"].to_numpy(dtype=np.float64)
-    time = ops["measured_ns"].to_numpy(dtype=np.float64)
-    timed = np.isfinite(sol) & (time > 0)
-    measured, least = round(float(time[timed].sum())), float(sol[timed].sum())
-    limited = timed | (np.isfinite(sol) & np.isnan(time))
-    facts: dict[str, Scalar] = {
-        "device": spec.name if spec else _recorded_name(capture, done),
-        "limits_from": spec.method if spec else "none",
-    }
-    if spec is not None:
-        main = main_dtype(ops)
-        facts["peak_flop_per_s"] = spec.matrix_peak(main) if main else None
-        facts |= {f"{PEAK}{dtype}": spec.matrix_peak(dtype) for dtype in MATRIX_COLUMNS if spec.matrix_peak(dtype) is not None}
-        facts[f"{PEAK}vector"] = spec.vector_peak("")
-        facts["peak_bytes_per_s"] = spec.memory_bandwidth
-        if main and spec.achievable(main) is not None:
-            facts["achievable_flop_per_s"] = spec.achievable(main)
-        facts |= _use(capture, done, part, spec)
-    facts |= {
-        "total_flop": known_total(ops, "flop"),
-        "total_vector_flop": known_total(ops, "flop_vector"),
-        "total_bytes": known_total(ops, "bytes"),
-        "device_ns": None if done.by_host_time or not chosen.timed else chosen.whole_ns,
-        "measured_ns": measured if timed.any() else None,
-        "sol_ns": round(float(sol[limited].sum())) if limited.any() else None,
-        "efficiency": least / measured if measured else None,
-        "modelled_share": chosen.modelled_ns / chosen.whole_ns if chosen.whole_ns else None,
-        "unmodelled_ns": chosen.whole_ns - chosen.modelled_ns if chosen.timed else None,
-        "apart_ns": chosen.apart_ns if chosen.timed else None,
-        "no_operator_ns": sum(chosen.outside.values()) if chosen.timed else None,
-    }
-    check = check_of(capture, done, part)
-    if check is not None:
-        facts |= {"explained_flop": round(check.explained / check.steps), "counted_flop": round(check.counted / check.steps)}
-    return facts
-
-
-def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
-    """Where a trace that should explain all of its work differs from what the SOL capture beside it counted."""
-    check = check_of(capture, done, part)
-    if check is None or check.agree or not check.counted:
-        return None
-    part_of, word = human(abs(check.explained / check.counted - 1), "ratio"), "more" if check.explained > check.counted else "less"
-    return Mark("flagged", f"{part_of} {word} than the SOL capture counted: one of them misses work, or counts some twice")
-
-
-def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
-    """MFU, HFU and bandwidth utilisation over the complete steps of the selection; nothing where no step was recorded.
-
-    The steps of a SOL capture last as long as those of the same work in which nothing was counted, where there are any.
-    """
-    windows, rows = windows_of(capture, part)
-    if not rows:
-        return {}
-    time = iv.length(windows)
-    usual = scope.step_time(capture, rows) if done.from_ledger else None
-    if usual is not None:
-        time = round(usual.length_ns * len(rows))
-    ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]
-    devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
-    use = utilisation(ops, spec, time, devices=devices)
-    return {"mfu": use.mfu, "hfu": use.hfu, "bandwidth_utilisation": use.bandwidth_utilisation, "steps_ns": time}
-
-
-def _recorded_name(capture: Capture, done: Work) -> str:
-    """What the recording calls a device without known limits."""
-    names = sorted({props.name for props in devices_in_use(capture) if props.name})
-    return "CPU" if done.by_host_time else ", ".join(names) or "unknown"
-
-
-def dtypes_with(ops: pd.DataFrame, column: str) -> dict[str, float]:
-    """Types that have work in a column of FLOP, with their sums, most first."""
-    flop = np.nan_to_num(ops[column].to_numpy(dtype=np.float64))
-    codes = ops["dtype"].cat.codes.to_numpy()
-    words = [str(d) for d in ops["dtype"].cat.categories]
-    sums = np.bincount(np.where(codes < 0, len(words), codes), flop, minlength=len(words) + 1)
-    found = {word: float(total) for word, total in zip([*words, ""], sums.tolist(), strict=True) if total > 0}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-
-def main_dtype(ops: pd.DataFrame) -> str:
-    """The type that holds most of the matrix work, "" without any."""
-    return next(iter(dtypes_with(ops, "flop")), "")
-
-
-def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str], check: Mark | None = None) -> FactsSection:
-    """The facts, with a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
-    marks: dict[str, Mark] = {} if check is None else {"explained_flop": check}
-    main = types[0] if types else ""
-    if spec is not None:
-        for name in facts:
-            dtype = name.removeprefix(PEAK)
-            vector = dtype == "vector"
-            if name.startswith(PEAK) and spec.is_unverified("fp32" if vector else dtype, vector=vector):
-                marks[name] = UNVERIFIED
-        if main and spec.is_unverified(main):
-            marks["peak_flop_per_s"] = UNVERIFIED
-        if "mem_bw_gb_per_s" in spec.unverified:
-            marks["peak_bytes_per_s"] = UNVERIFIED
-        if "achievable_bf16_tflops" in spec.unverified and "achievable_flop_per_s" in facts:
-            marks["achievable_flop_per_s"] = UNVERIFIED
-    used = {"vector", *types}  # the peak of the main type stands under the name of the type
-    hidden = [name for name in facts if name.startswith(PEAK) and name.removeprefix(PEAK) not in used]
-    hidden += [name for name in OF_A_TIME if facts.get(name) is None]
-    if f"{PEAK}{main}" in facts or facts.get("peak_flop_per_s") is None:
-        hidden.append("peak_flop_per_s")
-    if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
-        hidden.append("hfu")
-    return make_facts("facts", "Limits and totals", facts, FACTS, marks=marks, hidden=hidden)

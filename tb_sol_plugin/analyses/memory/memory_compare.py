@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 import pandas as pd
 
-from tb_sol_plugin.analyses.memory import memory_compare_tables
+from tb_sol_plugin.analyses.memory import memory_compare_lists
 from tb_sol_plugin.analyses.memory.memory_compare_figures import bars, lines
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, ComparePart, Differences, differences, grouping, part
 from tb_sol_plugin.metrics.memory.labels import gib
@@ -118,9 +118,9 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
     tables={
         "numbers": NUMBERS,
         "held": HELD,
-        "operators": memory_compare_tables.OPERATORS,
-        "allocations": memory_compare_tables.ALLOCATIONS,
-        "per_step": memory_compare_tables.PER_STEP,
+        "operators": memory_compare_lists.OPERATORS,
+        "allocations": memory_compare_lists.ALLOCATIONS,
+        "per_step": memory_compare_lists.PER_STEP,
         "settings": SETTINGS,
     },
     facts=FACTS,
@@ -136,11 +136,11 @@ def run(here: Side[ComparePart], there: Side[ComparePart], query: MemoryCompareQ
     if found is not None:
         differs = bool((found.frame["abs_delta"] > 0).any())
         sections += [*([bars(found.frame, names, by)] if differs else []), _held(found, here, there, by)]
-    steps = memory_compare_tables.per_step(here, there, a.per_step, b.per_step)
+    steps = memory_compare_lists.per_step(here, there, a.per_step, b.per_step)
     sections += [
         *([steps] if steps is not None else []),
-        memory_compare_tables.operators(here, there, a, b),
-        memory_compare_tables.allocations(here, there, a, b),
+        memory_compare_lists.operators(here, there, a, b),
+        memory_compare_lists.allocations(here, there, a, b),
     ]
     sections += [_numbers(here, there), _settings(here, there)]
     return Report(

@@ -12,22 +12,17 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory import memory_expected_tables as T
 from tb_sol_plugin.analyses.memory.memory_expected_figures import bars
-from tb_sol_plugin.analyses.memory.memory_expected_tables import (
+from tb_sol_plugin.analyses.memory.memory_expected_part import (
     FACTS,
-    ROWS_NAMES,
     TABLES,
     Expectation,
     ExpectedPart,
     MemoryExpectedQuery,
-    Rank,
-    Row,
     asked_for,
-    compared,
     expectation,
     part,
-    rows_of,
-    verdict,
 )
+from tb_sol_plugin.analyses.memory.memory_expected_tables import ROWS_NAMES, Rank, Row, compared, rows_of, verdict
 from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.job import Ranks, ranks_of

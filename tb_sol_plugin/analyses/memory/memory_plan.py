@@ -10,19 +10,8 @@ from typing import Final
 
 from tb_sol_plugin.analyses.memory import memory_plan_tables as T
 from tb_sol_plugin.analyses.memory.memory_plan_figures import bars, both, glance, split
-from tb_sol_plugin.analyses.memory.memory_plan_tables import (
-    DEVICES,
-    FACTS,
-    FORMULAS,
-    GIB,
-    LAYOUTS,
-    STAGES,
-    MemoryPlanQuery,
-    Plan,
-    Verdict,
-    planned,
-    stand,
-)
+from tb_sol_plugin.analyses.memory.memory_plan_query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
+from tb_sol_plugin.analyses.memory.memory_plan_tables import GIB, Plan, Verdict, planned, stand
 from tb_sol_plugin.cost.transformer.memory import WIDTH, formula
 from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.labels import gib

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tb_sol_plugin.analyses.memory.memory_plan_tables import FACTS, GIB, Plan, Verdict
+from tb_sol_plugin.analyses.memory.memory_plan_query import FACTS
+from tb_sol_plugin.analyses.memory.memory_plan_tables import GIB, Plan, Verdict
 from tb_sol_plugin.cost.transformer.memory import Stage
 from tb_sol_plugin.cost.transformer.search import Spread
 from tb_sol_plugin.metrics.memory.labels import gib as gib_of

@@ -7,7 +7,7 @@ from math import nan
 import msgspec
 import pytest
 
-from tb_sol_plugin.analyses.efficiency.roofline_tables import Case, likely_cause
+from tb_sol_plugin.analyses.efficiency.roofline_selection import Case, likely_cause
 from tb_sol_plugin.devices.catalog import table
 
 H100 = table()["H100_SXM"]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.analyses.efficiency.roofline_figures import Ceilings, Point, Program, ceilings, distance, draw, powers
+from tb_sol_plugin.analyses.efficiency.roofline_figures import Point, Program, distance, draw
+from tb_sol_plugin.analyses.efficiency.roofline_roofs import Ceilings, ceilings, powers
 from tb_sol_plugin.devices.catalog import known_keys, table
 
 H100 = table()["H100_SXM"]

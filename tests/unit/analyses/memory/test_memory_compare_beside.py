@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses.memory.memory_compare_tables import Item, Listing, matched
+from tb_sol_plugin.analyses.memory.memory_compare_lists import matched
+from tb_sol_plugin.analyses.memory.memory_compare_tables import Item, Listing
 from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import Report, TableSection
