@@ -1,10 +1,10 @@
 # `make help` lists what there is. PYTHON may name another interpreter: make test PYTHON=.venv/bin/python
 PYTHON ?= python3
 .DEFAULT_GOAL := help
-.PHONY: help venv install test quick lint frontend docs samples serve bench wheel ci clean
+.PHONY: help venv install test quick lint frontend generate new-analysis samples serve bench wheel ci clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 venv:  ## a virtual environment in .venv with the package (editable) and the test needs
 	$(PYTHON) -m venv .venv && .venv/bin/pip install -e ".[test]"
@@ -24,8 +24,11 @@ lint:  ## ruff, mypy, the layer rule, sizes of files and functions
 frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
-docs:  ## write the generated pages: cost models, tables of the analyses, OpenAPI
-	$(PYTHON) -m tb_sol_plugin.cost.docs > docs/cost-models.md && $(PYTHON) -m tb_sol_plugin.model.docs && $(PYTHON) -m tb_sol_plugin.web.openapi
+generate:  ## write what is made from the code: cost models, pages and list of the analyses, OpenAPI
+	$(PYTHON) tools/generate.py
+
+new-analysis:  ## a small analysis and its test to begin from: make new-analysis NAME=streams [ROOM=time]
+	$(PYTHON) tools/new_analysis.py $(NAME) $(or $(ROOM),time)
 
 samples:  ## record and simulate the samples again
 	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py

@@ -96,9 +96,11 @@ def _parts(out: Console) -> int:
     wrong = 0
     try:
         from tb_sol_plugin.devices.catalog import known_keys
-        from tb_sol_plugin.model.registry import registry
+        from tb_sol_plugin.model.registry import failures, registry
 
         wrong += _line(out, True, "analyses", ", ".join(registry()))
+        for name, reason in failures().items():
+            wrong += _line(out, False, "analyses", f"{name} failed to load and is left out: {reason}")
         wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
     except Exception as error:
         wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import WORDS
 from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.model.registry import availability, registry
+from tb_sol_plugin.model.registry import availability, failures, registry
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import OF_MEMORY, companions
 from tb_sol_plugin.store.names import labels, rank_in
@@ -77,7 +79,7 @@ def _span(store: Store, recording: Recording, label: str, facts: bool, other: Re
 
 def catalogue() -> wire.Analyses:
     """Every analysis, no recording in mind."""
-    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()))
+    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
 
 
 def analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:

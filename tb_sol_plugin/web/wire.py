@@ -219,7 +219,10 @@ class Device(msgspec.Struct):
 
 
 class Analyses(msgspec.Struct):
-    """state: ready, or catalogue where no recording was named (then all count as available). devices: keys to choose from."""
+    """state: ready, or catalogue where no recording was named (then all count as available). devices: keys to choose from.
+
+    failed: analyses that could not be loaded, and why; absent where all could.
+    """
 
     state: str
     analyses: list[AnalysisInfo]
@@ -227,6 +230,7 @@ class Analyses(msgspec.Struct):
     device: Device | None
     device_note: str
     devices: list[str]
+    failed: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Done(msgspec.Struct):

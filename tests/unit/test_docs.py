@@ -23,7 +23,7 @@ ANALYSES = ROOT / "docs" / "analyses"
 def test_the_page_of_an_analysis_is_fresh(name: str) -> None:
     # GIVEN the page of an analysis WHEN its tables are made again THEN nothing changes: every parameter, fact and column is there
     text = (ANALYSES / f"{name}.md").read_text(encoding="utf-8")
-    assert docs.page(registry()[name], text) == text, "run: python -m tb_sol_plugin.model.docs"
+    assert docs.page(registry()[name], text) == text, "run: make generate"
 
 
 def test_a_page_keeps_what_is_written_by_hand_and_gets_what_it_lacks(tmp_path: Path) -> None:

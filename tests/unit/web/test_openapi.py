@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 
 def test_the_committed_file_is_fresh() -> None:
-    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m tb_sol_plugin.web.openapi"
+    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: make generate"
 
 
 def test_every_route_is_described(client: FlaskClient) -> None:
