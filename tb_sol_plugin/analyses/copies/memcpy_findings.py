@@ -1,7 +1,7 @@
 """Why the host waits for copies, which copies follow a costly pattern, and what a fix of each would save.
 
 A copy holds the host where its call is synchronous, an end of it is pageable, the call outlasts it, or the host waits for it at once. A
-finding says what fixing its cause could save per step at most: of time on the host only that in which the device runs dry for it, of
+finding says what fixing its cause could save per step at most: of time on the host only that in which the device is idle for it, of
 time on the device only that in which no kernel runs. Findings can touch the same time; what all of them save together counts it once.
 Every finding has its copies as evidence. Thresholds can be changed, and the page says which are.
 """
@@ -43,7 +43,7 @@ FACTS: Final = (
     Fact("held", "Copies that held the host", "count", "copies and sets that held the host"),
     Fact("held_ns", "Host held, in all", "ns", "time in which they held it, in the whole selection; each nanosecond of a thread counts "
          "once"),
-    Fact("dry_ns", "Device dry for it", "ns", "the part of it, and of the wait for the next launch after it, in which the device had no "
+    Fact("dry_ns", "Device idle for it", "ns", "the part of it, and of the wait for the next launch after it, in which the device had no "
          "work"),
     Fact("step_ns", "Step", "ns", "mean length of a step; of the whole selection where no step was recorded"),
 )  # fmt: skip

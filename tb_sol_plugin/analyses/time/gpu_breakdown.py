@@ -70,7 +70,7 @@ FACTS: Final = (
     Fact("device_events", "Device events", "count", "device events in the selection"),
     Fact("linked_busy_ns", "Busy, recorded launches only", "ns", "busy time of the events whose launch was recorded"),
     Fact("unlinked_device_events", "Launch not recorded", "count", "device events in the selection whose launch was not recorded"),
-    Fact("host_wait_ns", "Waits for the host", "ns", "idle: the next work was launched only after the device had run dry"),
+    Fact("host_wait_ns", "Waits for the host", "ns", "idle, waiting for the next launch: it came only when the device had no work left"),
     Fact("kernel_wait_ns", "Hand-over between kernels", "ns", "idle: under 30 ns between two pieces of work launched in time"),
     Fact("other_wait_ns", "Launched in time, still waiting", "ns", "idle: the next work was launched in time, the device still waited "
          "(dependency, sync, launch latency)"),

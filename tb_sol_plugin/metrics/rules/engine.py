@@ -195,9 +195,7 @@ def combined_ns(found: Sequence[Finding], steps: int = 1) -> int:
     return min(total, iv.length(shared) // steps) if len(shared[0]) else total
 
 
-def to_report(
-    found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None
-) -> report.Finding:
+def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None) -> report.Finding:
     """A finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps."""
     of_memory = found.subject == "memory"
     own = {"rule": found.rule} if found.subject == "copies" else found.query

@@ -204,7 +204,7 @@ def use_over_time(found: Layers, window: tuple[int, int], buckets: int = 100) ->
 
 
 CAUSES: Final = ("host_wait", "kernel_wait", "other", "unknown")
-"""host_wait: the work that ends the gap was launched after the gap began, so the device ran dry and waited for the host.
+"""host_wait: the work that ends the gap was launched after the gap began, so the device was idle, waiting for the next launch.
 kernel_wait: launched before, and the gap is shorter than `kernel_wait_ns`: the hand-over between two kernels.
 other: launched before, and the device still took longer (a dependency, a sync, the launch itself).
 unknown: the work that ends the gap has no recorded launch."""

@@ -18,44 +18,28 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
+from tb_sol_plugin.metrics.rules.copies import patterns as P
 from tb_sol_plugin.metrics.rules.copies.context import CopyContext
-from tb_sol_plugin.metrics.rules.copies.patterns import (
-    MOVES,
-    coalescable,
-    duplicates,
-    exposed,
-    gradients,
-    graph_inputs,
-    managed,
-    pageable_loading,
-    ping_pong,
-    redundant,
-    through_host,
-    tiny,
-    waiting,
-)
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, combined_ns, ids_of, run
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 
-_PROVEN: Final = (pageable_loading, managed)
-_AROUND: Final = (ping_pong, through_host)
-_OTHERS: Final = (duplicates, gradients, graph_inputs, tiny, coalescable, exposed)
-_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, waiting, *_AROUND, redundant, *_OTHERS)
+_PROVEN: Final = (P.pageable_loading, P.managed)
+_AROUND: Final = (P.ping_pong, P.through_host)
+_OTHERS: Final = (P.duplicates, P.gradients, P.graph_inputs, P.tiny, P.coalescable, P.exposed)
+_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, P.waiting, *_AROUND, P.redundant, *_OTHERS)
 """A rule that leaves copies to another one comes after it."""
-KEYS: Final = ids_of((waiting, *_PROVEN, redundant, *_AROUND, *_OTHERS))
+KEYS: Final = ids_of((P.waiting, *_PROVEN, P.redundant, *_AROUND, *_OTHERS))
 """Every finding by its stable name: rules that speak for each direction on its own have one per direction."""
-RULES: Final = tuple(dict.fromkeys(next((k.removesuffix(f"_{d}") for d in MOVES if k.endswith(f"_{d}")), k) for k in KEYS))
+RULES: Final = tuple(dict.fromkeys(next((k.removesuffix(f"_{d}") for d in P.MOVES if k.endswith(f"_{d}")), k) for k in KEYS))
 """Every rule by its stable name, without the direction."""
 KNOWN_KINDS: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
 """Kinds of memory that only a recorder which knows them writes."""
 
 
-def copy_findings(
-    capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT
-) -> list[Finding]:
+def copy_findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT) -> list[Finding]:
     """The findings of a selection, the largest saving first; those that save less than 0.1 % of a step are left out.
 
     limits: as `bandwidth.peaks` gives them. `rows` of a finding are positions in `records.copies(capture, where.device)`.

@@ -31,11 +31,9 @@ def _both(context: CopyContext, rows: Places) -> iv.Spans:
 
 
 @rule(
-    "redundant_upload",
-    title="The same copy goes to the device in every step",
-    fix="self.register_buffer('constant', value)  # moves to the device once, with the module",
-    candidate=True,
-)
+    "redundant_upload", title="The same copy goes to the device in every step",
+    fix="self.register_buffer('constant', value)  # moves to the device once, with the module", candidate=True,
+)  # fmt: skip
 def redundant(context: CopyContext) -> Answer:
     """Copies to the device of one size from one place (module, chain of operators) in each of at least 3 steps in a row.
 
@@ -92,11 +90,9 @@ def _after_first_kernel(context: CopyContext) -> Mask:
 
 
 @rule(
-    "ping_pong",
-    title="Data goes to the host and comes back",
-    fix="# compute this part on the device: torch operators instead of .cpu() … .to(device)",
-    candidate=True,
-)
+    "ping_pong", title="Data goes to the host and comes back",
+    fix="# compute this part on the device: torch operators instead of .cpu() … .to(device)", candidate=True,
+)  # fmt: skip
 def ping_pong(context: CopyContext) -> Answer:
     """Copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
     order, group = _sizes(context, "device")
@@ -244,10 +240,9 @@ def faster_ns(context: CopyContext, moved: int, time_ns: int) -> float:
 
 
 @rule(
-    "managed_copies",
-    title="Copies from or to unified memory",
+    "managed_copies", title="Copies from or to unified memory",
     fix="tensor = tensor.to(device)  # a plain device tensor; or cudaMemPrefetchAsync before the first use",
-)
+)  # fmt: skip
 def managed(context: CopyContext) -> Answer:
     """Copies with an end in unified memory: they block the host, and pages move when they are touched."""
     rows = np.flatnonzero(context.inside & context.managed & (context.direction != "Memset"))
@@ -415,11 +410,10 @@ def _read_fix(context: CopyContext, rows: Places) -> str:
 
 
 @rule(
-    "duplicate_copies",
-    title="The same bytes are copied inside of the device again and again",
+    "duplicate_copies", title="The same bytes are copied inside of the device again and again",
     fix="# one layout from the producer on: leave out .contiguous() and .clone() where the reader takes strided tensors",
     candidate=True,
-)
+)  # fmt: skip
 def duplicates(context: CopyContext) -> Answer:
     """Copies of the same size by the same chain of operators (`contiguous`, `clone`, `copy_`) with nothing between them on their stream.
 
@@ -471,11 +465,9 @@ def gradients(context: CopyContext) -> Answer:
 
 
 @rule(
-    "graph_inputs",
-    title="Inputs are copied to where a graph reads them",
-    fix="torch._dynamo.mark_static_address(tensor)  # parameters and buffers that stay where they are need no copy",
-    candidate=True,
-)
+    "graph_inputs", title="Inputs are copied to where a graph reads them",
+    fix="torch._dynamo.mark_static_address(tensor)  # parameters and buffers that stay where they are need no copy", candidate=True,
+)  # fmt: skip
 def graph_inputs(context: CopyContext) -> Answer:
     """Copies that a compiled function makes before it launches its graph: inputs go to the place where the graph reads them.
 

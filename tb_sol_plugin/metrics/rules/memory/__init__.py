@@ -18,34 +18,18 @@ from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.sources import Memory, memories
 from tb_sol_plugin.metrics.memory.summary import NEAR
 from tb_sol_plugin.metrics.rules.engine import Finding, Missing, Rule, ids_of, run, to_report
+from tb_sol_plugin.metrics.rules.memory import rules as R
 from tb_sol_plugin.metrics.rules.memory.context import MemoryContext
 from tb_sol_plugin.metrics.rules.memory.recompute import activations_recompute
-from tb_sol_plugin.metrics.rules.memory.rules import (
-    LEAK_MATTERS,
-    LEAK_STEPS,
-    gradients_kept,
-    leak,
-    one_module,
-    optimizer_unsharded,
-    pinned_unused,
-    reserved_above_use,
-    vocabulary_misplaced,
-)
 from tb_sol_plugin.model import report
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FindingsSection, Link
 from tb_sol_plugin.units import human
 
 _RULES: Final[tuple[Rule[MemoryContext], ...]] = (
-    leak,
-    reserved_above_use,
-    one_module,
-    optimizer_unsharded,
-    vocabulary_misplaced,
-    gradients_kept,
-    activations_recompute,
-    pinned_unused,
-)
+    R.leak, R.reserved_above_use, R.one_module, R.optimizer_unsharded, R.vocabulary_misplaced, R.gradients_kept, activations_recompute,
+    R.pinned_unused,
+)  # fmt: skip
 RULES: Final = ids_of(_RULES)
 """Every finding by its stable name, as in `Finding.rule`."""
 
@@ -91,7 +75,7 @@ def memory_problem(context: MemoryContext) -> str:
     if context.room.near and context.room.left.bytes is not None and context.room.total.bytes is not None:
         left, total = human(context.room.left.bytes, "B"), human(context.room.total.bytes, "B")
         return f"{left} of {total} are left at the worst moment, less than {human(NEAR, 'ratio')}."
-    if context.leak.found and context.leak.slope * LEAK_STEPS >= LEAK_MATTERS * max(context.peak, 1):
+    if context.leak.found and context.leak.slope * R.LEAK_STEPS >= R.LEAK_MATTERS * max(context.peak, 1):
         return f"Memory in use grows by {human(round(context.leak.slope), 'B')} per step."
     return ""
 

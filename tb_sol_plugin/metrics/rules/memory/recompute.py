@@ -137,14 +137,10 @@ def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: 
 
 
 @rule(
-    "activations_recompute",
-    title="Activations hold a good part of the peak",
-    fix="torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
-    page="memory",
-    label="Memory by category",
-    color="compute",
+    "activations_recompute", title="Activations hold a good part of the peak",
+    fix="torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)", page="memory", label="Memory by category", color="compute",
     candidate=True,
-)
+)  # fmt: skip
 def activations_recompute(context: MemoryContext) -> Answer:
     """Activations that hold a good part of the peak, made in layers of one class."""
     if context.trains is False:

@@ -72,12 +72,9 @@ LEAK_MATTERS: Final = 0.01
 
 
 @rule(
-    "reserved_above_use",
-    title="The allocator holds far more than the program uses",
-    page="memory_findings",
-    label="Fragmentation",
+    "reserved_above_use", title="The allocator holds far more than the program uses", page="memory_findings", label="Fragmentation",
     color="idle",
-)
+)  # fmt: skip
 def reserved_above_use(context: MemoryContext) -> Answer:
     """What the allocator held at most, less what was in use at most: another allocation pattern would not need it."""
     reserved, used = context.room.max_reserved.bytes, context.room.max_allocated.bytes
@@ -114,13 +111,10 @@ def why_unknown(context: MemoryContext) -> str:
 
 
 @rule(
-    "leak",
-    title="Memory in use grows from step to step",
-    fix="total_loss += loss.item()  # no tensors in lists, logs and sums over steps",
-    page="memory_findings",
-    label="Step by step",
+    "leak", title="Memory in use grows from step to step",
+    fix="total_loss += loss.item()  # no tensors in lists, logs and sums over steps", page="memory_findings", label="Step by step",
     color="memcpy",
-)
+)  # fmt: skip
 def leak(context: MemoryContext) -> Answer:
     """Growth of the least of each step, with who leaves memory behind."""
     found = context.leak
@@ -154,13 +148,10 @@ GRADIENTS_HOW: Final = "record several steps with profile(profile_memory=True) a
 
 
 @rule(
-    "gradients_kept",
-    title="Gradients stay in memory between steps",
-    fix="optimizer.zero_grad(set_to_none=True)  # right after optimizer.step()",
-    page="memory",
-    label="Memory by category",
+    "gradients_kept", title="Gradients stay in memory between steps",
+    fix="optimizer.zero_grad(set_to_none=True)  # right after optimizer.step()", page="memory", label="Memory by category",
     color="norm",
-)
+)  # fmt: skip
 def gradients_kept(context: MemoryContext) -> Answer:
     """Gradients in use at the begin of nearly every step: by category at that moment, else by what a recorder found at its end."""
     if context.trains is False:
@@ -244,13 +235,9 @@ DIVIDE: Final = "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW) 
 
 
 @rule(
-    "optimizer_unsharded",
-    title="Every rank keeps the whole state of the optimizer",
-    fix=DIVIDE,
-    page="memory_expected",
-    label="Expected and actual",
-    color="conv",
-)
+    "optimizer_unsharded", title="Every rank keeps the whole state of the optimizer", fix=DIVIDE, page="memory_expected",
+    label="Expected and actual", color="conv",
+)  # fmt: skip
 def optimizer_unsharded(context: MemoryContext) -> Answer:
     """Every rank keeps all of the optimizer's state, though ranks of a data parallel group hold the same parameters."""
     parts, job = last_parts(context), layout(context.capture)
@@ -325,7 +312,7 @@ def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weight
     rest = "the rest gradients and state of the optimizer" if size > bare else "without gradients and state of the optimizer"
     evidence = (
         f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(bare, 'B')} of parameters, {rest} as far as they "
-        "are told by module. An embedding belongs to the first stage, a head to the last."
+        "are known by module. An embedding belongs to the first stage, a head to the last."
     )
     return Finding(
         title="A stage holds an embedding or head that it does not need", evidence=evidence, saving=size, share=context.share(size),
@@ -350,13 +337,9 @@ PEAK_HOW: Final = "record with profile(profile_memory=True, with_stack=True)"
 
 
 @rule(
-    "one_module",
-    title="One module holds most of the peak",
-    page="memory",
-    label="What is held at the peak",
-    color="attention",
+    "one_module", title="One module holds most of the peak", page="memory", label="What is held at the peak", color="attention",
     candidate=True,
-)
+)  # fmt: skip
 def one_module(context: MemoryContext) -> Answer:
     """One module that holds a third of the peak or more: what it allocated itself, without the modules inside of it."""
     curve = next((c for c in context.memory.curves if c.source == "events" and "module" in answers(context.capture, c)), None)
@@ -395,13 +378,10 @@ NO_RECORD: Final = Missing(
 
 
 @rule(
-    "pinned_unused",
-    title="Host memory is pinned and not copied from",
-    fix="DataLoader(..., pin_memory=False)  # or .to(device, non_blocking=True) from it",
-    page="memcpy",
-    label="Memory copies",
+    "pinned_unused", title="Host memory is pinned and not copied from",
+    fix="DataLoader(..., pin_memory=False)  # or .to(device, non_blocking=True) from it", page="memcpy", label="Memory copies",
     color="HtoD",
-)
+)  # fmt: skip
 def pinned_unused(context: MemoryContext) -> Answer:
     """Pinned per step, against what copies to the device read from pinned memory."""
     found = pinned_as_counted(context.capture) or pinned_as_traced(context.capture)

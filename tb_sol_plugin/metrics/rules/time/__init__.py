@@ -11,20 +11,8 @@ from typing import Final
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
+from tb_sol_plugin.metrics.rules.time import fusion, idle, layout, matmul, remainder, transfers
 from tb_sol_plugin.metrics.rules.time.context import TimeContext, time_context
-from tb_sol_plugin.metrics.rules.time.fusion import fusable_chains, unfused_attention, unfused_optimizer
-from tb_sol_plugin.metrics.rules.time.idle import device_allocation, handover, host_sync, host_wait, input_wait, launch_bound, warm_up
-from tb_sol_plugin.metrics.rules.time.layout import channels_first, layout_kernels, permuting_copies, weight_casts
-from tb_sol_plugin.metrics.rules.time.matmul import (
-    behind_the_best,
-    fp32_matrix,
-    misaligned_products,
-    plain_units,
-    slower_kernel,
-    unfilled_tiles,
-)
-from tb_sol_plugin.metrics.rules.time.remainder import above_limit, recompute
-from tb_sol_plugin.metrics.rules.time.transfers import communication, copies, copies_inside, other_copies
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.model import schemas as S
@@ -32,30 +20,22 @@ from tb_sol_plugin.model.capture import Capture
 
 NEEDS_TIMES: Final = "Findings need the time of single operators, which this SOL capture does not hold: record a profiler trace."
 _WORK: Final[tuple[Rule[TimeContext], ...]] = (
-    recompute,
-    unfused_attention,
-    unfused_optimizer,
-    layout_kernels,
-    channels_first,
-    weight_casts,
-    copies_inside,
-    fusable_chains,
-    permuting_copies,
-    fp32_matrix,
-    plain_units,
-    slower_kernel,
-    misaligned_products,
-    unfilled_tiles,
-    behind_the_best,
-    above_limit,
-)
+    remainder.recompute, fusion.unfused_attention, fusion.unfused_optimizer, layout.layout_kernels, layout.channels_first,
+    layout.weight_casts, transfers.copies_inside, fusion.fusable_chains, layout.permuting_copies, matmul.fp32_matrix,
+    matmul.plain_units, matmul.slower_kernel, matmul.misaligned_products, matmul.unfilled_tiles, matmul.behind_the_best,
+    remainder.above_limit,
+)  # fmt: skip
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
-_COUNTED: Final[tuple[Rule[TimeContext], ...]] = (recompute, channels_first, weight_casts, permuting_copies, fp32_matrix, above_limit)
+_COUNTED: Final[tuple[Rule[TimeContext], ...]] = (
+    remainder.recompute, layout.channels_first, layout.weight_casts, layout.permuting_copies, matmul.fp32_matrix, remainder.above_limit,
+)  # fmt: skip
 """Rules for a SOL capture: those that need neither the order of calls nor kernels."""
-_IDLE: Final[tuple[Rule[TimeContext], ...]] = (warm_up, device_allocation, copies, host_sync, launch_bound, handover, host_wait)
+_IDLE: Final[tuple[Rule[TimeContext], ...]] = (
+    idle.warm_up, idle.device_allocation, transfers.copies, idle.host_sync, idle.launch_bound, idle.handover, idle.host_wait,
+)  # fmt: skip
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
-RULES: Final = tuple(dict.fromkeys(ids_of((input_wait, *_IDLE, communication, other_copies, *_WORK))))
+RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, transfers.communication, transfers.other_copies, *_WORK))))
 """Every finding by its stable id."""
 
 
@@ -70,7 +50,9 @@ def _findings(capture: Capture, part: Scope, fall: Waterfall) -> list[Finding]:
     if not fall.total_ns or not fall.work.timed:
         return []
     context = time_context(capture, part, fall)
-    rules = (input_wait, *_WORK) if context.on_host else (input_wait, *_WORK, *_IDLE, communication, other_copies)
+    rules = (
+        (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, transfers.communication, transfers.other_copies)
+    )
     if fall.work.from_ledger:
         rules = _COUNTED
     elif not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:

@@ -50,13 +50,9 @@ class _Call:
 
 
 @rule(
-    "unfused_attention",
-    title="Attention writes its score matrix to memory",
-    fix="F.scaled_dot_product_attention(q, k, v)",
-    page="roofline",
-    label="Its operators on the roofline",
-    color="norm",
-)
+    "unfused_attention", title="Attention writes its score matrix to memory", fix="F.scaled_dot_product_attention(q, k, v)",
+    page="roofline", label="Its operators on the roofline", color="norm",
+)  # fmt: skip
 def unfused_attention(context: TimeContext) -> Answer:
     """Chains of product, softmax, product (and the four products around a softmax gradient) over one score matrix."""
     spec = context.spec
@@ -242,12 +238,9 @@ MOST_INPUTS: Final = 3
 
 
 @rule(
-    "fusable_chains",
-    title="Elementwise kernels pass their results through memory",
-    page="roofline",
-    label="Elementwise work on the roofline",
-    color="elementwise",
-)
+    "fusable_chains", title="Elementwise kernels pass their results through memory", page="roofline",
+    label="Elementwise work on the roofline", color="elementwise",
+)  # fmt: skip
 def fusable_chains(context: TimeContext) -> Answer:
     """Runs of at least two such calls, adjacent on one stream (on a recording of the host: on one thread)."""
     spec = context.spec
@@ -403,12 +396,9 @@ LEAST_CALLS: Final = 8
 
 
 @rule(
-    "unfused_optimizer",
-    title="The optimizer takes many passes over its parameters",
-    page="phases",
-    label="The optimizer among the phases",
-    color="elementwise",
-)
+    "unfused_optimizer", title="The optimizer takes many passes over its parameters", page="phases",
+    label="The optimizer among the phases", color="elementwise",
+)  # fmt: skip
 def unfused_optimizer(context: TimeContext) -> Answer:
     """Time of the optimizer's calls above one pass over its arrays, and the device's idle time inside it."""
     h = at.host(context.capture)

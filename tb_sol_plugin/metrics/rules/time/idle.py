@@ -91,13 +91,10 @@ def _calls(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.int
 
 
 @rule(
-    "warm_up",
-    title="The recording begins before the program is warm",
-    fix="torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording",
-    page="gpu_breakdown",
-    label="Idle causes",
-    color="host",
-)
+    "warm_up", title="The recording begins before the program is warm",
+    fix="torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording", page="gpu_breakdown",
+    label="Idle causes", color="host",
+)  # fmt: skip
 def warm_up(context: TimeContext) -> Answer:
     """Idle inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
     h = at.host(context.capture)
@@ -113,12 +110,9 @@ def warm_up(context: TimeContext) -> Answer:
 
 
 @rule(
-    "device_allocation",
-    title="The allocator asks the driver for memory during the step",
-    page="gpu_breakdown",
-    label="Idle causes",
+    "device_allocation", title="The allocator asks the driver for memory during the step", page="gpu_breakdown", label="Idle causes",
     color="host",
-)
+)  # fmt: skip
 def device_allocation(context: TimeContext) -> Answer:
     """Idle while the allocator takes memory from the driver or gives it back."""
     device = "HIP" if context.vendor == "amd" else "CUDA"
@@ -189,15 +183,11 @@ _SYNC_FIXES: Final = {
 
 
 @rule(
-    "launch_bound",
-    title="The host launches more slowly than the kernels run",
-    fix="torch.compile(model)  # fewer, longer kernels",
-    page="gpu_breakdown",
-    label="Idle causes",
-    color="host",
-)
+    "launch_bound", title="The host launches more slowly than the kernels run", fix="torch.compile(model)  # fewer, longer kernels",
+    page="gpu_breakdown", label="Idle causes", color="host",
+)  # fmt: skip
 def launch_bound(context: TimeContext) -> Answer:
-    """Gaps that end when the host has launched the next kernel, which it did only after the device had run dry."""
+    """Gaps that end when the host has launched the next kernel, while the device was idle already."""
     start, stop, ended = _gaps(context)
     late, _ = _launched(context, start, ended)
     hit = late & (stop - start <= LAUNCH_NS)
@@ -213,9 +203,10 @@ def launch_bound(context: TimeContext) -> Answer:
     where = f", in {counted(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
     graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor)
     one = f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
+    unit = device_word(context.capture)
     return context.finding(
-        f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched after the {device_word(context.capture)} has run "
-        f"dry: the median runs {run} and waits {wait}; {took(ns)} pass without work.",
+        f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched only when the {unit} is idle already: "
+        f"the median runs {run} and waits {wait}; {took(ns)} pass without work.",
         ns=ns,
         fix=one if graphs else "",
     )

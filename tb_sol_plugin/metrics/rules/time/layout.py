@@ -25,12 +25,9 @@ COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
 
 
 @rule(
-    "layout_kernels",
-    fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
-    page="kernels",
-    label="The kernels",
-    color="conv",
-)
+    "layout_kernels", fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
+    page="kernels", label="The kernels", color="conv",
+)  # fmt: skip
 def layout_kernels(context: TimeContext) -> Answer:
     """Layout kernels inside the calls that need another layout: their time goes when the tensors have it from the start."""
     device, owner = context.capture.device, context.fall.work.owner
@@ -57,13 +54,9 @@ def layout_kernels(context: TimeContext) -> Answer:
 
 
 @rule(
-    "permuting_copies",
-    title="Copies only change the order of elements in memory",
-    page="roofline",
-    label="Copies on the roofline",
-    color="other",
-    candidate=True,
-)
+    "permuting_copies", title="Copies only change the order of elements in memory", page="roofline", label="Copies on the roofline",
+    color="other", candidate=True,
+)  # fmt: skip
 def permuting_copies(context: TimeContext) -> Answer:
     """Copies between two dense orders of the same elements, whoever asked for them: the reader of the copy might take the first."""
     if context.spec is None:
@@ -95,14 +88,10 @@ LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_n
 
 
 @rule(
-    "channels_first",
-    title="Convolution, pooling and norm layers work on NCHW tensors",
-    fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)",
-    page="roofline",
-    label="The layers on the roofline",
-    color="conv",
-    candidate=True,
-)
+    "channels_first", title="Convolution, pooling and norm layers work on NCHW tensors",
+    fix="model = model.to(memory_format=torch.channels_last); x = x.to(memory_format=torch.channels_last)", page="roofline",
+    label="The layers on the roofline", color="conv", candidate=True,
+)  # fmt: skip
 def channels_first(context: TimeContext) -> Answer:
     """On a CPU: convolutions and their neighbours over NCHW tensors, whose kernels are written for NHWC."""
     if not context.on_host or context.spec is None:
@@ -171,13 +160,9 @@ NARROW: Final = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2")
 
 
 @rule(
-    "weight_casts",
-    title="Weights are cast from FP32 in every step",
-    page="roofline",
-    label="Copies on the roofline",
-    color="other",
+    "weight_casts", title="Weights are cast from FP32 in every step", page="roofline", label="Copies on the roofline", color="other",
     candidate=True,
-)
+)  # fmt: skip
 def weight_casts(context: TimeContext) -> Answer:
     """Copies from FP32 to a narrow type over exactly the size of a weight that a product or a convolution takes in that type."""
     if context.spec is None:

@@ -144,13 +144,10 @@ def _products(context: TimeContext, *, compute_bound: bool) -> _Products | None:
 
 
 @rule(
-    "misaligned_products",
-    title="Products have rows that are not a multiple of 16 bytes",
-    fix="F.pad(x, (0, -x.shape[-1] % 8))  # or pad vocabulary, sequence and hidden sizes to multiples of 8",
-    page="roofline",
-    label="The products on the roofline",
-    color="gemm",
-)
+    "misaligned_products", title="Products have rows that are not a multiple of 16 bytes",
+    fix="F.pad(x, (0, -x.shape[-1] % 8))  # or pad vocabulary, sequence and hidden sizes to multiples of 8", page="roofline",
+    label="The products on the roofline", color="gemm",
+)  # fmt: skip
 def misaligned_products(context: TimeContext) -> Answer:
     """Low-precision products on NVIDIA devices whose rows are no multiple of 16 bytes apart, far below their limit."""
     if context.vendor != "nvidia" or context.on_host:
@@ -326,13 +323,9 @@ def slower_kernel(context: TimeContext) -> Answer:
 
 
 @rule(
-    "behind_the_best",
-    title="Some large products reach far less of their limit than others here",
-    page="roofline",
-    label="The product on the roofline",
-    color="gemm",
-    candidate=True,
-)
+    "behind_the_best", title="Some large products reach far less of their limit than others here", page="roofline",
+    label="The product on the roofline", color="gemm", candidate=True,
+)  # fmt: skip
 def behind_the_best(context: TimeContext) -> Answer:
     """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
     if context.on_host:
@@ -445,12 +438,9 @@ def _precision_fix(context: TimeContext, dtype: str, kind: str) -> str:
 
 
 @rule(
-    "plain_units",
-    fix="# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8",
-    page="kernels",
-    label="The kernel",
-    color="gemm",
-)
+    "plain_units", fix="# make every size a multiple of 16 bytes: pad vocabulary and channels to multiples of 8", page="kernels",
+    label="The kernel", color="gemm",
+)  # fmt: skip
 def plain_units(context: TimeContext) -> Answer:
     """Products and convolutions in a type that matrix units take, whose kernel is known to run on plain units."""
     spec = context.spec

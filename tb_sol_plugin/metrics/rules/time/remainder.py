@@ -95,13 +95,10 @@ _CPU: Final = {
 
 
 @rule(
-    "recompute",
-    title="Forward work runs a second time in the backward pass",
+    "recompute", title="Forward work runs a second time in the backward pass",
     fix="checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, ops_to_save))",
-    page="modules",
-    label="Modules",
-    color="other",
-)
+    page="modules", label="Modules", color="other",
+)  # fmt: skip
 def recompute(context: TimeContext) -> Answer:
     """All time of recomputed calls could go, if their activations were kept."""
     rows = np.flatnonzero(context.ops["recompute"].to_numpy() & (context.left > 0))

@@ -26,12 +26,9 @@ from tb_sol_plugin.units import human
 
 
 @rule(
-    "exposed_communication",
-    title="Communication is not hidden behind computation",
-    page="gpu_breakdown",
-    label="Overlap by device",
+    "exposed_communication", title="Communication is not hidden behind computation", page="gpu_breakdown", label="Overlap by device",
     color="communication",
-)
+)  # fmt: skip
 def communication(context: TimeContext) -> Answer:
     """Collectives while nothing computes."""
     exposed = context.fall.exposed_communication_ns

@@ -34,7 +34,7 @@ def loop(*, device: str = "NVIDIA H100 80GB HBM3") -> TraceBuilder:
 
 def test_the_page_names_the_largest_finding_and_all_of_them_together(tmp_path: Path) -> None:
     got = report(read_back(loop(), tmp_path), "memcpy_findings")
-    # GIVEN 200 us of an exposed copy and 88 us of a device that runs dry for .item(), per step of 1 ms
+    # GIVEN 200 us of an exposed copy and 88 us of a device that is idle for .item(), per step of 1 ms
     assert got.headline == (
         "**Large copies run while nothing computes (host to device)**: at most **200.0\u202fµs** of each step. "
         "All 2 together: at most 288.0\u202fµs."
@@ -56,7 +56,7 @@ def test_copies_that_held_the_host_stand_by_reason_and_place(tmp_path: Path) -> 
     assert (row["reason"], row["direction"], row["kinds"], row["module"], row["frame"], row["outer"], row["operator"]) == (
         "Reads a value", "DtoH", "Device → Pageable", "Net_0", "train.py:12 step", "aten::item", "aten::_local_scalar_dense",
     )  # fmt: skip
-    # two reads of 360 us, for which the device runs dry for 88 us each
+    # two reads of 360 us, for which the device is idle for 88 us each
     assert (row["count"], row["bytes"], row["lost_ns"], row["idle_ns"], row["longest_ns"], row["mean_ns"]) == (
         2, 8, 720 * US, 176 * US, 360 * US, 360 * US,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which copies hold the host, for how long, and for how much of it the device runs dry."""
+"""Which copies hold the host, for how long, and for how much of it the device is idle."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_the_host_does_between_the_call_and_its_wait_is_not_held(tmp_path: 
     t.launch("b", at=250 * US, start=300 * US, duration=100 * US)
     got = held(t, tmp_path)
     assert got["host_ns"].tolist() == [51 * US]
-    # THEN dry: 5 us of the call, 40 us of the wait before the copy and 4 after it, and of the time after that 2: no longer than it held
+    # THEN idle: 5 us of the call, 40 us of the wait before the copy and 4 after it, and of the time after that 2: no longer than it held
     assert got["idle_ns"].tolist() == [51 * US] and got["idle_until_ns"].tolist() == [108 * US]
     # AND a finding takes the same time
     assert iv.length(found(t, tmp_path)["small_to_host"].spans) == 51 * US
@@ -182,7 +182,7 @@ def drained(*, call: tuple[int, int], following: tuple[int, int], first: int = 3
 @pytest.mark.parametrize(
     ("trace", "idle"),
     [
-        # held [100, 305): dry [304, 305), and [305, 360) until the next launch, at 350, has arrived; the 2 us before are a hand-over
+        # held [100, 305): idle [304, 305), and [305, 360) until the next launch, at 350, has arrived; the 2 us before are a hand-over
         ({"call": (100, 205), "following": (350, 360)}, 56),
         # held only for 20 us [285, 305): 1 us meanwhile, and no more than 19 of the 55 us after it
         ({"call": (285, 20), "following": (350, 360)}, 20),
@@ -239,7 +239,7 @@ def test_each_moment_counts_once(copies: list[tuple], kernels: list[tuple[int, i
                     clock[mine["until_ns"][i] - 40 : mine["until_ns"][i]] = True
         lost += int(clock.sum())
     assert mine["lost_ns"].sum() == lost and (mine["lost_ns"] <= mine["host_ns"]).all()
-    # AND the device is never dry for longer than the host was held, nor while anything runs
+    # AND the device is never idle for longer than the host was held, nor while anything runs
     busy = np.zeros(2_000, bool)
     for start, length in zip([*got["start_ns"], *(k[0] for k in kernels)], [*got["duration_ns"], *(k[1] for k in kernels)], strict=True):
         busy[start : start + length] = True

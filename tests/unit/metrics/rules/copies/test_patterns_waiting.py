@@ -29,7 +29,7 @@ def loop_of_item(t: TraceBuilder, *, size: int = 4, operator: str = "aten::item"
 def test_a_loop_of_item(tmp_path: Path) -> None:
     # GIVEN three steps that each read a loss
     got = found(loop_of_item(steps(3)), tmp_path)
-    # THEN it is the reading of a value; the device is dry from 412 to 500 us (the 10 us before are a hand-over): 88 us per step
+    # THEN it is the reading of a value; the device is idle from 412 to 500 us (the 10 us before are a hand-over): 88 us per step
     assert list(got) == ["scalar_reads"]
     finding = got["scalar_reads"]
     assert (finding.saving, finding.host_ns, len(finding.rows), finding.host, finding.candidate) == (
@@ -83,7 +83,7 @@ def uploads(src: str, api: str) -> TraceBuilder:
 def test_synchronous_copies_from_pinned_memory_only_miss_a_flag(tmp_path: Path) -> None:
     # GIVEN a synchronous copy from pinned memory WHEN the host is held in [20, 160) us
     got = found(uploads("Pinned", "cudaMemcpy"), tmp_path)["blocking_to_device"]
-    # THEN the device is dry in [150, 180) us (the 10 us before the copy are a hand-over)
+    # THEN the device is idle in [150, 180) us (the 10 us before the copy are a hand-over)
     assert got.saving == 30 * US and got.host_ns == 140 * US and "pinned already" in got.fix
     assert found(uploads("Pinned", "cudaMemcpyAsync"), tmp_path / "b")["blocking_to_device"].saving == 30 * US  # ends after the copy
 

@@ -207,7 +207,7 @@ def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Pat
     t.copy("DtoH", 400_000, 2_000, bytes=4, dst="Pageable", call=(100_000, 305_000))
     t.launch("b", at=450_000, start=460_000, duration=540_000)
     got = found(t, tmp_path)
-    # THEN the copy was queued when the kernel ended (a hand-over of 10 us), and the device is dry from 402 to 460 us: 58 us
+    # THEN the copy was queued when the kernel ended (a hand-over of 10 us), and the device is idle from 402 to 460 us: 58 us
     finding = got["copies_scalar_reads"]
     assert finding.saving == 58_000 and "`aten::item`" in finding.evidence and ".item()" in finding.fix
     assert "host_sync" not in got and got["host_wait"].saving == 20_000
