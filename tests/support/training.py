@@ -1,4 +1,4 @@
-"""One small training recording with numbers that can be added up on paper, for the tests of trees and levers.
+"""One small training recording with numbers that can be added up on paper, for the tests of trees and findings.
 
 Times in ns. Main thread 4242 runs two steps of 1 000 000; thread 4243 runs their backward pass.
 
