@@ -102,7 +102,7 @@ class Server:
     def api(self, path: str) -> tuple[int, dict[str, object]]:
         base = self.root if self.home == self.root else self.root + "data/plugin/sol/"
         try:
-            with urllib.request.urlopen(base + "api/v1/" + path, timeout=60) as reply:
+            with urllib.request.urlopen(base + "api/v1/" + path, timeout=120) as reply:
                 return reply.status, json.load(reply)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
@@ -199,15 +199,15 @@ class View:
     def settle(self) -> None:
         """Waits for a report or a state to stand, and for the figures on the screen to be drawn."""
         if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
-            self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=20_000)
-        self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=60_000)
+            self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=120_000)
+        self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=120_000)
         self.page.wait_for_timeout(80)
         self.frame().wait_for_function(
             """() => [...document.querySelectorAll('.plot')].every((p) => {
                 const box = p.getBoundingClientRect();
                 return box.top > innerHeight || box.bottom < 0 || p.querySelector('.main-svg') || p.parentElement.querySelector('.section-empty');
             })""",
-            timeout=20_000,
+            timeout=120_000,
         )
 
 
@@ -218,6 +218,7 @@ def view(chromium: Browser) -> Iterator[Callable[..., View]]:
 
     def make(**context: object) -> View:
         ctx = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
+        ctx.set_default_timeout(120_000)  # a busy machine is no fault of the page
         page = ctx.new_page()
         faults: list[str] = []
         found = View(page, ctx, faults)

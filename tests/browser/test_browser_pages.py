@@ -126,9 +126,9 @@ def test_a_changed_file_is_told_and_read_on_demand(chromium: object, view: Calla
         before = v.page.locator("main .headline").text_content()
         # WHEN its file is written anew and the server has looked again
         trace(path, [*EVENTS, {**EVENTS[0], "name": "aten::relu", "ts": 100}, {**EVENTS[0], "name": "aten::add", "ts": 200}])
-        urllib.request.urlopen(urllib.request.Request(home + "api/v1/rescan", method="POST"), timeout=20).close()
+        urllib.request.urlopen(urllib.request.Request(home + "api/v1/rescan", method="POST"), timeout=120).close()
         # THEN the page keeps what it shows and says so; Read again shows the new recording
-        again = v.page.wait_for_selector("button:has-text('Read again')", timeout=25_000)
+        again = v.page.wait_for_selector("button:has-text('Read again')", timeout=120_000)
         assert v.page.locator("main .headline").text_content() == before
         again.click()
         v.page.wait_for_function(

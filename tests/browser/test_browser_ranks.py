@@ -18,7 +18,7 @@ ALL_READ = "() => document.querySelector('[data-section=facts]')?.textContent.in
 
 def open_ranks(v: Any, serve: Server, **more: str) -> None:
     v.open(serve.home + hash_of(v="1", page="memcpy_ranks", run=RUN, **more))
-    v.page.wait_for_function(ALL_READ, timeout=60_000)
+    v.page.wait_for_function(ALL_READ, timeout=120_000)
     v.settle()
 
 

@@ -82,7 +82,7 @@ def test_reload_keeps_the_view_and_answers_the_host(tensorboard: Server, view: C
     # GIVEN our page WHEN TensorBoard's reload button is pressed THEN the runs are read again and the view stays
     v = view()
     v.open(tensorboard.root + hash_of(v="1", page="kernels", run=RUN))
-    with v.page.expect_request(lambda r: r.url.endswith("api/v1/rescan") and r.method == "POST", timeout=15_000):
+    with v.page.expect_request(lambda r: r.url.endswith("api/v1/rescan") and r.method == "POST", timeout=120_000):
         v.page.locator("app-header-reload button, button[title*='Reload'], .reload-button, button.reload").first.click()
     v.page.wait_for_timeout(600)
     assert v.frame().locator("h1").text_content() == "Kernels"

@@ -52,11 +52,11 @@ def nothing(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def shown(v: Any, server: Server, **query: str) -> None:
     v.open(server.home + hash_of(v="1", page="scaling", **query))
-    v.page.wait_for_selector("[data-section=points] tbody tr", timeout=60_000)
+    v.page.wait_for_selector("[data-section=points] tbody tr", timeout=120_000)
 
 
 def headline(v: Any, words: str) -> None:
-    v.page.wait_for_function("(words) => document.querySelector('.headline')?.textContent.includes(words)", arg=words, timeout=30_000)
+    v.page.wait_for_function("(words) => document.querySelector('.headline')?.textContent.includes(words)", arg=words, timeout=120_000)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1024, "dark"), (700, "light")])
@@ -68,10 +68,10 @@ def test_the_page_stands_in_every_width(scaling: Server, view: Callable[..., Any
     for name in FIGURES:
         section = v.page.locator(f"[data-section={name}]")
         section.scroll_into_view_if_needed()
-        section.locator(".main-svg").first.wait_for(timeout=20_000)
+        section.locator(".main-svg").first.wait_for(timeout=120_000)
     assert v.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     rows = "document.querySelectorAll('[data-section=points] tbody tr').length === 12"  # while runs are being read there are fewer
-    v.page.wait_for_function(rows, timeout=30_000)
+    v.page.wait_for_function(rows, timeout=120_000)
 
 
 def test_terms_move_the_answer_and_the_address(scaling: Server, view: Callable[..., Any]) -> None:
@@ -86,7 +86,7 @@ def test_terms_move_the_answer_and_the_address(scaling: Server, view: Callable[.
     v.page.wait_for_function("() => location.hash.includes('p.sol.q.price=2.5')")
     v.page.get_by_role("slider", name="Pays from, %").focus()
     v.page.keyboard.press("End")
-    v.page.wait_for_function("(old) => document.querySelector('.headline')?.textContent !== old", arg=before, timeout=30_000)
+    v.page.wait_for_function("(old) => document.querySelector('.headline')?.textContent !== old", arg=before, timeout=120_000)
     headline(v, "90")
     v.page.wait_for_function("() => location.hash.includes('p.sol.q.share=90')")
 
@@ -105,7 +105,7 @@ def test_the_cluster_is_a_tab_beside_it(scaling: Server, view: Callable[..., Any
     v = view()
     shown(v, scaling)
     v.page.get_by_role("link", name="Cluster").or_(v.page.get_by_role("tab", name="Cluster")).first.click()
-    v.page.wait_for_selector("[data-section=jobs] tbody tr", timeout=60_000)
+    v.page.wait_for_selector("[data-section=jobs] tbody tr", timeout=120_000)
     assert "A simulation" in v.page.locator("main").inner_text()
 
 

@@ -58,7 +58,7 @@ class Server:
         """Status, headers and body; error statuses are answers too."""
         request = urllib.request.Request(self.address + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return reply.status, dict(reply.headers), reply.read()
         except urllib.error.HTTPError as error:
             return error.code, dict(error.headers), error.read()

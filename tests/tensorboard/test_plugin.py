@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,28 +104,26 @@ def test_tensorboards_validator_has_nothing_to_say(board: tuple[SolPlugin, Clien
 # -- B-08 ------------------------------------------------------------------------------------------------------------
 
 
-def test_activity_is_known_at_once(tmp_path: Path) -> None:
-    # GIVEN 10,000 files THEN no call of is_active takes 10 ms, the first included (best of three: the machine is shared)
-    for i in range(100):
-        folder = tmp_path / f"d{i}"
-        folder.mkdir()
-        for j in range(100):
-            (folder / f"f{j}.bin").touch()
-    trace(tmp_path / "d99" / "a.pt.trace.json")
-    worst = []
-    for _ in range(3):
-        made = plugin(str(tmp_path))
-        times = []
-        for _ in range(20):
-            start = time.perf_counter()
-            assert made.is_active() is True
-            times.append(time.perf_counter() - start)
-        worst.append(max(times))
-        made._store.rescan()
-        start = time.perf_counter()
-        assert made.is_active() is True
-        assert time.perf_counter() - start < 0.01
-    assert min(worst) < 0.010
+def test_is_active_answers_while_the_file_system_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a file system that does not answer WHEN TensorBoard asks whether the tab is active THEN it is told so at once, again and again
+    trace(tmp_path / "a.pt.trace.json")
+    answers, plain = threading.Event(), os.scandir
+
+    def hangs(folder: str) -> object:
+        assert answers.wait(120)
+        return plain(folder)
+
+    monkeypatch.setattr(os, "scandir", hangs)
+    made = plugin(str(tmp_path))
+    try:
+        assert [made.is_active() for _ in range(20)] == [True] * 20
+    finally:
+        answers.set()
+    # AND once it has answered, and the runs are listed, without a look at it
+    made._store.rescan()
+    looked: list[str] = []
+    monkeypatch.setattr(os, "scandir", lambda folder: looked.append(folder) or plain(folder))
+    assert made.is_active() is True and not looked
 
 
 def test_activity_without_anything_to_show(tmp_path: Path) -> None:
@@ -136,10 +135,9 @@ def test_activity_without_anything_to_show(tmp_path: Path) -> None:
 
 
 def test_making_the_plugin_starts_nothing(logdir: Path) -> None:
-    # GIVEN a fresh interpreter WHEN the plugin is made THEN no thread, no heavy import, well below TensorBoard's own start
+    # GIVEN a fresh interpreter WHEN the plugin is made THEN no thread, no heavy import
     code = f"""
-import sys, threading, time, argparse
-start = time.perf_counter()
+import sys, threading, argparse
 from tb_sol_plugin.loader import Loader
 light = {{m for m in ("numpy", "pandas", "pyarrow", "flask", "msgspec", "numba", "fsspec") if m in sys.modules}} - BEFORE
 parser = argparse.ArgumentParser(); Loader().define_flags(parser); flags = parser.parse_args([])
@@ -147,17 +145,11 @@ from tensorboard.plugins import base_plugin
 plugin = Loader().load(base_plugin.TBContext(logdir={str(logdir)!r}, flags=flags))
 plugin.get_plugin_apps(); plugin.frontend_metadata()
 heavy = {{m for m in ("pandas", "pyarrow", "flask", "numba", "fsspec", "plotly") if m in sys.modules}} - BEFORE
-print(sorted(light), sorted(heavy), threading.active_count(), time.perf_counter() - start, type(plugin).__name__)
+print(sorted(light), sorted(heavy), threading.active_count(), type(plugin).__name__)
 """
     code = "import sys\nfrom tensorboard.plugins import base_plugin\nBEFORE = set(sys.modules)\n" + code
-    took = []
-    for _ in range(4):  # a busy machine delays one start, not four
-        out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-        assert out[0] == "[]" and out[1] == "[]" and out[2] == "1" and out[4] == "SolPlugin"
-        took.append(float(out[3]))
-        if took[-1] < 0.25:
-            break
-    assert min(took) < 0.25
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert out == ["[]", "[]", "1", "SolPlugin"]
 
 
 # -- B-01 ------------------------------------------------------------------------------------------------------------

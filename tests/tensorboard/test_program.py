@@ -28,8 +28,8 @@ def test_listed_served_and_loaded(tensorboard: Callable[..., Any], logdir: Path)
     assert status == 200 and json.loads(body)["available"] is True
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(10)
-    end = time.monotonic() + 10
+    server.process.wait(120)
+    end = time.monotonic() + 120
     while any(alive(int(c)) for c in children):
         assert time.monotonic() < end, "a reading process outlived the server"
         time.sleep(0.05)
@@ -59,7 +59,7 @@ def test_a_killed_reader_is_an_error_on_the_page_and_tensorboard_lives(tensorboa
     assert status == 409 and json.loads(body)["progress"]["total"] == big.stat().st_size
     task = Path(f"/proc/{server.process.pid}/task")
     killed = False
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not killed and time.monotonic() < end:
         progress = json.loads(server.get(address)[2]).get("progress") or {}
         if progress.get("stage") in ("reading", "linking", "starting"):
@@ -70,7 +70,7 @@ def test_a_killed_reader_is_an_error_on_the_page_and_tensorboard_lives(tensorboa
                         killed = True
     assert killed
     # THEN the page gets an error with the file's name, soon; other recordings open; a new scan lets it be read after all
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while (reply := server.get(address))[0] == 409:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -90,7 +90,7 @@ def test_flags_reach_us(tensorboard: Callable[..., Any], logdir: Path, tmp_path:
     trace(tmp_path / "two" / "a.json")
     cache = tmp_path / "my-cache"
     server = tensorboard("--logdir_spec", f"x:{logdir},y:{tmp_path / 'two'}", "--sol_cache_dir", str(cache), "--sol_serve_original", "off")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not (runs := json.loads(server.get(f"{HOME}/api/v1/runs")[2]))["runs"]:
         assert time.monotonic() < end
     assert [r["name"] for r in runs["runs"]] == ["x/job", "y"] and runs["features"]["original"] is False

@@ -83,7 +83,7 @@ print("equal")
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     # GIVEN a process whose files may not grow beyond 40 000 bytes WHEN it trains 90 tracked steps
     process = script(FULL, tmp_path)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=300)
     # THEN the training is as it is untracked, and says once that writing has stopped
     assert process.returncode == 0 and "equal" in text, text
     assert text.lower().count("file too large") <= 1, text
@@ -110,7 +110,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
     # GIVEN a loop that records without end WHEN it is killed once its file has 50 steps
     process = script(ENDLESS, tmp_path)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while time.monotonic() < end and process.poll() is None:
             files = list(tmp_path.glob("*.sol.jsonl"))
             if files and files[0].read_bytes().count(b'"kind":"step"') >= 50:
@@ -118,7 +118,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
             time.sleep(0.05)
     finally:
         process.kill()
-    text, _ = process.communicate(timeout=10)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, text
     # THEN the file holds every step up to the last whole record, one after the other, and the product opens it
     recorded = only(tmp_path)
@@ -133,7 +133,7 @@ def test_a_loader_that_forks(tmp_path: Path) -> None:
     # GIVEN batches from two worker processes that are forked inside a sampled step WHEN tracked
     from torch.utils.data import DataLoader, TensorDataset
 
-    loader = DataLoader(TensorDataset(X.repeat(4, 1)), batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=30)
+    loader = DataLoader(TensorDataset(X.repeat(4, 1)), batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=120)
     model = layer()
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     with sol.capture(str(tmp_path), model=model, every_n_steps=1) as tracker:

@@ -362,7 +362,7 @@ def test_generators_that_end_out_of_order(hooks: LayerSOLHooks) -> None:
 
 def test_threads_have_their_own_stacks(hooks: LayerSOLHooks) -> None:
     # GIVEN two models that meet in the middle of their forward on two threads
-    meet = threading.Barrier(2, timeout=10)
+    meet = threading.Barrier(2, timeout=120)
     seen: dict[str, tuple[str, ...]] = {}
 
     class Meets(nn.Module):

@@ -381,9 +381,13 @@ def test_own_work_is_not_in_the_time_of_iterations(tmp_path: Path) -> None:
     tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
     finish = tracker.output.finish
 
+    entered, left = [], []
+
     def slow(done: Any) -> None:
+        entered.append(time.perf_counter_ns())
         time.sleep(0.05)
         finish(done)
+        left.append(time.perf_counter_ns())
 
     tracker.output.finish = slow  # type: ignore[method-assign]
     with tracker:
@@ -392,26 +396,28 @@ def test_own_work_is_not_in_the_time_of_iterations(tmp_path: Path) -> None:
             model(X)
             time.sleep(0.01)
             tracker.step()
-    # THEN iterations last 10 ms, not 60, and the 50 stand before the next one
+    # THEN iterations last what passed outside of that work, and it stands before the next one
     steps = only(tmp_path).steps
-    assert all(10e6 <= s["duration_ns"] < 40e6 for s in steps)
-    assert all(s["before_ns"] >= 50e6 > s["overhead_ns"] for s in steps[1:])
+    assert all(s["duration_ns"] >= 10e6 for s in steps) and all(s["before_ns"] >= 50e6 for s in steps[1:])
+    between = zip(left, entered[1:], steps[1:], strict=False)
+    assert all(s["duration_ns"] <= began - ended for ended, began, s in between)
 
 
-def test_the_end_of_an_iteration_is_cheap() -> None:
-    # GIVEN an unsampled iteration WHEN it ends THEN that takes less than 1 ms (best of many; the machine may be busy)
-    import time
+def test_the_end_of_an_unsampled_iteration_does_little() -> None:
+    # GIVEN an unsampled iteration WHEN it ends THEN that is few calls of functions
+    import sys
 
     model = layer()
-    best = 1.0
+    calls: list[str] = []
     with SOLTracker(every_n_steps=1000, **QUIET) as tracker:
         tracker.initialize(model)
         for _ in range(50):
             model(X)
-            began = time.perf_counter()
+            calls.clear()
+            sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
             tracker.step()
-            best = min(best, time.perf_counter() - began)
-    assert best < 1e-3
+            sys.setprofile(None)
+    assert 0 < len(calls) < 60, calls
 
 
 def test_a_torch_without_the_private_names_falls_back_to_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,7 +552,7 @@ def test_the_end_of_the_file_tells_the_work_after_the_last_iteration(tmp_path: P
         tracker.step()
     # THEN the last record has both
     last = json.loads(next(tmp_path.glob("*.sol.jsonl")).read_text().splitlines()[-1])
-    assert last["kind"] == "close" and 60e6 <= last["before_ns"] < 3e9
+    assert last["kind"] == "close" and last["before_ns"] >= 60e6
 
 
 # --- Device events, with a device of our own ---

@@ -207,11 +207,11 @@ def test_serve_listens_and_answers(file: Path) -> None:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{address}api/v1/analysis/health?run=job&wait=30", timeout=60) as reply:
+        with urllib.request.urlopen(f"{address}api/v1/analysis/health?run=job&wait=30", timeout=120) as reply:
             assert json.load(reply)["available"] is True
     finally:
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 0 and "Traceback" not in err
 
 

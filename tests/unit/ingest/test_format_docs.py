@@ -88,7 +88,7 @@ def test_the_reader_of_the_document_gives_plain_lines(tmp_path: Path) -> None:
     (tmp_path / "a.sol.jsonl").write_bytes(b"".join([header, *packed(plain)]))
     code = re.findall(r"```python\n(.*?)```", section("`packed`"), re.DOTALL)
     # WHEN they are run THEN they print the lines as they would stand without packing
-    out = subprocess.run([sys.executable, "-c", code[0], tmp_path / "a.sol.jsonl"], capture_output=True, check=True, timeout=60).stdout
+    out = subprocess.run([sys.executable, "-c", code[0], tmp_path / "a.sol.jsonl"], capture_output=True, check=True, timeout=300).stdout
     assert out == b"".join([header, *plain]) and len(packed(plain)) == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,9 +77,8 @@ def test_json_comes_before_csv_and_nothing_but_plain_small_files_is_opened(tmp_p
     path.rmdir()
     with path.open("wb") as stream:
         stream.truncate(LARGEST * 1000)
-    begun = time.perf_counter()
     (problem,) = DeviceFiles().book(str(tmp_path)).problems
-    assert "more than 1,000,000 bytes" in problem.line() and time.perf_counter() - begun < 1
+    assert "more than 1,000,000 bytes" in problem.line()
     assert str(tmp_path) not in problem.line()
 
 

@@ -96,7 +96,7 @@ def options(tmp_path: Path) -> StoreOptions:
     return StoreOptions(cache_dir=str(tmp_path / "cache"))
 
 
-def ask(store: Store, reducer: object = Reducer(), wait: float = 20.0) -> list[WorkerPart[Counted]]:
+def ask(store: Store, reducer: object = Reducer(), wait: float = 120.0) -> list[WorkerPart[Counted]]:
     return store.worker_parts(store.recording("job"), reducer, decode, wait=wait)  # type: ignore[arg-type]
 
 
@@ -285,8 +285,9 @@ def test_a_capture_comes_before_parts_that_are_to_be_made(tmp_path: Path, option
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 40))), options, executor)
     ask(store, Reducer(seconds=0.1), wait=0.0)
-    store.capture(store.recording("job", "rank39"), wait=10.0)
-    assert executor.asked.index("capture") <= 3
+    before = len(executor.asked)
+    store.capture(store.recording("job", "rank39"), wait=120.0)
+    assert executor.asked.index("capture") <= before + 3
     store.cancel(store.recording("job"))
     executor.pool.shutdown()
 
@@ -295,7 +296,7 @@ def test_what_was_opened_before_is_made_first(tmp_path: Path, options: StoreOpti
     # GIVEN the last of five workers on screen WHEN all are asked for THEN its part is made first, the others in their order
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 5))), options, executor)
-    store.capture(store.recording("job", "rank3"), wait=20.0)
+    store.capture(store.recording("job", "rank3"), wait=120.0)
     executor.asked.clear()
     ask(store)
     assert [name[len("job/") :].partition(".")[0] for name in executor.asked] == ["rank3", "rank0", "rank1", "rank2", "rank4"]
@@ -306,10 +307,11 @@ def test_a_file_is_not_read_twice_at_a_time(tmp_path: Path, options: StoreOption
     # GIVEN a worker whose file is being read for its part WHEN its page is opened THEN that waits for the read, and uses its capture
     executor = Counting(2)
     reads: list[str] = []
+    go = threading.Event()
 
     def slowly(task: processes.Task) -> processes.Read:
         reads.append(task.path)
-        time.sleep(0.3)
+        assert go.wait(120)
         return processes.read_capture(task)
 
     monkeypatch.setattr(load, "read_capture", slowly)
@@ -317,7 +319,8 @@ def test_a_file_is_not_read_twice_at_a_time(tmp_path: Path, options: StoreOption
     ask(store, wait=0.0)
     with pytest.raises(StillLoading):
         store.capture(store.recording("job"), wait=0.0)
-    assert store.capture(store.recording("job"), wait=10.0).facts.total_events == 3
+    go.set()
+    assert store.capture(store.recording("job"), wait=120.0).facts.total_events == 3
     assert len(reads) == 1 and executor.asked == ["job/rank0.1.pt.trace.json"]
     executor.pool.shutdown()
 
@@ -326,7 +329,7 @@ def test_in_processes_of_their_own(tmp_path: Path) -> None:
     # GIVEN no executor of ours THEN parts are made in other processes, and the server opens no capture
     store = Store(single(str(runs(tmp_path, 3))), StoreOptions(cache_dir=str(tmp_path / "cache"), workers=1))
     try:
-        found = ask(store, wait=60.0)
+        found = ask(store, wait=120.0)
         assert [p.state for p in found] == ["read"] * 3 and all(p.part.pid != os.getpid() for p in found)
         assert len(store.loader._open) == 0 and all(store.loader.state(r)[0] == "ready" for r in store.recordings("job"))
     finally:
@@ -373,7 +376,7 @@ def test_a_worker_with_fewer_recordings_is_told(tmp_path: Path, options: StoreOp
     logs = runs(tmp_path, 2)
     trace(logs / "job" / "rank0.2.pt.trace.json")
     store = Store(single(str(logs)), options, executor)
-    found = store.worker_parts(store.recording("job", "rank0", "2"), Reducer(), decode, wait=20.0)
+    found = store.worker_parts(store.recording("job", "rank0", "2"), Reducer(), decode, wait=120.0)
     assert [p.state for p in found] == ["read", "failed"] and "fewer recordings" in found[1].problem
     assert store.worker_count(store.recording("job")) == 2
 

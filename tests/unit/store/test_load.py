@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def soon(question: Callable[[], object], seconds: float = 30.0) -> None:
+def soon(question: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not question():
         assert time.monotonic() < end, "did not happen in time"
@@ -64,7 +64,7 @@ def sleep(seconds: float) -> None:
 def eat(count: int) -> int:
     block = bytearray(count)
     block[::4096] = b"x" * len(block[::4096])
-    time.sleep(20)
+    time.sleep(120)
     return len(block)
 
 

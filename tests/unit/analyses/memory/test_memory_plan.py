@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -221,15 +220,12 @@ def test_the_glance_shows_the_layouts_of_this_micro_batch() -> None:
     assert figure.table == "layouts"
 
 
-def test_a_large_world_is_bounded_and_quick() -> None:
-    begun = time.perf_counter()
+def test_a_large_world_is_bounded() -> None:
     report = plan(preset="gpt3-175b", world=4096, tp=8, pp=8, distributed_optimizer=True, sequence_parallel=False)
-    spent = time.perf_counter() - begun
     section = report.section("layouts")
     assert isinstance(section, TableSection)
     # six powers of two divide 96 heads and 96 layers each, with four micro-batches and three kinds of recomputation: 6 · 6 · 12 = 432
     assert len(report.table("layouts")) == 240 and section.truncated == 432 - 240 and report.facts["world"] == 4096
-    assert spent < 1  # tens of milliseconds on a machine of its own
 
 
 def test_formulas_cover_first_fullest_and_last_stage() -> None:

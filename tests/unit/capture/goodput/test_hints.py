@@ -24,7 +24,7 @@ HINTS = {
 class Server:
     """Answers with the statuses given, one per request, the last one for ever; keeps what it was sent."""
 
-    def __init__(self, *answers: int | tuple[int, str], delay_s: float = 0.0) -> None:
+    def __init__(self, *answers: int | tuple[int, str], answers_after: threading.Event | None = None) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         server = self
 
@@ -32,7 +32,7 @@ class Server:
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 server.requests.append((self.command, self.path, {k.title(): v for k, v in self.headers.items()}, body))
-                time.sleep(delay_s)
+                assert answers_after is None or answers_after.wait(120)
                 answer = answers[min(len(server.requests), len(answers)) - 1]
                 status, where = answer if isinstance(answer, tuple) else (answer, "")
                 self.send_response(status)
@@ -101,11 +101,12 @@ def test_one_repetition_where_it_may_help(statuses, arrived, requests):
 
 
 def test_a_slow_server_costs_no_more_than_the_time_limit_and_is_logged_once(caplog):
-    with Server(200, delay_s=1.5) as server, caplog.at_level(logging.WARNING):
+    # GIVEN a server that does not answer WHEN told twice THEN both come back before it does
+    answers = threading.Event()
+    with Server(200, answers_after=answers) as server, caplog.at_level(logging.WARNING):
         slow = Supervisor(server.url, "job", timeout_s=0.1, backoff_s=0.01)
-        begun = time.perf_counter()
         assert slow.post(HINTS, wait=True) is False and slow.post(HINTS, wait=True) is False
-        assert time.perf_counter() - begun < 1.4
+        answers.set()
         assert len([r for r in caplog.records if "was not told" in r.message]) == 1
     # AND so is one that is not there
     assert Supervisor("http://127.0.0.1:9", "job", timeout_s=0.2, backoff_s=0.01).post(HINTS, wait=True) is False
@@ -124,13 +125,14 @@ def test_redirects_stay_on_the_host():
 
 
 def test_posting_does_not_wait_and_sends_the_newest():
-    with Server(200, delay_s=0.2) as server:
-        to = Supervisor(server.url, "job")
-        begun = time.perf_counter()
+    # GIVEN a server that answers nobody until all is posted
+    answers = threading.Event()
+    with Server(200, answers_after=answers) as server:
+        to = Supervisor(server.url, "job", timeout_s=120)
         for size in range(1, 30):
             assert to.post({"initBatchSize": size}) is None
-        assert time.perf_counter() - begun < 0.2
-        until = time.monotonic() + 5
+        answers.set()
+        until = time.monotonic() + 120
         while time.monotonic() < until and (not server.requests or json.loads(server.requests[-1][3])["initBatchSize"] != 29):
             time.sleep(0.01)
         sent = [json.loads(r[3])["initBatchSize"] for r in server.requests]

@@ -649,7 +649,7 @@ def test_two_threads_at_once() -> None:
     # GIVEN two models that run at once on two threads, a hundred times
     models = {"a": nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), "b": nn.Sequential(nn.Sequential(nn.Linear(4, 8)))}
     capture = Capture(models)
-    meet = threading.Barrier(2, timeout=10)
+    meet = threading.Barrier(2, timeout=120)
 
     def run(model: Any) -> None:
         meet.wait()
