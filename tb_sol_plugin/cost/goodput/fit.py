@@ -605,7 +605,7 @@ def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: 
     first = np.array([getattr(FIRST, n) for n in names])
     bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
     try:
-        found = minimize(value, first, method="L-BFGS-B", bounds=bounds)
+        optimum = minimize(value, first, method="L-BFGS-B", bounds=bounds)
     except _SpentError:
         return None
-    return float(objective(raised(params(np.asarray(found.x)), points), points))
+    return float(objective(raised(params(np.asarray(optimum.x)), points), points))
