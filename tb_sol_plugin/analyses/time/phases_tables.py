@@ -152,7 +152,7 @@ def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
 SHOWN: Final = {"name": 1, "ops": 1, "device_sum_ns": 1, "flop": 1, "sol_ns": 1, "efficiency": 1, "host_ns": 2, "measured_ns": 2}
 """Columns of the page that a profile fills first, with their rank."""
 WORDED: Final = {
-    "name": ("Scope", "Name of the source."),
+    "name": ("Scope", "Name of the scope."),
     "ops": ("Launches", "Launches of kernels inside."),
     "device_sum_ns": ("Device", "Plain sum of the device time of kernels and copies inside."),
     "host_ns": ("Host", "Time of the scope on the host, where the profiler took it."),
