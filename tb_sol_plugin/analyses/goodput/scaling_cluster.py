@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.goodput.scaling_cluster_tables import FACTS, JOBS, LEFT, REPLAYED, SIZES, ScalingClusterQuery
-from tb_sol_plugin.cost.goodput.cluster import Allocation, Arrivals, Cluster, Job, JobClass, Replayed, allocate, arrivals, replay
+from tb_sol_plugin.cost.goodput.cluster import Allocation, Cluster, Job, allocate
+from tb_sol_plugin.cost.goodput.simulate import Arrivals, JobClass, Replayed, arrivals, replay
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part

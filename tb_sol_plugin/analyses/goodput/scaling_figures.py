@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.analyses.goodput.scaling_tables import bands, gains, point_id
-from tb_sol_plugin.cost.goodput.fit import band
+from tb_sol_plugin.cost.goodput.confidence import band
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.cost.goodput.fit import band
+from tb_sol_plugin.cost.goodput.confidence import band
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.goodput.fit import Gathered

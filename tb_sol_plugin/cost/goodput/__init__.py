@@ -28,34 +28,11 @@ trust it, `cluster` allocations of several jobs and a cluster over time.
 
 from __future__ import annotations
 
-from tb_sol_plugin.cost.goodput.cluster import (
-    Allocation,
-    Arrivals,
-    Cluster,
-    Job,
-    JobClass,
-    Replayed,
-    Shape,
-    allocate,
-    arrivals,
-    over_sizes,
-    replay,
-)
-from tb_sol_plugin.cost.goodput.fit import (
-    Bootstrap,
-    Dropped,
-    Fit,
-    LeftOut,
-    Points,
-    band,
-    bootstrap,
-    fit,
-    fit_perf_params,
-    leave_one_out,
-    objective,
-    points,
-)
+from tb_sol_plugin.cost.goodput.cluster import Allocation, Cluster, Job, Shape, allocate, over_sizes
+from tb_sol_plugin.cost.goodput.confidence import Bootstrap, LeftOut, band, bootstrap, leave_one_out
+from tb_sol_plugin.cost.goodput.fit import Dropped, Fit, Points, fit, fit_perf_params, objective, points
 from tb_sol_plugin.cost.goodput.model import Best, GoodputFunction, GradParams, PerfParams, SpeedupFunction
+from tb_sol_plugin.cost.goodput.simulate import Arrivals, JobClass, Replayed, arrivals, replay
 
 __all__ = [
     "Allocation",

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from tb_sol_plugin.cost.goodput.fit import Bootstrap, Fit, LeftOut, bootstrap, fit, leave_one_out, plain_objective
+from tb_sol_plugin.cost.goodput.confidence import Bootstrap, LeftOut, bootstrap, leave_one_out
+from tb_sol_plugin.cost.goodput.fit import Fit, fit, plain_objective
 from tb_sol_plugin.cost.goodput.fit import points as usable
 from tb_sol_plugin.errors import BadInput, BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput import points as G
