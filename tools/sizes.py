@@ -37,35 +37,22 @@ ENTRY_POINTS = frozenset({
 """Documented entry points with many keyword arguments. Their signatures are part of the public interface."""
 
 KNOWN: dict[str, dict[str, int]] = {
-    "file": {
-        "tb_sol_plugin/analyses/copies/memcpy_tables.py": 895,
-        "tb_sol_plugin/analyses/efficiency/roofline_figures.py": 765,
-        "tb_sol_plugin/analyses/efficiency/roofline_tables.py": 953,
-        "tb_sol_plugin/analyses/memory/memory_compare_tables.py": 684,
-        "tb_sol_plugin/analyses/memory/memory_expected_tables.py": 665,
-        "tb_sol_plugin/analyses/memory/memory_plan_tables.py": 602,
-        "tb_sol_plugin/cost/goodput/cluster.py": 622,
-    },
+    "file": {},
     "function": {
         "tb_sol_plugin/analyses/overview/overview_figures.py:use_figure": 83,
     },
     "complexity": {
-        "tb_sol_plugin/analyses/copies/memcpy_ranks_tables.py:rows_of": 30,
-        "tb_sol_plugin/analyses/copies/memcpy_tables.py:_counted_table": 31,
-        "tb_sol_plugin/analyses/efficiency/roofline_tables.py:facts_section": 27,
         "tb_sol_plugin/analyses/efficiency/roofline_tables.py:kinds_table": 28,
         "tb_sol_plugin/analyses/efficiency/whatif.py:_devices": 29,
         "tb_sol_plugin/analyses/goodput/scaling_tables.py:points": 32,
         "tb_sol_plugin/analyses/memory/memory_expected_figures.py:bars": 27,
-        "tb_sol_plugin/analyses/memory/memory_tables.py:tiles_section": 37,
+        "tb_sol_plugin/analyses/memory/memory_tables.py:tiles_section": 34,
         "tb_sol_plugin/analyses/overview/overview.py:_operators": 27,
         "tb_sol_plugin/capture/work/ledger.py:LedgerMode._count": 38,
         "tb_sol_plugin/cost/goodput/cluster.py:_one_by_one": 27,
-        "tb_sol_plugin/cost/goodput/cluster.py:_solve": 26,
         "tb_sol_plugin/metrics/goodput/fit.py:gather": 31,
         "tb_sol_plugin/metrics/goodput/points.py:_size": 26,
         "tb_sol_plugin/metrics/goodput/terms.py:measure_next": 35,
-        "tb_sol_plugin/metrics/ranks/peers.py:crew": 31,
         "tb_sol_plugin/metrics/rules/memory/rules.py:vocabulary_misplaced": 38,
         "tb_sol_plugin/metrics/rules/time/fusion.py:_chains": 26,
     },

@@ -261,15 +261,7 @@ def _counted_table(capture: Capture, where: Scope, by: str, steps: int) -> Table
     frame = counted.table(capture, by, where)
     parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
     frame["id"] = ["|".join(t) for t in zip(*(frame[c].astype(str) for c in parts), strict=True)]
-    total: dict[str, Scalar] = {c.name: None for c in COUNTED_COLUMNS}
-    known = frame["bytes"].notna()
-    whole = int(frame["bytes"][known].sum()) if known.any() else None
-    total |= {"direction": "all", "count": int(frame["count"].sum()), "bytes": whole, "without_bytes": int(frame["without_bytes"].sum())}
-    total |= {"bytes_per_step": None if whole is None else round(whole / steps), "bytes_share": 1.0 if whole else None}
-    for name in ("blocking", "call_ns", "time_ns"):
-        value = float(frame[name].sum(skipna=False)) if len(frame) else np.nan
-        total[name] = round(value) if np.isfinite(value) else None
-    total["share"] = 1.0 if total["time_ns"] else None
+    total = _total_row(frame, steps)
     frame["bytes_per_step"] = frame["bytes"] / steps
     marks: dict[str, dict[str, Mark]] = {"bytes": {}}
     for i, (size, without) in enumerate(zip(frame["bytes"], frame["without_bytes"], strict=True)):
@@ -297,6 +289,20 @@ def _counted_table(capture: Capture, where: Scope, by: str, steps: int) -> Table
         footer=PROFILED if timed else CALLED,
         empty="No copy was counted.",
     )
+
+
+def _total_row(frame: pd.DataFrame, steps: int) -> dict[str, Scalar]:
+    """The row `all`: sums over the groups, None where one of them is unknown; bytes are of the copies that carry a size."""
+    total: dict[str, Scalar] = {c.name: None for c in COUNTED_COLUMNS}
+    known = frame["bytes"].notna()
+    whole = int(frame["bytes"][known].sum()) if known.any() else None
+    total |= {"direction": "all", "count": int(frame["count"].sum()), "bytes": whole, "without_bytes": int(frame["without_bytes"].sum())}
+    total |= {"bytes_per_step": None if whole is None else round(whole / steps), "bytes_share": 1.0 if whole else None}
+    for name in ("blocking", "call_ns", "time_ns"):
+        value = float(frame[name].sum(skipna=False)) if len(frame) else np.nan
+        total[name] = round(value) if np.isfinite(value) else None
+    total["share"] = 1.0 if total["time_ns"] else None
+    return total
 
 
 def _columns(by: str, *, timed: bool, called: bool) -> tuple[Column, ...]:

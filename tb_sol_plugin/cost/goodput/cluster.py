@@ -14,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from tb_sol_plugin.tables.arrays import Floats
+
+T = TypeVar("T")
 
 # -- Jobs on nodes ---------------------------------------------------------------------------------------------------
 
@@ -410,10 +412,14 @@ def _solve(
     if found.status != 0:
         notes.append(f"ended after {ended}: a better allocation may exist")
     chosen = np.round(found.x).astype(int)
-    for (k, what, option), count in zip(names, chosen[:first].tolist(), strict=True):
-        if count:
-            out[k][what, option] = count
-    return out, [(way, n) for way, n in zip(ways, chosen[first:].tolist(), strict=True) if n]
+    for (k, what, option), count in _used(names, chosen[:first].tolist()):
+        out[k][what, option] = count
+    return out, _used(ways, chosen[first:].tolist())
+
+
+def _used(choices: Sequence[T], counts: Sequence[int]) -> list[tuple[T, int]]:
+    """The choices that were taken, with how often."""
+    return [(one, n) for one, n in zip(choices, counts, strict=True) if n]
 
 
 def _worth(speedup: float, p: float) -> float:

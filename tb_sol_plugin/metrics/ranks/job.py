@@ -56,14 +56,8 @@ class Ranks(Generic[P]):
         return all(w.rank is not None for w in self.read)
 
 
-def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]], int]) -> Ranks[P]:
-    """Sort the recordings of a run into ranks.
-
-    length: of a recording, in ns; asked only of recordings that share a rank. Of equal ones the first counts.
-    """
-    ordered = sorted(workers, key=lambda w: w.order)
-    often = Counter(w.rank for w in ordered if w.rank is not None)
-    read = tuple(w for w in ordered if w.state == "read")
+def _longest_of_each_rank(read: Sequence[WorkerPart[P]], often: Counter[int], length: Callable[[WorkerPart[P]], int]) -> Mask:
+    """Mark the recordings that count: of several with one rank the longest, of equal ones the first."""
     longest: dict[int, tuple[int, int]] = {}
     counts = np.ones(len(read), np.bool_)
     for at, one in enumerate(read):
@@ -76,6 +70,18 @@ def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]],
             if one.rank in longest:
                 counts[longest[one.rank][1]] = False
             longest[one.rank] = (own, at)
+    return counts
+
+
+def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]], int]) -> Ranks[P]:
+    """Sort the recordings of a run into ranks.
+
+    length: of a recording, in ns; asked only of recordings that share a rank. Of equal ones the first counts.
+    """
+    ordered = sorted(workers, key=lambda w: w.order)
+    often = Counter(w.rank for w in ordered if w.rank is not None)
+    read = tuple(w for w in ordered if w.state == "read")
+    counts = _longest_of_each_rank(read, often, length)
     stated = tuple(sorted({w.facts.world_size for w in ordered if w.facts is not None and w.facts.world_size}))
     size = max(stated) if stated and max(stated) > max(often, default=0) else None
     known = size is not None and all(w.rank is not None for w in ordered)
