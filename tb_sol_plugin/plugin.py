@@ -12,8 +12,7 @@ from tensorboard.plugins import base_plugin
 from tb_sol_plugin.store.names import roots_of
 from tb_sol_plugin.store.options import GB, StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import Mount
-from tb_sol_plugin.web.http import WebOptions
+from tb_sol_plugin.web.mount import Mount, WebOptions
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

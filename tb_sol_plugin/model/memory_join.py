@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.recordings import SNAPSHOT, TIMELINE, WORDS
 from tb_sol_plugin.tables.arrays import Ints
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 
 # -- Kinds of recordings that hold memory alone, and what to call them. Light ----------------------------------------
-
-
-SNAPSHOT: Final = "memory_snapshot"
-TIMELINE: Final = "memory_timeline"
-WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
 
 
 TABLES: Final = {SNAPSHOT: (S.MEMORY_EVENTS.name, S.MEMORY_BLOCKS.name), TIMELINE: (S.MEMORY_TIMELINE.name,)}

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
+
+
+SNAPSHOT: Final = "memory_snapshot"
+TIMELINE: Final = "memory_timeline"
+WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
+"""Kinds of memory files that lie beside a recording, and what a page calls them."""
 
 
 class Recording(msgspec.Struct, frozen=True):

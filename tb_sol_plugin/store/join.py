@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin.errors import SolError, StillLoading
-from tb_sol_plugin.model.memory_join import SNAPSHOT, TIMELINE, WORDS
-from tb_sol_plugin.model.recordings import Recording, natural
+from tb_sol_plugin.model.recordings import SNAPSHOT, TIMELINE, WORDS, Recording, natural
 from tb_sol_plugin.store.names import rank_in
 
 if TYPE_CHECKING:

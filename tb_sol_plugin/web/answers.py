@@ -9,8 +9,7 @@ import msgspec
 from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.memory_join import WORDS
-from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.recordings import WORDS, Recording
 from tb_sol_plugin.model.registry import availability, failures, registry
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import OF_MEMORY, companions
@@ -19,7 +18,8 @@ from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
-from tb_sol_plugin.web.http import WebOptions, body_of
+from tb_sol_plugin.web.http import body_of
+from tb_sol_plugin.web.mount import WebOptions
 
 MOST_REJECTED = 500
 """Files listed as not taken; the counts go on."""

@@ -6,8 +6,7 @@ import logging
 import secrets
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
@@ -122,22 +121,3 @@ class KeepType:
 
 
 # -- What the server offers, and to whom -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WebOptions:
-    """serve_original: whether the recordings' own bytes can be fetched; auto means yes unless the server is open to the network.
-
-    bind_all: the server listens on every interface.
-    first_wait: seconds a request waits for a file before it answers "still loading". memo_bytes: answers kept.
-    """
-
-    serve_original: Literal["auto", "on", "off"] = "auto"
-    bind_all: bool = False
-    first_wait: float = 0.2
-    memo_bytes: int = 256_000_000
-
-    @property
-    def original(self) -> bool:
-        """Whether the original bytes are served."""
-        return self.serve_original == "on" or (self.serve_original == "auto" and not self.bind_all)

@@ -25,7 +25,8 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import answers, wire
 from tb_sol_plugin.web.csv_text import csv_of
-from tb_sol_plugin.web.http import WebOptions, body_of, fault_body
+from tb_sol_plugin.web.http import body_of, fault_body
+from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.responses import Packed, Warmth, pack, pack_json, reply
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")

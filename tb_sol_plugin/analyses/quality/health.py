@@ -17,8 +17,8 @@ from tb_sol_plugin.metrics.work.counted import ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.memory_join import NOT_JOINED, joined_files
-from tb_sol_plugin.model.memory_join import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import WORDS as MEMORY_WORDS
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.model.requirements import REQUIREMENTS

@@ -16,8 +16,8 @@ from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.sources import memories
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
-from tb_sol_plugin.model.memory_join import SNAPSHOT, TIMELINE, joined_files, on_its_clock
-from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.memory_join import joined_files, on_its_clock
+from tb_sol_plugin.model.recordings import SNAPSHOT, TIMELINE, Recording
 from tb_sol_plugin.store.join import beside_of, companions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions

@@ -15,7 +15,7 @@ from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.app import create_app
-from tb_sol_plugin.web.http import WebOptions
+from tb_sol_plugin.web.mount import WebOptions
 from tests.support.ranks import rank_trace, write_run
 
 EARLY = {"Prefer": "respond-async"}
