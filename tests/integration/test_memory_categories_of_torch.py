@@ -11,7 +11,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.attribution import TIMELINE, holders
+from tb_sol_plugin.metrics.memory.attribution import TIMELINE, attribution
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.model.capture import Capture
@@ -82,7 +82,7 @@ def test_a_timeline_beside_the_trace_takes_the_place_of_the_estimate(recorded: P
     c = run.open(next(r for r in run.recordings if r.kind == "kineto"))
     assert set(joined_files(c)) == {"memory_timeline"} and set(c.tables["memory_timeline"]["device"]) == {"cpu"}
     curve = next(x for x in whole(c) if x.source == "events")
-    found = holders(c, curve, "category")
+    found = attribution(c, curve, "category")
     assert not found.rows["estimated"].any() and int(found.rows["bytes"].sum()) == curve.peak
     timeline = next(x for x in whole(c) if x.source == "timeline")
     named = dict(zip(found.rows["name"], found.rows["bytes"].tolist(), strict=True))

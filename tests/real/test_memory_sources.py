@@ -14,7 +14,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.memory.timeline import CATEGORIES
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, answers, attribution
 from tb_sol_plugin.metrics.memory.curves import HOST_RESERVED, curves
 
 TIMELINE = "hta/memory_analysis/memory_timeline.raw.gz"
@@ -121,7 +121,7 @@ def test_who_held_memory_at_the_peak_adds_up_to_it(traces: Path, name: str) -> N
         can = answers(c, curve)
         assert "operator" in can and "category" in can
         for by in GROUPINGS:
-            found = holders(c, curve, by)
+            found = attribution(c, curve, by)
             earlier = int(found.rows.loc[found.rows["kind"] == "before", "bytes"].sum())
             assert int(found.rows["bytes"].sum()) == found.total == curve.peak == max(levels + [before])
             if by != "category":
@@ -136,7 +136,7 @@ def test_an_old_trace_without_totals_shows_the_change(traces: Path) -> None:
     plain = plain_events(traces / OLD)
     c = ingest.read(str(traces / OLD))
     for device, curve in zip(R.devices(c), curves(c), strict=True):
-        found = holders(c, curve, "operator")
+        found = attribution(c, curve, "operator")
         assert answers(c, curve) == () and found.unknown == found.total == curve.peak and any("no addresses" in n for n in found.notes)
         assert int(by_operator(c, device)["self_size_increase"].sum()) == sum(e["Bytes"] for e in plain[device.type, device.id])
         assert curve.relative and curve.before == -1 and curve.reserved is None and curve.allocated is not None

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.metrics.memory.attribution import holders
+from tb_sol_plugin.metrics.memory.attribution import attribution
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
@@ -178,7 +178,7 @@ def answered(run: str, name: str, **query: object) -> Report:
 def test_who_held_the_peak(run: str, worker: str) -> None:
     # GIVEN the trace of one rank WHEN its peak is told by module THEN activations and gradients of each are those of the simulator
     c, truth = opened(run, worker), TRUTH[run][worker]
-    found = holders(c, curve(c, "events"), "module")
+    found = attribution(c, curve(c, "events"), "module")
     rows = found.rows.set_index("name")["bytes"].to_dict()
     want = {name: size for name, size in truth["peak"]["module"].items() if name}  # "": there before, or of no module
     assert {name: rows[name] for name in want} == want
@@ -197,7 +197,7 @@ def test_what_memory_is_for_at_the_peak(run: str) -> None:
     run_, truth = sol.open(str(FOLDER), run=run), TRUTH[run]["sim0_rank0"]
     (recording,) = (r for r in run_.recordings if r.worker == "sim0_rank0" and r.kind == "kineto")
     c = run_.open(recording)
-    rows = holders(c, curve(c, "events"), "category").rows.set_index("name")["bytes"].to_dict()
+    rows = attribution(c, curve(c, "events"), "category").rows.set_index("name")["bytes"].to_dict()
     assert {name: rows[name] for name in truth["held"]} == truth["held"]
     peak = truth["peak"]["category"]
     assert rows["unknown"] == peak.get("leak", 0) + peak.get("workspace", 0)

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.memory.budget import budget, totals
 from tb_sol_plugin.metrics.time.scope import scope as scope_of
 from tb_sol_plugin.metrics.trees.modules import work_of
 from tb_sol_plugin.metrics.trees.phase_work import phase_work
-from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs, rows_looked_at
+from tb_sol_plugin.metrics.work.counted import COLLECTIVE, counted_rows, ledger_costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -243,7 +243,7 @@ def _ledger(c: Capture) -> None:
     """Every grouping of the roofline, the phases and the modules hold the work of the ledger once."""
     part = scope_of(c, Query())
     ledger = ledger_costs(c)
-    rows = rows_looked_at(c)
+    rows = counted_rows(c)
     known = ledger.usable[rows] & (np.nan_to_num(ledger.flop[rows]) > 0)
     collective = c.tables["ledger"]["name"].astype(str).str.match(COLLECTIVE.pattern).to_numpy()[rows]
     calls = c.tables["ledger"]["count"].to_numpy()[rows].clip(min=0)

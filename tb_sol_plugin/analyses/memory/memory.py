@@ -13,7 +13,7 @@ from typing import Final, Literal
 from tb_sol_plugin.analyses.memory import memory_figures, memory_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
 from tb_sol_plugin.metrics.memory.labels import since
 from tb_sol_plugin.metrics.memory.leaks import longest
 from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, chosen, memories, moment, origin, window_of
@@ -85,8 +85,8 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     found = summary(capture, curve, limits=query.device_limits)
     if found is None:
         raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
-    peak_held = holders(capture, curve, by)
-    held = holders(capture, whole, by, at_ns) if at_ns is not None else peak_held
+    peak_held = attribution(capture, curve, by)
+    held = attribution(capture, whole, by, at_ns) if at_ns is not None else peak_held
     room = headroom(capture, whole, limits=query.device_limits)
     part = _part(query, window, start)
     kept = _kept(query)

@@ -14,14 +14,14 @@ import pandas as pd
 from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
 from tb_sol_plugin.metrics.memory.fragmentation import heap
 from tb_sol_plugin.metrics.memory.labels import color, label
 from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
 from tb_sol_plugin.metrics.memory.owners import own_line, owners
 from tb_sol_plugin.metrics.memory.sources import SOURCES
-from tb_sol_plugin.metrics.memory.summary import look
+from tb_sol_plugin.metrics.memory.summary import memory_summary
 from tb_sol_plugin.metrics.report.notes import setting
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.model import schemas as S
@@ -103,7 +103,7 @@ def kinds_of(capture: Capture, curve: Curves, window: tuple[int, int] | None) ->
 
     None where the source tells no single allocations.
     """
-    found = L.lives(capture, curve)
+    found = L.allocations_of(capture, curve)
     if found is None:
         return None
     start, row, size = found["start_ns"].to_numpy(), found["row"].to_numpy(), found["bytes"].to_numpy()
@@ -255,7 +255,7 @@ class ComparePart(msgspec.Struct, frozen=True):
 
 def part(capture: Capture, query: Query) -> ComparePart:
     """The part of one recording. Unavailable where no device's allocator was recorded."""
-    looked = look(capture, query)
+    looked = memory_summary(capture, query)
     memory, every, window, curve = looked.memory, looked.every, looked.window, looked.curve
     found, room = looked.found, looked.room
     blocks = None if memory.host else heap(capture, memory.number)
@@ -289,7 +289,7 @@ def _worst(curve: Curves) -> int | None:
 
 def _rows(capture: Capture, curve: Curves, by: By) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     """The largest rows, the others as one; they add up to the peak."""
-    found = holders(capture, curve, by)
+    found = attribution(capture, curve, by)
     columns = (found.rows[c].tolist() for c in ("name", "bytes", "allocations", "kind", "estimated"))
     rows = [
         Row(str(name)[:NAME], int(size), int(many), str(kind), bool(guess)) for name, size, many, kind, guess in zip(*columns, strict=True)

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory.attribution import By, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import By, answers, attribution
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.expected import place
 from tb_sol_plugin.metrics.memory.labels import label
 from tb_sol_plugin.metrics.memory.sources import SOURCES
-from tb_sol_plugin.metrics.memory.summary import look
+from tb_sol_plugin.metrics.memory.summary import memory_summary
 from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, floats, frame_of, whole
 from tb_sol_plugin.metrics.ranks.job import Ranks
 from tb_sol_plugin.model.capture import Capture
@@ -62,7 +62,7 @@ class RankPart(msgspec.Struct, frozen=True):
 
 def part(capture: Capture, query: Query) -> RankPart:
     """The part of one worker. Unavailable where no device's allocator was recorded."""
-    looked = look(capture, query)
+    looked = memory_summary(capture, query)
     memory, whole, curve, found, room = looked.memory, looked.every, looked.curve, looked.found, looked.room
     name, held = _holder(capture, memory.curves, whole.source)
     at = place(capture).get("pp")
@@ -84,7 +84,7 @@ def _holder(capture: Capture, curves: tuple[Curves, ...], source: str) -> tuple[
     for by in BY:
         for curve in ordered:
             if by in answers(capture, curve):
-                rows = holders(capture, curve, by).rows
+                rows = attribution(capture, curve, by).rows
                 known = rows[(rows["kind"] == "row") & (rows["bytes"] > 0)]
                 if len(known):
                     top = known.iloc[int(known["bytes"].to_numpy().argmax())]

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
-from tb_sol_plugin.metrics.memory.attribution import By, Holders
+from tb_sol_plugin.metrics.memory.attribution import Attribution, By
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.labels import color, gib, label, since
 from tb_sol_plugin.metrics.memory.leaks import WORDS, Leak, sums_of_steps
@@ -68,7 +68,7 @@ def allocations_section(
 ) -> ShownAllocations:
     """The largest allocations of at least so many bytes that begin or end in the window."""
     title = "Allocations"
-    found = L.lives(capture, curve)
+    found = L.allocations_of(capture, curve)
     if found is None:
         table = TableSection(
             id="allocations", title=title, columns=list(ALLOCATION_COLUMNS), data={c.name: [] for c in ALLOCATION_COLUMNS}, key="id",
@@ -281,7 +281,7 @@ PEAK_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def peak_section(found: Holders, by: By, origin: int, *, at_peak: bool, why: str, query: dict[str, str]) -> TableSection:
+def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why: str, query: dict[str, str]) -> TableSection:
     """Rows add up to what was in use exactly. why: of a grouping that this source cannot answer, "" where it can."""
     frame = _bounded(found.rows)
     frame = frame.assign(
@@ -392,7 +392,7 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
     )  # fmt: skip
 
 
-def headline(found: Summary, what: Holders, by: By, memory: str, origin: int, *, part: str, room: Headroom, since_start: bool) -> str:
+def headline(found: Summary, what: Attribution, by: By, memory: str, origin: int, *, part: str, room: Headroom, since_start: bool) -> str:
     """The sentence. part: the window or the steps that were asked for, "" for all. since_start: only what came after the profiler began
     is counted."""
     when = f" at {since(found.peak_ns, origin)}"
@@ -418,7 +418,7 @@ def _left(room: Headroom) -> str:
     return f" **{human(left, 'B')}** of the device's {human(total, 'B')} are left."
 
 
-def _parts(what: Holders, by: By) -> str:
+def _parts(what: Attribution, by: By) -> str:
     """What it consists of, the largest first, in words; "" where nothing is known of it."""
     rows = what.rows[what.rows["bytes"].to_numpy() > 0]
     out = []

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_
 from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
-from tb_sol_plugin.metrics.work.sums import ratios, utilisation
+from tb_sol_plugin.metrics.work.sums import ratios, utilization
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table
@@ -211,7 +211,7 @@ def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
     spec, each = fall.work.spec, fall.steps
     inside = fall.work.ops[fall.inside]
     which = step_words(capture, part, fall)
-    use = utilisation(inside, spec, fall.total_ns, devices=fall.devices)
+    use = utilization(inside, spec, fall.total_ns, devices=fall.devices)
     step = human(round(fall.total_ns / each), "ns")
     share = fall.modelled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None

@@ -25,11 +25,11 @@ from tb_sol_plugin.metrics.trees.modules import (
     MergedRow,
     by_class,
     class_rows,
-    known_beside,
+    capture_has_modules,
     merge_siblings,
     merged_sums,
     module_times,
-    modules_beside,
+    capture_modules,
     unmerged,
     work_of,
 )
@@ -160,7 +160,7 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     group="Time",
     order=40,
     requirements=("modules",),
-    counted=lambda capture: labels_alone(capture) or known_beside(capture),
+    counted=lambda capture: labels_alone(capture) or capture_has_modules(capture),
     query=ModulesQuery,
     tables={"modules": COLUMNS, "classes": CLASS_COLUMNS},
     facts=FACTS,
@@ -171,7 +171,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     Of a trace without module calls that of the sampled iterations of the SOL capture beside it which do the same work.
     """
     part = scope(capture, query)
-    beside = modules_beside(capture, part)
+    beside = capture_modules(capture, part)
     if beside is None:
         return _report(capture, part, query, None)
     alone = msgspec.structs.replace(query, step="")

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.label_times import module_calls, module_device_ns
 from tb_sol_plugin.metrics.trees.module_tree import labels_alone
 from tb_sol_plugin.metrics.trees.modules import OUTSIDE as NO_NODE
-from tb_sol_plugin.metrics.trees.modules import OWN, Beside, Direction, MergedRow, ModuleWork
+from tb_sol_plugin.metrics.trees.modules import OWN, CaptureModules, Direction, MergedRow, ModuleWork
 from tb_sol_plugin.metrics.work.ownership import recomputed
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums
 from tb_sol_plugin.model import schemas as S
@@ -315,7 +315,7 @@ def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]
     return out
 
 
-def said(beside: Beside) -> Notice:
+def said(beside: CaptureModules) -> Notice:
     """Where the modules of a trace without any come from."""
     text = (
         f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "

@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
-from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilisation
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilization
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -284,7 +284,7 @@ def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: in
     modelled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
     known = bool(np.isfinite(sol).any())
     limit = float(np.nansum(sol)) / fall.parallel
-    used = utilisation(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
+    used = utilization(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
     return {
         "sol_ns": round(limit / steps) if known else None,
         "sol_ratio": limit / time_ns if known and time_ns > 0 else None,

@@ -59,8 +59,8 @@ def add_device(tree: Tree, capture: Capture, by: By) -> None:
         if called[row] >= 0:
             place = tree.at(place, str(categories[called[row]]), "operator")
         kind = int(kinds[group])
-        said = {c: str(values[group]) for c, values in words.items()}
-        name = said["name"] if kind == S.KERNEL else copy_name(said["direction"], said["src_kind"], said["dst_kind"])
+        recorded = {c: str(values[group]) for c, values in words.items()}
+        name = recorded["name"] if kind == S.KERNEL else copy_name(recorded["direction"], recorded["src_kind"], recorded["dst_kind"])
         frame = tree.at(place, name, TYPES[kind], str(max(int(ids[group]), 0)))
         tree.add(frame, {n: v[group] for n, v in sums.items()})
 
@@ -87,13 +87,13 @@ def _sums(capture: Capture, code: Ints, size: int) -> dict[str, list[Number | No
     duration, data = device["duration_ns"].to_numpy(), device["bytes"].to_numpy()
     moves = device["kind"].to_numpy() != S.KERNEL
     known = moves & (data >= 0)
-    bare = np.bincount(code[moves & ~known], minlength=size)
+    without_bytes = np.bincount(code[moves & ~known], minlength=size)
     time, copied = arrays.exact_sums(code, duration, size), arrays.exact_sums(code[known], data[known], size)
     own_bytes = np.bincount(code[known], minlength=size) > 0
     out: dict[str, list[Number | None]] = {
         TIME: time.tolist(),
         "count": np.bincount(code, minlength=size).tolist(),
-        "without_bytes": [int(b) or None for b in bare.tolist()],
+        "without_bytes": [int(b) or None for b in without_bytes.tolist()],
     }
     work_bytes, flops = _work(capture, code, size)
     both = zip(copied.tolist(), own_bytes.tolist(), work_bytes.tolist(), strict=True)
@@ -113,8 +113,8 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
     ops = done.ops
     total = np.bincount(at, capture.device["duration_ns"].to_numpy()[rows], minlength=len(ops)).astype(np.float64)
     share = ratio(capture.device["duration_ns"].to_numpy()[rows].astype(np.float64), total[at])
-    modelled = ops["modelled"].to_numpy()[at]
-    flop, data = (np.where(modelled, ops[c].to_numpy(dtype=np.float64)[at] * share, np.nan) for c in ("flop", "bytes"))
+    modeled = ops["modelled"].to_numpy()[at]
+    flop, data = (np.where(modeled, ops[c].to_numpy(dtype=np.float64)[at] * share, np.nan) for c in ("flop", "bytes"))
     traffic = arrays.known_sums(code[rows], data, size)
     dtype = arrays.codes(ops["dtype"])[at]
     words = [str(w) for w in ops["dtype"].cat.categories]

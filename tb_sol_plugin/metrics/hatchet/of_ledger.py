@@ -92,15 +92,15 @@ def add_copies(tree: Tree, capture: Capture, by: str) -> None:
         name = copy_name(direction, str(words["src_kind"][i]), str(words["dst_kind"][i]))
         where = max(columns["src_device"][i], columns["dst_device"][i], 0)
         frame = tree.at(frames.of(int(label[i])), name, "memset" if direction == "Memset" else "memcpy", str(where))
-        bare = columns["without_bytes"][i]
+        without_bytes = columns["without_bytes"][i]
         tree.add(
             frame,
             {
                 TIME: _whole(columns["time_ns"][i]),
                 HOST_TIME: _whole(columns["call_ns"][i]),
                 "count": columns["count"][i],
-                "bytes": columns["bytes"][i] if bare < columns["count"][i] else None,
-                "without_bytes": bare or None,
+                "bytes": columns["bytes"][i] if without_bytes < columns["count"][i] else None,
+                "without_bytes": without_bytes or None,
             },
         )
 

@@ -1,4 +1,4 @@
-"""Single allocations with their lives, of the sources that tell them: memory events of a trace, and the history of an allocator."""
+"""This module lists single allocations with their lifetimes, from memory events of a trace or from the history of an allocator."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ COLUMNS: Final = ("bytes", "start_ns", "end_ns", "known", "row", "free_row")
 NEVER: Final = np.iinfo(np.int64).max
 
 
-def lives(capture: Capture, curve: Curves) -> pd.DataFrame | None:
-    """Allocations of a curve's source, in order of their first event; None where the source tells none.
+def allocations_of(capture: Capture, curve: Curves) -> pd.DataFrame | None:
+    """Return the allocations of a curve's source, in order of their first event; None where the source records none.
 
-    bytes; start_ns, end_ns (-1: before the recording; NEVER: not freed while recording); known: whether both ends are told (where no
+    bytes; start_ns, end_ns (-1: before the recording; NEVER: not freed while recording); known: whether both ends are recorded (where no
     addresses are recorded, an allocation has no end and a free no beginning); row, free_row: of `memory` or `memory_events`, -1 none.
     Shared: not to be changed.
     """
     if curve.source == "events":
         device = next(d for d in R.devices(capture) if d.label == curve.device)
-        return memo(capture, ("memory.lives", device), lambda: _frame(R.allocations(capture, device)))
+        return memo(capture, ("memory.allocations_of", device), lambda: _frame(R.allocations(capture, device)))
     if curve.source == "snapshot" and len(capture.tables[S.MEMORY_EVENTS.name]):
         number = number_of(curve.device)
-        return memo(capture, ("memory.lives", number), lambda: _of_history(capture, number))
+        return memo(capture, ("memory.allocations_of", number), lambda: _of_history(capture, number))
     return None
 
 
@@ -53,7 +53,7 @@ def _frame(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_history(capture: Capture, number: int) -> pd.DataFrame:
-    """The history of a snapshot through the same pairing: it differs in names only."""
+    """Pair the history of a snapshot in the same way: it differs in names only."""
     table = capture.tables[S.MEMORY_EVENTS.name]
     gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[arrays.codes(table["action"])]
     row = np.flatnonzero((table["device"].to_numpy() == number) & (gains != 0))
@@ -65,11 +65,11 @@ def _of_history(capture: Capture, number: int) -> pd.DataFrame:
     address = table["address"].to_numpy()[row]
     none = np.full(len(row), -1, np.int64)
     replayed = R.Replay(R.Device(1, number), row, time, size, address, none, none, False, np.cumsum(size), -1, 0)
-    return _frame(R.lives(replayed))
+    return _frame(R.pair_allocations(replayed))
 
 
 def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) -> npt.NDArray[np.intp]:
-    """Positions of the allocations of at least so many bytes that begin or end in a window."""
+    """Return the positions of the allocations of at least so many bytes that begin or end in a window."""
     keep = found["bytes"].to_numpy() >= least
     if window is not None:
         start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
@@ -80,11 +80,11 @@ def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) 
 
 
 def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
-    """Who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
+    """Return who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
     row = found["row"].to_numpy()
     if curve.source != "events":
-        said = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
-        frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(said, row.tolist(), strict=True)]
+        stacks = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
+        frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(stacks, row.tolist(), strict=True)]
         none = [""] * len(row)
         return pd.DataFrame({"operator": none, "parent": none, "module": none, "phase": none, "frame": frames, "step": -1})
     own = owners(capture).iloc[np.where(row >= 0, row, 0)].reset_index(drop=True)

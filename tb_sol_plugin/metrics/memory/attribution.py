@@ -1,6 +1,6 @@
-"""What held memory at a moment, by category, module, operator, line of the program or phase: of every source of a curve.
+"""This module attributes the memory in use at a moment: to categories, modules, operators, lines of the program or phases.
 
-The rows of an answer add up to the level of the curve exactly; what no row explains is a row of its own.
+It works for every source of a curve. The rows add up to the level of the curve exactly; what no row explains is a row of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.owners import own_line, owners, stack_text
-from tb_sol_plugin.metrics.memory.sources import beside
+from tb_sol_plugin.metrics.memory.sources import curve_from
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.metrics.trees.phases import phase_tree
@@ -27,7 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 
-# -- What held memory at one moment, as rows that add up to what was in use then -------------------------------------
+# -- Memory in use at one moment, as rows that add up to it ----------------------------------------------------------
 
 
 By: TypeAlias = Literal["category", "module", "operator", "frame", "phase"]
@@ -36,14 +36,14 @@ BEFORE: Final = "allocated before the window"
 UNKNOWN: Final = "unknown"
 COLUMNS: Final = ("name", "bytes", "allocations", "share", "estimated", "kind", "host_row", "stack")
 FLAGGED_SHARE: Final = 0.05
-"""Unknown above this share of what was in use is said."""
+"""A note reports unknown memory above this share of what was in use."""
 NEGATIVE: Final = "more is found than was in use: something is counted twice, or events are missing"
 
 
 
 @dataclass(frozen=True)
-class Holders:
-    """Who held memory at time_ns, of one curve and by one grouping.
+class Attribution:
+    """The memory in use at time_ns, of one curve, attributed by one grouping.
 
     total: bytes in use then, the level of the curve. rows: name, bytes, allocations (-1 unknown), share (of total; NaN where total is 0),
     estimated (whether the name is one), kind (row; before: was there before the recording began, whose it is was not recorded; unknown:
@@ -66,7 +66,7 @@ class Holders:
 
 @dataclass(frozen=True)
 class Groups:
-    """Bytes per name before they are held against the total: one entry per name. The last three may be left out."""
+    """Bytes per name before they are compared with the total: one entry per name. The last three may be left out."""
 
     names: list[str]
     bytes: Ints
@@ -79,9 +79,9 @@ class Groups:
 NOTHING: Final = Groups([], np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def made(
+def attributed(
     time_ns: int, total: int, groups: Groups, *, before: int = 0, before_allocations: int = -1, notes: tuple[str, ...] = ()
-) -> Holders:
+) -> Attribution:
     """Rows of the groups, largest first, then what was there before (left out where 0), then the rest."""
     count = len(groups.names)
     order = np.argsort(-groups.bytes, kind="stable")
@@ -107,12 +107,12 @@ def made(
         "name": object, "kind": object, "stack": object,
     })  # fmt: skip
     rows["share"] = rows["bytes"] / total if total else np.nan
-    said = list(notes)
+    sentences = list(notes)
     if rest < 0:
-        said.append(NEGATIVE)
+        sentences.append(NEGATIVE)
     elif total > 0 and rest > FLAGGED_SHARE * total:
-        said.append(f"{rest / total:.0%} of what was in use is unknown")
-    return Holders(int(time_ns), int(total), rows[list(COLUMNS)], tuple(said))
+        sentences.append(f"{rest / total:.0%} of what was in use is unknown")
+    return Attribution(int(time_ns), int(total), rows[list(COLUMNS)], tuple(sentences))
 
 
 def summed(
@@ -138,7 +138,7 @@ def summed(
     return Groups([names[i] for i in kept.tolist()], total[kept], calls[kept], guess[kept], rows[kept], of)
 
 
-# -- What an allocator's snapshot says of who held memory at any moment of its history -------------------------------
+# -- Attribution from an allocator's snapshot, at any moment of its history -------------------------------------------
 # worked back from the blocks at its end.
 
 
@@ -146,7 +146,7 @@ NO_LINE: Final = "(no call stack)"
 
 
 @dataclass(frozen=True)
-class Lives:
+class AllocationHistory:
     """Allocations of one device with their place in its history: one entry per allocation.
 
     first: entry that allocated it, -1 before the history. stop: entry after which it is gone, -1 never. bytes: that were asked for.
@@ -160,16 +160,16 @@ class Lives:
     texts: tuple[str, ...]
 
     def at(self, place: int) -> npt.NDArray[np.intp]:
-        """Those that live after entry `place` (-1: before the first)."""
+        """Return the positions of the allocations that are live after entry `place` (-1: before the first)."""
         return np.flatnonzero((self.first <= place) & ((self.stop < 0) | (self.stop > place)))
 
 
-def lives(capture: Capture, device: int) -> Lives:
-    """Every allocation that the history or the blocks of a device name."""
-    return memo(capture, ("memory.lives_of_blocks", device), lambda: _lives(capture, device))
+def allocation_history(capture: Capture, device: int) -> AllocationHistory:
+    """Return every allocation that the history or the blocks of a device name."""
+    return memo(capture, ("memory.allocation_history", device), lambda: _allocation_history(capture, device))
 
 
-def _lives(capture: Capture, device: int) -> Lives:
+def _allocation_history(capture: Capture, device: int) -> AllocationHistory:
     events, blocks = capture.tables[S.MEMORY_EVENTS.name], capture.tables[S.MEMORY_BLOCKS.name]
     events, blocks = events[events["device"] == device], blocks[blocks["device"] == device]
     gain = arrays.where(events["action"], lambda a: a == "alloc")
@@ -191,15 +191,15 @@ def _lives(capture: Capture, device: int) -> Lives:
     state = arrays.where(blocks["state"], lambda s: s == "active_allocated") if len(blocks) else np.zeros(0, bool)
     at = blocks["address"].to_numpy()
     older = np.flatnonzero(state & ~np.fromiter((a in open_at for a in at.tolist()), bool, len(at)))
-    asked = np.where(blocks["requested"].to_numpy() >= 0, blocks["requested"].to_numpy(), blocks["bytes"].to_numpy()).clip(min=0)
+    requested = np.where(blocks["requested"].to_numpy() >= 0, blocks["requested"].to_numpy(), blocks["bytes"].to_numpy()).clip(min=0)
     names: dict[str, int] = {}
     of_events = _codes(events["frames"], names)
     of_blocks = _codes(blocks["frames"], names)
     none = np.full(len(alone), -1, np.int64)
-    return Lives(
+    return AllocationHistory(
         first=np.concatenate([starts, none, np.full(len(older), -1, np.int64)]),
         stop=np.concatenate([stop, alone, np.full(len(older), -1, np.int64)]),
-        bytes=np.concatenate([size[starts], size[alone], asked[older]]),
+        bytes=np.concatenate([size[starts], size[alone], requested[older]]),
         stack=np.concatenate([of_events[starts], none, of_blocks[older]]),
         texts=tuple(names),
     )
@@ -213,15 +213,15 @@ def _codes(column: pd.Series, names: dict[str, int]) -> Ints:
 
 
 def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:
-    """(allocations that live after entry `place` by the line of the program, bytes of those allocated before whose stack is unknown)."""
-    every = lives(capture, device)
+    """(allocations live after entry `place`, by the line of the program, bytes of those allocated before whose stack is unknown)."""
+    every = allocation_history(capture, device)
     alive = every.at(place)
     known = alive[every.stack[alive] >= 0]
     stack = every.stack[known]
     seen, inverse = np.unique(stack, return_inverse=True)
-    said = [own_line(every.texts[i]) or NO_LINE for i in seen.tolist()]
+    lines = [own_line(every.texts[i]) or NO_LINE for i in seen.tolist()]
     names: dict[str, int] = {}
-    of_stack = np.array([names.setdefault(text, len(names)) for text in said], np.int64)
+    of_stack = np.array([names.setdefault(text, len(names)) for text in lines], np.int64)
     code = of_stack[inverse] if len(seen) else np.zeros(0, np.int64)
     size = every.bytes[known]
     largest = [""] * len(names)
@@ -233,12 +233,12 @@ def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:
 
 def freed_from_before(capture: Capture, device: int, place: int) -> int:
     """Bytes from before the history that were freed up to entry `place`."""
-    every = lives(capture, device)
+    every = allocation_history(capture, device)
     gone = (every.first < 0) & (every.stop >= 0) & (every.stop <= place)
     return int(every.bytes[gone].sum())
 
 
-# -- held_by_parts ---------------------------------------------------------------------------------------------------
+# -- Attribution from a timeline and from the records of a program -----------------------------------------------------
 
 
 TIMELINE: Final = {
@@ -252,11 +252,11 @@ NO_MODULE: Final = "(no module)"
 def of_timeline(curve: Curves, position: int) -> Groups:
     """Categories of a timeline's curve at one of its points."""
     found = {TIMELINE[name]: int(level[position]) for name, level in curve.categories.items() if name in TIMELINE}
-    held = {name: size for name, size in found.items() if size}
-    return Groups(list(held), np.array(list(held.values()), np.int64), np.full(len(held), -1, np.int64))
+    sizes = {name: size for name, size in found.items() if size}
+    return Groups(list(sizes), np.array(list(sizes.values()), np.int64), np.full(len(sizes), -1, np.int64))
 
 
-def held_throughout(curve: Curves) -> dict[str, int]:
+def lowest_levels(curve: Curves) -> dict[str, int]:
     """Of every category of a timeline's curve the least that it ever holds: of what was there before, what is never freed.
 
     The first level would not do: it holds what was allocated at the very first moment too.
@@ -265,7 +265,7 @@ def held_throughout(curve: Curves) -> dict[str, int]:
 
 
 def records_with_parts(capture: Capture, device: int) -> Ints:
-    """Rows of `memory_records` of a device that looked at what holds memory, in order of time."""
+    """Rows of `memory_records` of a device that list what memory is for, in order of time."""
     records, parts = capture.tables[S.MEMORY_RECORDS.name], capture.tables[S.MEMORY_PARTS.name]
     rows = np.unique(parts["record"].to_numpy()).astype(np.int64)
     rows = rows[(rows >= 0) & (rows < len(records))]
@@ -304,7 +304,7 @@ def of_record(capture: Capture, record: int, by: By) -> Groups:
 
 
 def when(capture: Capture, record: int, time_ns: int) -> tuple[str, ...]:
-    """When the record that was asked looked, said where that is another moment."""
+    """Return a note on when the record was made, where that is another moment."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     away = int(records["time_ns"].to_numpy()[record]) - int(time_ns)
     if not away:
@@ -324,12 +324,12 @@ PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 """What a recorder that looks at parameters, gradients and optimizers does not see."""
 
 
-def estimated(capture: Capture, device: R.Device, lives: pd.DataFrame) -> Groups:
+def estimated(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
     """Allocations by their likely category. lives: rows of `replay.allocations`, none from before."""
-    found = categories(capture, device).loc[lives.index]
+    found = categories(capture, device).loc[live.index]
     code = found["category"].to_numpy().astype(np.int64)
-    around = owners(capture)["around"].to_numpy()[lives["row"].to_numpy()].astype(np.int64)
-    every = summed(code, list(NAMES), lives["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy())
+    around = owners(capture)["around"].to_numpy()[live["row"].to_numpy()].astype(np.int64)
+    every = summed(code, list(NAMES), live["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy())
     return _only(every, [name for name in every.names if name != "unknown"])
 
 
@@ -341,7 +341,7 @@ def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Group
     now = of_timeline(timeline, timeline.at(time_ns))
     size = now.bytes
     if host:
-        always = held_throughout(timeline)
+        always = lowest_levels(timeline)
         size = size - np.array([always[name] for name in now.names], np.int64)
     if int(size.sum()) > total:
         return None
@@ -382,7 +382,7 @@ def _only(groups: Groups, names: Sequence[str]) -> Groups:
     )  # fmt: skip
 
 
-# -- What a profiler's memory events say of who held memory after one of them ----------------------------------------
+# -- Attribution from a profiler's memory events, after one of them ---------------------------------------------------
 
 
 OUTSIDE: Final[dict[By, str]] = {
@@ -405,7 +405,7 @@ def answers_by_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
 
 
 def alive(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
-    """(rows of `allocations` made in the window that live after event `place`, bytes from before the window, what to know)."""
+    """(rows of `allocations` made in the window that are live after event `place`, bytes from before the window, what to know)."""
     r = R.replay(capture, device)
     found = R.allocations(capture, device)
     first, stop = found["first"].to_numpy(), found["stop"].to_numpy()
@@ -413,13 +413,13 @@ def alive(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame,
     freed = found["before"].to_numpy() & (found["last"].to_numpy() <= place)
     before = (r.before if r.known else 0) - int(found["bytes"].to_numpy()[freed].sum())
     notes = [RELATIVE] * (not r.known and before < 0) + [NO_ADDRESSES] * (not bool(found["paired"].all()))
-    lives = pd.DataFrame(found[own & (first <= place) & ((stop < 0) | (stop > place))])
-    return lives, max(before, 0) if r.known else before, tuple(notes)  # below 0, totals contradict the frees: the rest says so
+    live = pd.DataFrame(found[own & (first <= place) & ((stop < 0) | (stop > place))])
+    return live, max(before, 0) if r.known else before, tuple(notes)  # below 0, totals contradict the frees: the rest says so
 
 
-def grouped(capture: Capture, lives: pd.DataFrame, by: By) -> Groups:
+def grouped(capture: Capture, live: pd.DataFrame, by: By) -> Groups:
     """Rows of `allocations` by what ran when they were made. by: not category."""
-    rows, size = lives["row"].to_numpy(), lives["bytes"].to_numpy()
+    rows, size = live["row"].to_numpy(), live["bytes"].to_numpy()
     own = owners(capture)
     owner = own[COLUMN[by]].to_numpy()[rows].astype(np.int64)
     names = _names(capture, by)
@@ -439,7 +439,7 @@ def _names(capture: Capture, by: By) -> list[str]:
         every = [str(name) for name in capture.host["name"].cat.categories]
         return [module_instance(name) for name in every] if by == "module" else every
 
-    return memo(capture, ("memory.holders.names", by), make)
+    return memo(capture, ("memory.attribution.names", by), make)
 
 
 EARLIER_THAN_HISTORY: Final = "what was allocated before the history and freed within it has no call stack"
@@ -453,18 +453,18 @@ def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
     if curve.source == "timeline":
         return ("category",)
     if curve.source == "snapshot":
-        every = lives(capture, _number(curve))
-        told = any(every.texts[i] for i in np.unique(every.stack[every.stack >= 0]).tolist())
-        known = not curve.relative and (beside(capture, curve, "timeline") or len(records_with_parts(capture, _number(curve))))
-        return (*(("category",) if known else ()), *(("frame",) if told else ()))
+        every = allocation_history(capture, _number(curve))
+        has_stacks = any(every.texts[i] for i in np.unique(every.stack[every.stack >= 0]).tolist())
+        known = not curve.relative and (curve_from(capture, curve, "timeline") or len(records_with_parts(capture, _number(curve))))
+        return (*(("category",) if known else ()), *(("frame",) if has_stacks else ()))
     rows = records_with_parts(capture, _number(curve))
     return ("category", "module") if len(rows) else ()
 
 
-def holders(capture: Capture, curve: Curves, by: By, time_ns: int | None = None) -> Holders:
-    """What was in use at a time, after all events of that time; None: at the peak of the curve. ValueError for a wrong grouping.
+def attribution(capture: Capture, curve: Curves, by: By, time_ns: int | None = None) -> Attribution:
+    """Attribute what was in use at a time, after all events of that time; None: at the peak of the curve. ValueError for a wrong grouping.
 
-    curve: of this capture; a part of one, or one with fewer points, is asked as if it were whole.
+    curve: of this capture; a part of one, or one with fewer points, is treated as if it were whole.
     """
     if by not in GROUPINGS:
         raise ValueError(f"no grouping {by!r}")
@@ -476,7 +476,7 @@ def holders(capture: Capture, curve: Curves, by: By, time_ns: int | None = None)
     if curve.source == "events":
         return _of_events(capture, curve, by, time, total, place - 1)
     if curve.source == "timeline":
-        return made(time, total, of_timeline(full, place) if by == "category" else NOTHING)
+        return attributed(time, total, of_timeline(full, place) if by == "category" else NOTHING)
     if curve.source == "snapshot":
         return _of_snapshot(capture, full, by, time, total, place - 1)
     return _of_records(capture, curve, by, time, total)
@@ -503,48 +503,48 @@ def _number(curve: Curves) -> int:
     return int(last) if last.isdigit() else -1
 
 
-def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, place: int) -> Holders:
+def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, place: int) -> Attribution:
     device = _device(capture, curve)
-    lives, before, notes = alive(capture, device, place)
+    live, before, notes = alive(capture, device, place)
     if by != "category":
-        return made(time, total, grouped(capture, lives, by), before=before, notes=notes)
-    timeline = beside(capture, curve, "timeline")
+        return attributed(time, total, grouped(capture, live, by), before=before, notes=notes)
+    timeline = curve_from(capture, curve, "timeline")
     seen = measured(timeline, time, total, host=device.type == R.CPU) if timeline is not None else None
     if seen is not None:
-        return made(time, total, seen, notes=(*notes, MEASURED))
-    guess = estimated(capture, device, lives)
+        return attributed(time, total, seen, notes=(*notes, MEASURED))
+    guess = estimated(capture, device, live)
     found = recorded(capture, device.id, time, total, guess) if device.type != R.CPU else None
     if found is not None:
-        return made(time, total, found[0], notes=(*notes, *found[1], ESTIMATED_REST))
-    return made(time, total, guess, before=before, notes=(*notes, ESTIMATED))
+        return attributed(time, total, found[0], notes=(*notes, *found[1], ESTIMATED_REST))
+    return attributed(time, total, guess, before=before, notes=(*notes, ESTIMATED))
 
 
-def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Holders:
+def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Attribution:
     if by == "category" and not full.relative:
-        return _beside_a_snapshot(capture, full, time, total)
+        return _joined_to_snapshot(capture, full, time, total)
     if by != "frame":
-        return made(time, total, NOTHING)
+        return attributed(time, total, NOTHING)
     groups, before = by_line(capture, _number(full), place)
     notes = [EARLIER_THAN_HISTORY] * bool(before)
     if full.relative:
         before = -freed_from_before(capture, _number(full), place)
         notes = [RELATIVE] * bool(before)
-    return made(time, total, groups, before=before, notes=tuple(notes))
+    return attributed(time, total, groups, before=before, notes=tuple(notes))
 
 
-def _beside_a_snapshot(capture: Capture, full: Curves, time: int, total: int) -> Holders:
-    """A snapshot does not say what memory is for; a timeline and a recorder of the same worker do."""
-    timeline = beside(capture, full, "timeline")
+def _joined_to_snapshot(capture: Capture, full: Curves, time: int, total: int) -> Attribution:
+    """Attribute by category from a timeline or a recorder of the same worker: a snapshot does not record what memory is for."""
+    timeline = curve_from(capture, full, "timeline")
     seen = measured(timeline, time, total, host=False) if timeline is not None else None
     if seen is not None:
-        return made(time, total, seen, notes=(MEASURED,))
+        return attributed(time, total, seen, notes=(MEASURED,))
     found = recorded(capture, _number(full), time, total, NOTHING)
-    return made(time, total, found[0], notes=found[1]) if found is not None else made(time, total, NOTHING)
+    return attributed(time, total, found[0], notes=found[1]) if found is not None else attributed(time, total, NOTHING)
 
 
-def _of_records(capture: Capture, curve: Curves, by: By, time: int, total: int) -> Holders:
+def _of_records(capture: Capture, curve: Curves, by: By, time: int, total: int) -> Attribution:
     rows = records_with_parts(capture, _number(curve))
     if by not in ("category", "module") or not len(rows):
-        return made(time, total, NOTHING)
+        return attributed(time, total, NOTHING)
     record = nearest(capture, rows, time)
-    return made(time, total, of_record(capture, record, by), notes=when(capture, record, time))
+    return attributed(time, total, of_record(capture, record, by), notes=when(capture, record, time))

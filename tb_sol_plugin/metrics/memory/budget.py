@@ -117,9 +117,9 @@ def _around(capture: Capture, rows: Ints, of: Ints, size: Ints, known: Mask) -> 
         mine = np.flatnonzero((device[rows] == one) & ((of == 2) if one < 0 else (of == 0) & (reserved[rows] >= 0)))
         if not len(mine):
             continue
-        told = one >= 0 and bool((own[rows[mine]] >= 0).all())
-        outside = own if one < 0 else (own if told else used) - reserved
-        if told:
+        reported = one >= 0 and bool((own[rows[mine]] >= 0).all())
+        outside = own if one < 0 else (own if reported else used) - reserved
+        if reported:
             size[mine, AROUND.index("others")] = (used - own)[rows[mine]]
             known[mine, AROUND.index("others")] = True
         base = np.intersect1d(base_records(capture, one), rows[mine])

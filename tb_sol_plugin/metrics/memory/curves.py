@@ -146,7 +146,7 @@ def _of_events(capture: Capture, device: R.Device) -> Curves | None:
     base = 0 if relative else r.before
     start = min(int(capture.facts.extent_ns[0]), int(r.time_ns[0]))
     time = np.r_[start, r.time_ns]
-    reserved = _held(r.reserved) if r.tracked else None
+    reserved = _reserved_levels(r.reserved) if r.tracked else None
     notes = [TOTALS_MISSING] * relative + [HOST_RESERVED, HOST_SINCE] * (device.type == R.CPU)
     if r.differs:
         notes.append(f"{r.differs:,} events carry a total that the events before them do not add up to: totals are shown as recorded")
@@ -156,7 +156,7 @@ def _of_events(capture: Capture, device: R.Device) -> Curves | None:
     )  # fmt: skip
 
 
-def _held(reserved: Ints) -> Ints:
+def _reserved_levels(reserved: Ints) -> Ints:
     """What the allocator held from before the first event on: where an event does not say it, as the last one that does, or the first."""
     known = np.flatnonzero(reserved >= 0)
     last = np.searchsorted(known, np.arange(-1, len(reserved)), side="right") - 1
@@ -190,8 +190,8 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
     requested = np.where(blocks["requested"].to_numpy() >= 0, blocks["requested"].to_numpy(), blocks["bytes"].to_numpy())
     in_use = int(requested[state == "active_allocated"].clip(min=0).sum())
     segments = blocks.drop_duplicates("segment")["segment_bytes"].to_numpy()
-    held = int(segments.clip(min=0).sum())
-    before, reserved_before = in_use - int(gain.sum()), held - int(hold.sum())
+    reserved = int(segments.clip(min=0).sum())
+    before, reserved_before = in_use - int(gain.sum()), reserved - int(hold.sum())
     if not len(events):
         time, gain, hold = np.array([int(capture.facts.extent_ns[1])]), np.zeros(1, np.int64), np.zeros(1, np.int64)
     level, holds = before + np.cumsum(gain), reserved_before + np.cumsum(hold)
@@ -199,11 +199,11 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
     notes = [REQUESTED] + [NO_TIMES] * untimed + [EARLIER] * (known and before > 0)
     if not known:  # without blocks, or blocks that contradict the history
         level, before, notes = np.cumsum(gain), -1, [REQUESTED, TOTALS_MISSING]
-    held_known = len(blocks) > 0 and bool((segments >= 0).all()) and int(holds.min(initial=reserved_before)) >= 0
+    reserved_known = len(blocks) > 0 and bool((segments >= 0).all()) and int(holds.min(initial=reserved_before)) >= 0
     first = time[:1]
     return _made(
         f"device {device}" if device >= 0 else "", "snapshot", np.r_[first, time], np.r_[max(before, 0), level],
-        np.r_[reserved_before, holds] if held_known else None, {},
+        np.r_[reserved_before, holds] if reserved_known else None, {},
         relative=not known, before=before, events=_failures(events, time), notes=tuple(notes),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import budget as B
-from tb_sol_plugin.metrics.memory.attribution import holders
+from tb_sol_plugin.metrics.memory.attribution import attribution
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
 from tb_sol_plugin.metrics.memory.fragmentation import unthinned
 from tb_sol_plugin.metrics.memory.leaks import line_through, per_step, warm_up
@@ -176,11 +176,11 @@ def _of_timeline(capture: Capture, curves: list[Curves], found: dict[str, Amount
     curve = next((c for c in curves if c.source == "timeline"), None)
     if curve is None:
         return
-    held = {str(n): int(b) for n, b in zip(*(holders(capture, curve, "category").rows[c] for c in ("name", "bytes")), strict=True)}
+    sizes = {str(n): int(b) for n, b in zip(*(attribution(capture, curve, "category").rows[c] for c in ("name", "bytes")), strict=True)}
     names = {"parameters": "params", "gradients": "grads", "optimizer_state": "optimizer"}
     for part, name in names.items():
-        if found[part].bytes is None and held.get(name):
-            found[part] = Amount(held[name], "memory timeline, at its peak", "as torch tells what tensors are for")
+        if found[part].bytes is None and sizes.get(name):
+            found[part] = Amount(sizes[name], "memory timeline, at its peak", "as torch tells what tensors are for")
 
 
 def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame) -> Amount:
@@ -201,9 +201,9 @@ def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFra
             begin = int(curve.time_ns[0])
             before = np.flatnonzero(times <= begin)
             near = int(before[np.argmax(times[before])]) if len(before) else int(np.argmin(times))
-            held = int(sizes.iloc[near].sum())
+            by_name = int(sizes.iloc[near].sum())
             return Amount(
-                held + curve.peak - max(curve.before, 0), "records of the program and the trace",
+                by_name + curve.peak - max(curve.before, 0), "records of the program and the trace",
                 "what the program counted before, and what the trace saw added since its beginning",
             )  # fmt: skip
     return Amount(None, why=NO_PEAK)
@@ -215,11 +215,11 @@ def _activations(capture: Capture, curves: list[Curves], device: int, sizes: pd.
         curve = next((c for c in curves if c.source == source), None)
         if curve is None:
             continue
-        rows = holders(capture, curve, "category").rows
-        held = rows[rows["name"] == "activations"]
-        if len(held):
-            guess = bool(held["estimated"].any())
-            return Amount(int(held["bytes"].sum()), name, "worked out from where memory was allocated and freed" if guess else "")
+        rows = attribution(capture, curve, "category").rows
+        by_name = rows[rows["name"] == "activations"]
+        if len(by_name):
+            guess = bool(by_name["estimated"].any())
+            return Amount(int(by_name["bytes"].sum()), name, "worked out from where memory was allocated and freed" if guess else "")
     stays = [c for c in ("params", "buffers", "main_grads", *PARTS["main_parameters"], *PARTS["optimizer_state"]) if c in sizes.columns]
     if device >= 0 and total.bytes is not None and stays:
         left = total.bytes - int(sizes[stays].sum(axis=1).max())
@@ -327,8 +327,8 @@ def _points_of(capture: Capture, curve: Curves) -> tuple[Point, ...]:
     out = []
     for size in np.unique(batch[batch > 0]).tolist():
         own = steps[batch == size]
-        held = [_reserved(curve, a, b) for a, b in zip(own["start_ns"].tolist(), own["end_ns"].tolist(), strict=True)]
-        out.append(Point(size, int(own["most"].max()), min(held), len(own)))
+        sizes = [_reserved(curve, a, b) for a, b in zip(own["start_ns"].tolist(), own["end_ns"].tolist(), strict=True)]
+        out.append(Point(size, int(own["most"].max()), min(sizes), len(own)))
     return tuple(out)
 
 

@@ -187,8 +187,8 @@ def _heap(capture: Capture, device: int) -> Heap | None:
         back = np.where(busy[of] | ~known[of], 0, back)
     back = np.where(private_row, 0, back)
     requested = table["requested"].to_numpy()
-    asked = used & (requested >= 0)
-    lost = np.where(asked, size - requested, 0)
+    asked_bytes = used & (requested >= 0)
+    lost = np.where(asked_bytes, size - requested, 0)
     columns = {
         "used": np.where(used, size, 0), "awaiting": np.where(awaiting, size, 0), "free": np.where(free, size, 0),
         "split": np.where(free & busy[of], size, 0), "returnable": back, "rounding": lost,
@@ -204,13 +204,13 @@ def _heap(capture: Capture, device: int) -> Heap | None:
         "segments": np.bincount(group[first], minlength=count), "reserved": _sum(group[first], whole, count),
         **{name: _sum(group, values, count) for name, values in columns.items()}, "largest": largest, "private": private_row[at],
     }).sort_values("reserved", ascending=False, kind="stable", ignore_index=True)  # fmt: skip
-    if not asked.any() and used.any():
+    if not asked_bytes.any() and used.any():
         pools["rounding"] = -1
     sums = {name: int(values.sum()) for name, values in columns.items()}
     reserved = int(whole.sum())
     return Heap(
         reserved, sums["used"], sums["awaiting"], sums["free"], reserved - sums["used"] - sums["awaiting"] - sums["free"], sums["split"],
-        sums["returnable"], int(columns["free"][private_row].sum()), sums["rounding"] if asked.any() or not used.any() else -1,
+        sums["returnable"], int(columns["free"][private_row].sum()), sums["rounding"] if asked_bytes.any() or not used.any() else -1,
         int(largest.max(initial=0)), grows, _max_split(capture), _keep_whole(of, columns["split"], columns["used"], whole), pools,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.allocations import lives
+from tb_sol_plugin.metrics.memory.allocations import allocations_of
 from tb_sol_plugin.metrics.memory.curves import Curves, steps
 from tb_sol_plugin.metrics.memory.fragmentation import unthinned
 from tb_sol_plugin.metrics.memory.owners import own_line, owners
@@ -101,15 +101,14 @@ def _nothing() -> pd.DataFrame:
 
 
 # -- What steps leave behind -----------------------------------------------------------------------------------------
-# memory allocated in one step and still in use after the last, by who asked for it.
+# Memory allocated in one step and still in use after the last, by module, operator and line.
 #
-# Somebody who leaves some in nearly every step is the cause of a growth. What the last step leaves is no evidence: its gradients and
-# results
-# have had no next step in which they are freed.
+# One that leaves memory in nearly every step is the cause of a growth. What the last step leaves is no evidence: its gradients and
+# results had no next step in which they are freed.
 
 
 OFTEN: Final = 0.8
-"""Part of the steps in which somebody leaves memory behind, from which on it is evidence."""
+"""Share of the steps in which a module, operator or line leaves memory behind, from which on it is evidence."""
 FEWEST_WALKS: Final = 3
 MOST: Final = 12
 """Rows of evidence per grouping."""
@@ -119,33 +118,35 @@ BY: Final = ("module", "operator", "frame")
 
 
 @dataclass(frozen=True)
-class Survivors:
-    """groups: by (module, operator, frame or category), name, per_step (mean bytes left per step), bytes (of all steps), steps (in which it
-    left some), of_steps (that were looked at), allocations (-1 unknown). left: bytes per step, empty where addresses are unknown."""
+class StepLeaks:
+    """The memory that steps leave behind.
+
+    groups: by (module, operator, frame or category), name, per_step (mean bytes left per step), bytes (of all steps), steps (in which it
+    left some), of_steps (that were counted), allocations (-1 unknown). left: bytes per step, empty where addresses are unknown."""
 
     groups: pd.DataFrame
     left: Ints
 
 
-def no_survivors() -> pd.DataFrame:
+def no_leaks() -> pd.DataFrame:
     """A table of evidence without rows."""
     return pd.DataFrame({c: pd.Series(dtype=object if c in ("by", "name") else np.int64) for c in COLUMNS})
 
 
-def survivors(capture: Capture, curve: Curves, steps: pd.DataFrame) -> Survivors:
-    """Of the steps of a curve (start_ns, end_ns, in order)."""
-    found = lives(capture, curve) if len(steps) else None
+def step_leaks(capture: Capture, curve: Curves, steps: pd.DataFrame) -> StepLeaks:
+    """Return what the steps of a curve leave behind. steps: start_ns, end_ns, in order."""
+    found = allocations_of(capture, curve) if len(steps) else None
     if found is None:
-        return Survivors(_growing(curve, steps) if len(steps) else no_survivors(), NONE)
+        return StepLeaks(_growing(curve, steps) if len(steps) else no_leaks(), NONE)
     if not found["known"].any():
-        return Survivors(no_survivors(), NONE)
+        return StepLeaks(no_leaks(), NONE)
     step = step_of(steps, found["start_ns"].to_numpy())
     last = int(steps["end_ns"].to_numpy()[-1])
     keep = (step >= 0) & found["known"].to_numpy() & (found["row"].to_numpy() >= 0) & (found["end_ns"].to_numpy() >= last)
     row, size, step = found["row"].to_numpy()[keep], found["bytes"].to_numpy()[keep], step[keep]
     named = _of_events(capture, row) if curve.source == "events" else _of_history(capture, row)
     groups = [_often(by, code, names, size, step, len(steps)) for by, code, names in named if (code >= 0).any()]
-    return Survivors(_joined(groups), _per_step(size, step, len(steps)))
+    return StepLeaks(_joined(groups), _per_step(size, step, len(steps)))
 
 
 def _of_events(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]:
@@ -191,7 +192,7 @@ def parts_that_grow(capture: Capture, curve: Curves) -> pd.DataFrame:
     own = parts[np.isin(parts["record"].to_numpy(), numbers)]
     walked = np.unique(own["record"].to_numpy())
     if len(walked) < FEWEST_WALKS:
-        return no_survivors()
+        return no_leaks()
     labels = capture.tables[S.LABELS.name]["name"]
     module = arrays.pick(labels, own["module"].to_numpy()) if len(labels) else np.full(len(own), "", object)
     names = np.array([f"{c}: {m}" if m else c for c, m in zip(own["category"].astype(str), module.tolist(), strict=True)], object)
@@ -230,7 +231,7 @@ def _often(by: str, code: Ints, names: Sequence[str], size: Ints, step: Ints, co
 
 def _joined(groups: list[pd.DataFrame]) -> pd.DataFrame:
     kept = [g.sort_values("per_step", ascending=False, kind="stable") for g in groups if len(g)]
-    return pd.concat(kept, ignore_index=True) if kept else no_survivors()
+    return pd.concat(kept, ignore_index=True) if kept else no_leaks()
 
 
 def _per_step(size: Ints, step: Ints, count: int) -> Ints:
@@ -271,7 +272,7 @@ class Leak:
 
     steps: one row per step: step (number), start_ns, end_ns, least, most (bytes in use in it; -1 unknown), fitted (bytes, NaN where left
     out), warm (left out as warm-up), left (bytes allocated in it that nobody freed by the end, NaN unknown).
-    slope: bytes per step, r2; NaN without a fit. verdict: see WORDS. evidence: who leaves memory behind step by step (see `survivors`),
+    slope: bytes per step, r2; NaN without a fit. verdict: see WORDS. evidence: who leaves memory behind step by step (see `step_leaks`),
     the largest first; empty where nothing tells.
     hint: how to record what is missing, "" where nothing is.
     """
@@ -332,7 +333,7 @@ def _leak(capture: Capture, curve: Curves) -> Leak:
     steps = per_step(capture, curve)
     if not len(steps):
         hint = ITERATIONS_MISSING if curve.source == "recorder" else STEPS_MISSING
-        return Leak(_with(steps, np.zeros(0, bool), np.zeros(0)), np.nan, np.nan, "no_steps", no_survivors(), hint)
+        return Leak(_with(steps, np.zeros(0, bool), np.zeros(0)), np.nan, np.nan, "no_steps", no_leaks(), hint)
     x, y = steps["step"].to_numpy(np.float64), steps["least"].to_numpy(np.float64)
     warm, slope, r2, verdict = judged(x, y)
     line = np.full(len(x), np.nan)
@@ -341,10 +342,10 @@ def _leak(capture: Capture, curve: Curves) -> Leak:
         line = np.where(cool, y[cool].mean() + slope * (x - x[cool].mean()), np.nan)
     out = _with(steps, warm, line)
     if verdict != "leak":
-        return Leak(out, slope, r2, verdict, no_survivors(), MORE if verdict == "few" else "")
+        return Leak(out, slope, r2, verdict, no_leaks(), MORE if verdict == "few" else "")
     if curve.source == "recorder":
         return Leak(out, slope, r2, verdict, parts_that_grow(capture, curve), "")
-    who = survivors(capture, curve, out.loc[~warm])
+    who = step_leaks(capture, curve, out.loc[~warm])
     if len(who.left):
         out.loc[~warm, "left"] = who.left
     return Leak(out, slope, r2, verdict, who.groups, "")

@@ -55,7 +55,7 @@ def frames(text: str) -> list[tuple[str, int, str]]:
     return [(str(f[0]), int(f[1]), str(f[2])) for f in found if isinstance(f, list) and len(f) == 3]
 
 
-def said(frame: tuple[str, int, str]) -> str:
+def frame_text(frame: tuple[str, int, str]) -> str:
     """`model.py(7): forward`, as a profiler writes python frames; the part of the path in front of installed packages is left out."""
     file, line, function = frame
     for package in ("site-packages/", "dist-packages/"):
@@ -69,7 +69,7 @@ def own_line(text: str) -> str:
     python = [f for f in every if f[0].endswith(PYTHON)]
     for found in ([f for f in python if is_users(f[0])], python, every):
         if found:
-            return said(found[0])
+            return frame_text(found[0])
     return ""
 
 
@@ -77,7 +77,7 @@ def stack_text(text: str) -> str:
     """A call stack as lines, innermost first."""
     every = frames(text)
     more = len(every) - MOST_LINES
-    return "\n".join([said(f) for f in every[:MOST_LINES]] + [f"… {more:,} more"] * (more > 0))
+    return "\n".join([frame_text(f) for f in every[:MOST_LINES]] + [f"… {more:,} more"] * (more > 0))
 
 
 _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)

@@ -98,12 +98,12 @@ def _replay(capture: Capture, device: Device) -> Replay:
         table[name].to_numpy()[row] for name in ("time_ns", "bytes", "address", "total_allocated", "total_reserved")
     )
     change = np.cumsum(size)
-    given = np.flatnonzero(total >= 0)
-    before = int(total[given[0]] - change[given[0]]) if len(given) else -1
-    differs = int((total[given] != before + change[given]).sum())
-    if len(given):  # an event without a total goes on from the last one that has it
-        last = np.searchsorted(given, np.arange(len(row)), side="right") - 1
-        anchor = np.where(last >= 0, total[given[last.clip(0)]] - change[given[last.clip(0)]], before)
+    with_total = np.flatnonzero(total >= 0)
+    before = int(total[with_total[0]] - change[with_total[0]]) if len(with_total) else -1
+    differs = int((total[with_total] != before + change[with_total]).sum())
+    if len(with_total):  # an event without a total goes on from the last one that has it
+        last = np.searchsorted(with_total, np.arange(len(row)), side="right") - 1
+        anchor = np.where(last >= 0, total[with_total[last.clip(0)]] - change[with_total[last.clip(0)]], before)
         allocated = change + anchor
     else:
         allocated = np.full(len(row), -1, np.int64)
@@ -124,11 +124,11 @@ def allocations(capture: Capture, device: Device) -> pd.DataFrame:
     one; of events without address nothing is known but their own bytes.
     reused: its address was allocated again without a free of it in between, so it ended no later than then.
     """
-    return memo(capture, ("memory.allocations", device), lambda: lives(replay(capture, device)))
+    return memo(capture, ("memory.allocations", device), lambda: pair_allocations(replay(capture, device)))
 
 
-def lives(r: Replay) -> pd.DataFrame:
-    """`allocations` of any sequence of events that gain and free memory at addresses."""
+def pair_allocations(r: Replay) -> pd.DataFrame:
+    """Return `allocations` of any sequence of events that gain and free memory at addresses."""
     use = np.flatnonzero(r.bytes != 0)
     addressed = use[r.address[use] != -1]
     order = addressed[np.argsort(r.address[addressed], kind="stable")]
@@ -165,17 +165,17 @@ def lives(r: Replay) -> pd.DataFrame:
 
 
 def alive(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]:
-    """(rows of `allocations` that live after event `at`, bytes from before the window that no row of them names).
+    """(rows of `allocations` that are live after event `at`, bytes from before the window that no row of them names).
 
     at: position in the replay, -1 before the first event. Rows from before the window are those that are freed later; the rest of what
-    was in use then is the number beside. It is -1 where it is not known: totals or addresses are missing.
+    was in use then is the second number. It is -1 where it is not known: totals or addresses are missing.
     """
     found = allocations(capture, device)
     r = replay(capture, device)
     first, stop = found["first"].to_numpy(), found["stop"].to_numpy()
-    lives = (first <= at) & ((stop < 0) | (stop > at)) & found["paired"].to_numpy()
-    out = pd.DataFrame(found[lives])
+    live = (first <= at) & ((stop < 0) | (stop > at)) & found["paired"].to_numpy()
+    out = pd.DataFrame(found[live])
     if not r.known or not found["paired"].all():
         return out, -1
-    held = int(r.allocated[at]) if at >= 0 else r.before
-    return out, held - int(out["bytes"].sum())
+    in_use = int(r.allocated[at]) if at >= 0 else r.before
+    return out, in_use - int(out["bytes"].sum())

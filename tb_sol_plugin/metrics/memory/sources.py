@@ -96,7 +96,7 @@ def _memories(capture: Capture) -> list[Memory]:
     return sorted(found, key=lambda m: (m.host, -m.best.peak, m.number))
 
 
-def beside(capture: Capture, curve: Curves, source: str) -> Curves | None:
+def curve_from(capture: Capture, curve: Curves, source: str) -> Curves | None:
     """The curve of another source of the same memory; None without one."""
     same = next((m for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)), None)
     return next((c for c in same.curves if c.source == source), None) if same is not None else None

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.attribution import TIMELINE, held_throughout, of_record, records_with_parts
+from tb_sol_plugin.metrics.memory.attribution import TIMELINE, lowest_levels, of_record, records_with_parts
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.sources import beside, is_host
+from tb_sol_plugin.metrics.memory.sources import curve_from, is_host
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
@@ -29,7 +29,7 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
     """
     if curve.source != "events" or curve.relative or curve.allocated is None:
         return curve
-    timeline = beside(capture, curve, "timeline")
+    timeline = curve_from(capture, curve, "timeline")
     seen = _measured(curve, timeline) if timeline is not None else None
     if seen is not None:
         return seen
@@ -85,7 +85,7 @@ def _measured(curve: Curves, timeline: Curves) -> Curves | None:
     """
     assert curve.allocated is not None
     place = np.searchsorted(timeline.time_ns, curve.time_ns, side="right") - 1
-    always = held_throughout(timeline) if is_host(curve.device) else {}
+    always = lowest_levels(timeline) if is_host(curve.device) else {}
     levels: dict[str, Ints] = {}
     rest = curve.allocated.copy()
     for name, level in timeline.categories.items():

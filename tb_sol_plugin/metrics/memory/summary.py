@@ -1,4 +1,4 @@
-"""The numbers of one memory at a glance: in use and reserved at most, what was there before, how much is left of the device."""
+"""This module sums up one memory: the most in use and reserved, what was there before, how much is left of the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.curves import HOST_SINCE, Curves, Event, within
 from tb_sol_plugin.metrics.memory.fragmentation import Heap, heap, largest_for, unthinned
 from tb_sol_plugin.metrics.memory.leaks import Leak, longest, records_of
-from tb_sol_plugin.metrics.memory.owners import frames, own_line, said
+from tb_sol_plugin.metrics.memory.owners import frame_text, frames, own_line
 from tb_sol_plugin.metrics.memory.sources import Memory, chosen, is_host, memories, number_of, window_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -43,10 +43,10 @@ class Capacity:
 class Summary:
     """Numbers of one curve. Bytes; None is unknown.
 
-    peak, peak_ns: in use at most, and when (relative: change since the beginning). reserved, reserved_ns: held by the allocator at most.
+    peak, peak_ns: in use at most, and when (relative: change since the beginning). reserved, reserved_ns: the most the allocator reserved.
     reserved_at_peak: held when most was in use; fragmentation: that less peak. before: in use before the recording began; end: at its end.
     capacity: of the device. left: capacity less reserved (less in use where reserved is unknown), at the worst moment.
-    failures: allocations that failed, None where no history of the allocator is recorded, which alone tells them. why: by field, why
+    failures: allocations that failed, None where no history of the allocator is recorded. why: by field, why
     it is unknown or what it means.
     """
 
@@ -68,7 +68,7 @@ class Summary:
 
 
 def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") -> Summary | None:
-    """Of a curve; None: of the memory with most in use. limits: device limits that a reader chose. None where no curve is recorded."""
+    """Sum up a curve; None: the memory with most in use. limits: device limits that a reader chose. None where no curve is recorded."""
     if curve is None:
         if not memories(capture):
             return None
@@ -84,13 +84,13 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
     used = reserved if reserved is not None else curve.peak
     left = size.bytes - used if size.bytes is not None and not (curve.relative and reserved is None) else None
     known = at_peak is not None and not curve.relative and at_peak >= curve.peak
-    untold = curve.source == "events" and is_host(curve.device)
+    unreported = curve.source == "events" and is_host(curve.device)
     failures = _failures(capture, curve)
     return Summary(
         device=curve.device, source=curve.source, relative=curve.relative, peak=curve.peak, peak_ns=curve.peak_ns,
         reserved=reserved, reserved_ns=reserved_ns, reserved_at_peak=at_peak,
         fragmentation=at_peak - curve.peak if known and at_peak is not None else None,
-        before=curve.before if curve.before >= 0 and not untold else None, end=int(curve.allocated[-1]), capacity=size, left=left,
+        before=curve.before if curve.before >= 0 and not unreported else None, end=int(curve.allocated[-1]), capacity=size, left=left,
         failures=failures, why=_why_unknown(curve, size, left=left, at_peak=at_peak, fragmentation_known=known, failures=failures),
     )  # fmt: skip
 
@@ -122,14 +122,14 @@ def _why_unknown(
 
 
 def _failures(capture: Capture, curve: Curves) -> int | None:
-    """Allocations that failed, as the history of the device's allocator tells; None without one."""
+    """Return how many allocations failed, from the history of the device's allocator; None without one."""
     device, number = capture.tables[S.MEMORY_EVENTS.name]["device"].to_numpy(), number_of(curve.device)
-    told = len(device) > 0 and not is_host(curve.device) and (number < 0 or bool((device == number).any()))
-    return sum(e.what == "oom" for e in curve.events) if told else None
+    reported = len(device) > 0 and not is_host(curve.device) and (number < 0 or bool((device == number).any()))
+    return sum(e.what == "oom" for e in curve.events) if reported else None
 
 
 def _reserved_at(curve: Curves) -> int | None:
-    """Held by the allocator when most was in use: where several events share the moment, at the one with that level."""
+    """Return the bytes reserved when most was in use: where several events share the moment, at the one with that level."""
     if curve.reserved is None or curve.allocated is None:
         return None
     here = (curve.time_ns == curve.peak_ns) & (curve.allocated == curve.peak)
@@ -138,7 +138,9 @@ def _reserved_at(curve: Curves) -> int | None:
 
 
 def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
-    """How much memory a device has: of the limits a reader chose, as recorded in the program, as the trace says, else of its device limits.
+    """Return how much memory a device has.
+
+    It is that of the limits a reader chose, as recorded in the program, as recorded in the trace, else that of its device limits.
 
     BadQuery where `limits` names no device.
     """
@@ -152,9 +154,9 @@ def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
     records = capture.tables[S.MEMORY_RECORDS.name]
     of_device = records["device"].to_numpy()
     total = records["total"].to_numpy()
-    told = total[(total > 0) & ((of_device == number) if number >= 0 else (of_device >= 0))]
-    if len(told):
-        return Capacity(int(told.max()), "memory of the device as the program read it")
+    reported = total[(total > 0) & ((of_device == number) if number >= 0 else (of_device >= 0))]
+    if len(reported):
+        return Capacity(int(reported.max()), "memory of the device as the program read it")
     props = [p for p in capture.facts.devices if p.memory_bytes > 0 and number in (p.id, -1)]
     if props and (number >= 0 or len({p.memory_bytes for p in props}) == 1):
         return Capacity(props[0].memory_bytes, f"memory of {props[0].name or 'the device'} as recorded")
@@ -165,8 +167,8 @@ def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
 
 
 # -- How far a device is from running out ----------------------------------------------------------------------------
-# what it has, less what lies beside the allocator, less the most that the allocator held; and the
-# story of each allocation that failed.
+# The memory of the device, less what is outside the allocator, less the most that the allocator reserved; and the
+# reason of each allocation that failed.
 #
 #     headroom = total - base - max_reserved        base = used on the device - reserved: context, libraries, communication, other processes
 #
@@ -265,11 +267,11 @@ def _headroom(capture: Capture, curve: Curves, limits: str) -> Headroom:
     curves = of_device(capture, curve)
     blocks = None if is_host(curve.device) else heap(capture, number)
     failures = tuple(_headroom_failures(capture, curves, number, blocks))
-    held, used = _most_reserved(capture, curves, number), _most_allocated(curves)
+    reserved, used = _most_reserved(capture, curves, number), _most_allocated(curves)
     base = _base(capture, number, total, failures) if not is_host(curve.device) else Amount(None, HEADROOM_OF_THE_HOST)
-    left, at_most = _left(total, base, held)
+    left, at_most = _left(total, base, reserved)
     return Headroom(
-        total, base, held, used, left, at_most, _freeable(curve, blocks), _returnable(blocks),
+        total, base, reserved, used, left, at_most, _freeable(curve, blocks), _returnable(blocks),
         Amount(blocks.largest, "at the moment of the snapshot") if blocks is not None else Amount(None, _NO_BLOCKS), failures,
     )  # fmt: skip
 
@@ -277,14 +279,14 @@ def _headroom(capture: Capture, curve: Curves, limits: str) -> Headroom:
 _NO_BLOCKS: Final = "no allocator snapshot of this device"
 
 
-def _left(total: Amount, base: Amount, held: Amount) -> tuple[Amount, int | None]:
-    for part, why in ((total, total.why), (held, held.why)):
+def _left(total: Amount, base: Amount, reserved: Amount) -> tuple[Amount, int | None]:
+    for part, why in ((total, total.why), (reserved, reserved.why)):
         if part.bytes is None:
             return Amount(None, why), None
-    assert total.bytes is not None and held.bytes is not None
+    assert total.bytes is not None and reserved.bytes is not None
     if base.bytes is None:
-        return Amount(None, base.why), total.bytes - held.bytes
-    return Amount(total.bytes - base.bytes - held.bytes, "total less base less most reserved", total.estimated or base.estimated), None
+        return Amount(None, base.why), total.bytes - reserved.bytes
+    return Amount(total.bytes - base.bytes - reserved.bytes, "total less base less most reserved", total.estimated or base.estimated), None
 
 
 def _number(capture: Capture, curve: Curves) -> int:
@@ -293,36 +295,36 @@ def _number(capture: Capture, curve: Curves) -> int:
 
 
 def _base(capture: Capture, number: int, total: Amount, failures: tuple[Failure, ...]) -> Amount:
-    """The most that was used on the device beside the allocator: by records, else by what a failed allocation says."""
+    """Return the most used on the device outside the allocator: from records, else from a failed allocation."""
     own = records_of(capture, number)
     used, reserved = own["device_used"].to_numpy(), own["reserved"].to_numpy()
     known = (used >= 0) & (reserved >= 0)
     if known.any():
-        beside = (used - reserved)[known]
-        at = int(np.argmax(beside))
+        outside = (used - reserved)[known]
+        at = int(np.argmax(outside))
         tag = arrays.pick(own["tag"], np.flatnonzero(known))[at]
         process = own["process_used"].to_numpy()[known][at]
         other = int(used[known][at] - process) if process >= 0 else 0
-        beside_us = f", {human(other, 'B')} of it by other processes" if other > 0 else ""
-        return Amount(int(beside[at]), f"used on the device less reserved, at the record {tag!r}{beside_us}")
+        others = f", {human(other, 'B')} of it by other processes" if other > 0 else ""
+        return Amount(int(outside[at]), f"used on the device less reserved, at the record {tag!r}{others}")
     for failure in reversed(failures):
         if failure.free >= 0 and failure.reserved >= 0 and total.bytes is not None and not total.estimated:
-            beside_it = total.bytes - failure.free - failure.reserved
-            if beside_it >= 0:
-                return Amount(beside_it, "total less free less reserved, when an allocation failed")
+            outside_then = total.bytes - failure.free - failure.reserved
+            if outside_then >= 0:
+                return Amount(outside_then, "total less free less reserved, when an allocation failed")
     return Amount(None, NO_BASE)
 
 
 def _most_reserved(capture: Capture, curves: tuple[Curves, ...], number: int) -> Amount:
     levels = [(c, c.reserved) for c in curves if c.reserved is not None and len(c.reserved)]
-    found = [(int(level.max()), f"largest in the {_SAID[c.source]}") for c, level in levels if int(level.max()) >= 0]
+    found = [(int(level.max()), f"largest in the {_RECORDED_IN[c.source]}") for c, level in levels if int(level.max()) >= 0]
     own = records_of(capture, number)["max_reserved"].to_numpy()
     if len(own) and int(own.max()) >= 0:
         found.append((int(own.max()), "largest as the allocator told the program"))
     return Amount(*max(found, key=lambda f: f[0])) if found else Amount(None, HEADROOM_NO_RESERVED)
 
 
-_SAID: Final = {"events": "trace", "snapshot": "snapshot", "recorder": "records", "timeline": "timeline"}
+_RECORDED_IN: Final = {"events": "trace", "snapshot": "snapshot", "recorder": "records", "timeline": "timeline"}
 
 
 def _most_allocated(curves: tuple[Curves, ...]) -> Amount:
@@ -330,7 +332,7 @@ def _most_allocated(curves: tuple[Curves, ...]) -> Amount:
     if not known:
         return Amount(None, "this recording holds no totals")
     most = max(known, key=lambda c: c.peak)
-    return Amount(most.peak, f"largest in the {_SAID[most.source]}")
+    return Amount(most.peak, f"largest in the {_RECORDED_IN[most.source]}")
 
 
 def _freeable(curve: Curves, blocks: Heap | None) -> Amount:
@@ -376,7 +378,7 @@ def _failure(history: Curves, event: Event, blocks: Heap | None, later: int, ven
     allocated = int(history.allocated[at]) if history.allocated is not None and not history.relative else -1
     largest = largest_for(blocks, event.bytes) if blocks is not None and event.bytes >= 0 else -1
     unused = unused_for(blocks, event.bytes) if blocks is not None and event.bytes >= 0 else -1
-    stack = tuple(said(f) for f in frames(event.frames))
+    stack = tuple(frame_text(f) for f in frames(event.frames))
     verdict, advice, setting = _judged(event, blocks, largest, unused, reserved, vendor)
     return Failure(
         event.time_ns, event.bytes, event.free, reserved, allocated, largest, unused, later, own_line(event.frames), stack, verdict,
@@ -398,10 +400,10 @@ def allocator_setting(vendor: str, value: str) -> str:
 
 def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserved: int, vendor: str) -> tuple[str, str, str]:
     """(why it failed, what helps, the setting)."""
-    asked, free = event.bytes, event.free
-    if asked < 0:
+    requested, free = event.bytes, event.free
+    if requested < 0:
         return "How much was asked for is not recorded.", "", ""
-    if free >= 0 and free >= asked:
+    if free >= 0 and free >= requested:
         return (
             f"The device had {human(free, 'B')} free, more than was asked for: a limit of this process was reached.",
             "Raise the share of the device that the process may take.", "torch.cuda.set_per_process_memory_fraction(1.0)",
@@ -412,14 +414,14 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
             "Whether it was fragmented cannot be told: the snapshot holds no blocks of this device.", "",
         )  # fmt: skip
     there = max(free, 0) + unused
-    if largest >= asked:
+    if largest >= requested:
         return (
             f"A free block of {human(largest, 'B')} is there at the moment of the snapshot: memory was freed after the failure.",
             "Take the snapshot as memory runs out, in an observer, to see the blocks of that moment.", "",
         )  # fmt: skip
-    if there < asked:
+    if there < requested:
         return (
-            f"Memory is short by {human(asked - there, 'B')}: free on the device and unused in the allocator are together "
+            f"Memory is short by {human(requested - there, 'B')}: free on the device and unused in the allocator are together "
             f"{human(there, 'B')}.",
             "No setting of the allocator helps: hold less at the peak. What to free, in order, says what can go.", "",
         )  # fmt: skip
@@ -442,13 +444,15 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
     return why, advice, grow
 
 
-# -- One memory of a recording as pages that set recordings beside each other look at it -----------------------------
-# of several, the device with most in use.
+# -- One memory of a recording, for pages that compare recordings -----------------------------------------------------
+# Of several memories, the device with most in use.
 
 
 @dataclass(frozen=True)
-class Looked:
-    """every: the curve of the whole recording, curve: of the window; found: its numbers; room: what is left; grows: None without steps."""
+class MemorySummary:
+    """The memory of a recording that a comparison shows.
+
+    every: the curve of the whole recording, curve: of the window; found: its numbers; room: what is left; grows: None without steps."""
 
     memory: Memory
     every: Curves
@@ -466,12 +470,12 @@ class Looked:
 
     @property
     def failures(self) -> int | None:
-        """Allocations that failed; None where nothing tells them."""
+        """Allocations that failed; None where nothing records them."""
         return max(self.found.failures, len(self.room.failures)) if self.found.failures is not None else None
 
 
-def look(capture: Capture, query: Query) -> Looked:
-    """Unavailable where no device's allocator was recorded."""
+def memory_summary(capture: Capture, query: Query) -> MemorySummary:
+    """Return the memory of a capture to compare. Unavailable where no device's allocator was recorded."""
     if not memories(capture):
         raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
     memory, every = chosen(capture)
@@ -481,4 +485,4 @@ def look(capture: Capture, query: Query) -> Looked:
     if found is None:
         raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
     room, grows = headroom(capture, every, limits=query.device_limits), longest(capture, memory.curves)
-    return Looked(memory, every, window, curve, found, room, grows)
+    return MemorySummary(memory, every, window, curve, found, room, grows)

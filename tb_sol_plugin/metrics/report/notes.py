@@ -159,7 +159,7 @@ def _what(capture: Capture, part: Scope) -> str:
 
 def _left_out(capture: Capture) -> str:
     """Sampled iterations whose work is not read, in a sentence of its own."""
-    lost = len(capture.steps) - len(scope.steps_looked_at(capture))
+    lost = len(capture.steps) - len(scope.counted_steps(capture))
     if lost <= 0:
         return ""
     most = human(scope.MOST_CALLS, "count")

@@ -181,13 +181,13 @@ def occupancy(capture: Capture, rows: Mask, low: int, high: int) -> float:
     return float((percent[rows] * weight).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
 
 
-def use_over_time(found: Layers, window: tuple[int, int], buckets: int = 100) -> pd.DataFrame:
+def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd.DataFrame:
     """Exclusive time of each class in equal parts of a window.
 
     Columns: start_ns, end_ns, computation_ns, exposed_communication_ns, exposed_memcpy_ns, idle_ns; a row adds up to its length.
     """
     low, high = window
-    count = max(1, min(buckets, high - low))
+    count = max(1, min(bins, high - low))
     each, rest = divmod(high - low, count)  # apart, so that a window of decades does not overflow
     slot = np.arange(count + 1, dtype=np.int64)
     edges = low + each * slot + rest * slot // count

@@ -151,22 +151,22 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
         return out
 
     has = np.bincount(row[row >= 0], minlength=size) > 0
-    told = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
+    reported = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
     repeated = total(flop, again & (flop > 0))
     apart_again = bool((again & (flop > 0)).any())  # what was told holds recomputed work too, and not how much
     mine = {
-        "flop": np.where(has, total(flop, ~again), np.nan if apart_again else told["flop"]),
+        "flop": np.where(has, total(flop, ~again), np.nan if apart_again else reported["flop"]),
         "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
-        "flop_vector": np.where(has, total(vector), told["flop_vector"]),
-        "bytes": np.where(has, total(data, ~apart), told["bytes"]),
-        "sol_ns": total(sol) if spec is not None else told["sol_ns"],
+        "flop_vector": np.where(has, total(vector), reported["flop_vector"]),
+        "bytes": np.where(has, total(data, ~apart), reported["bytes"]),
+        "sol_ns": total(sol) if spec is not None else reported["sol_ns"],
         "matrix_ns": total(matrix, ~again),
         "matrix_again_ns": total(matrix),
-        "ops": np.where(has, np.nan_to_num(total(np.ones(len(ledger)))), _or_nan(told["ops"])),
-        "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~known.usable & ~apart)), _or_nan(told["unknown"])),
+        "ops": np.where(has, np.nan_to_num(total(np.ones(len(ledger)))), _or_nan(reported["ops"])),
+        "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~known.usable & ~apart)), _or_nan(reported["unknown"])),
     }
     eager = np.bincount(row[(row >= 0) & ledger["compiled"].to_numpy()], minlength=size) > 0
-    return mine, spec is None and bool(np.isfinite(told["sol_ns"]).any()), eager
+    return mine, spec is None and bool(np.isfinite(reported["sol_ns"]).any()), eager
 
 
 def _times(known: LedgerCosts, apart: Mask, spec: DeviceSpec | None) -> tuple[Floats, Floats]:

@@ -67,12 +67,12 @@ def _short(text: str, depth: int) -> str:
     inner = next((a for a in arguments if not DULL.match(a)), "")
     if not inner or depth > 3:
         return base
-    said = _short(inner, depth + 1)
-    if base in BARE and said.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
+    inner_name = _short(inner, depth + 1)
+    if base in BARE and inner_name.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
         return "::".join(head.split("::")[-2:])
     if base in WRAPPERS or base in BARE:
-        return said
-    return f"{base}<{said}>" if depth == 0 and said else base
+        return inner_name
+    return f"{base}<{inner_name}>" if depth == 0 and inner_name else base
 
 
 def _apart(text: str) -> tuple[str, list[str]]:
@@ -125,9 +125,9 @@ def _mangled(name: str) -> str:
         return name
     if parts[-1] in BARE or parts[-1] == "kentry":
         for inner in re.finditer(r"N(?:S\w?_)?(?=\d)", name[at:]):
-            said, _ = _identifiers(name, at + inner.end())
-            if said:
-                return said[-1]
+            inner_name, _ = _identifiers(name, at + inner.end())
+            if inner_name:
+                return inner_name[-1]
     return "::".join(parts)
 
 
@@ -258,9 +258,9 @@ def matrix_of(name: str, vendor: str = "") -> Match:
 @cache
 def kind_of(name: str) -> str:
     """Kind of work: gemm, attention, conv, norm, elementwise, communication or other. Judged without the parameters' types."""
-    told = plain_name(name)
+    plain = plain_name(name)
     for kind, pattern in _kinds():
-        if pattern.search(told):
+        if pattern.search(plain):
             return kind
     return "other"
 

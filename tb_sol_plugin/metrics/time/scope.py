@@ -76,8 +76,8 @@ def calls_timed(capture: Capture) -> bool:
     return bool(np.isfinite(ledger["time_ns"].to_numpy(dtype=np.float64)).any()) and not ledger["compiled"].to_numpy(dtype=bool).any()
 
 
-def steps_looked_at(capture: Capture) -> Rows:
-    """Rows of `steps` of a SOL capture whose work is looked at: all sampled ones, the last where they hold more than MOST_CALLS."""
+def counted_steps(capture: Capture) -> Rows:
+    """Rows of `steps` of a SOL capture whose work is counted: all sampled ones, the last where they hold more than MOST_CALLS."""
 
     def make() -> Rows:
         ledger = capture.tables["ledger"]
@@ -203,7 +203,7 @@ def _scope(capture: Capture, text: str) -> Scope:
     recorded = np.flatnonzero(numbers >= 0) if not capture.facts.pseudo_step else np.zeros(0, np.int64)
     on_host = np.ones(len(capture.host), bool)
     if is_capture(capture) and len(recorded):
-        recorded = steps_looked_at(capture)
+        recorded = counted_steps(capture)
         on_host = _in_steps(capture, recorded)
     if not text:
         return Scope(

@@ -67,10 +67,10 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     named = np.flatnonzero(done.ops["host"].to_numpy() >= 0)
     rows = np.concatenate((done.ops["host"].to_numpy()[named].astype(np.int64), done.replaced[0]))
     op = np.concatenate((named, done.replaced[1]))
-    modelled = done.ops["modelled"].to_numpy()[op]
+    modeled = done.ops["modelled"].to_numpy()[op]
     free = iv.subtract(windows, loading_spans(capture))
     own = np.zeros(len(rows), np.int64)
-    mine = np.flatnonzero(modelled)
+    mine = np.flatnonzero(modeled)
     mine = mine[np.argsort(h.start[rows[mine]], kind="stable")]
     if len(mine):
         start, stop = h.start[rows[mine]], h.stop[rows[mine]]
@@ -78,11 +78,11 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
         first = np.maximum(start, reach)
         own[mine] = iv.overlap_with(first, np.maximum(stop, first), free)
     flag = np.zeros(len(h.start), np.int64)
-    flag[rows[modelled]] = 1
+    flag[rows[modeled]] = 1
     calls_others = np.asarray(tree.subtree_sum(flag, h.end), np.int64)[rows] > 0
-    leaf = rows[~modelled & ~calls_others]
+    leaf = rows[~modeled & ~calls_others]
     operators = np.flatnonzero(h.kind == S.OPERATOR)
-    layers = [iv.union(h.start[r], h.stop[r]) for r in (rows[modelled], leaf, operators)]
+    layers = [iv.union(h.start[r], h.stop[r]) for r in (rows[modeled], leaf, operators)]
     parts = [iv.intersect(layer, free) for layer in iv.exclusive(layers)]
     busy = iv.merge(*parts)
     return HostSplit(
@@ -127,24 +127,24 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     time = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64))
     if rows:
         time[~np.isin(ops["step"].to_numpy(), rows)] = 0.0
-    modelled, apart = ops["modelled"].to_numpy(), ops["collective"].to_numpy()
-    own = np.where(modelled, np.rint(time), 0.0).astype(np.int64)
-    bare = round(float(time[~modelled & ~apart].sum()))
-    moving = round(float(time[~modelled & apart].sum()))
+    modeled, apart = ops["modelled"].to_numpy(), ops["collective"].to_numpy()
+    own = np.where(modeled, np.rint(time), 0.0).astype(np.int64)
+    unmodeled = round(float(time[~modeled & ~apart].sum()))
+    moving = round(float(time[~modeled & apart].sum()))
     total = iv.length(windows)
     if scope.is_profile(capture):  # sums of a whole profile: nothing is known of what lies between
-        total = int(own.sum()) + bare + moving
+        total = int(own.sum()) + unmodeled + moving
     usual = scope.step_time(capture, rows)
     if usual is not None:
         total = round(usual.length_ns * len(rows))
-    busy = int(own.sum()) + bare + moving
+    busy = int(own.sum()) + unmodeled + moving
     return HostSplit(
         own=own,
         busy=iv.empty(),
         busy_ns=busy,
         total_ns=total,
         loading_ns=0,
-        unmodelled_ns=bare,
+        unmodelled_ns=unmodeled,
         framework_ns=0,
         outside_ns=total - busy if done.timed else 0,
         communication_ns=moving,
@@ -289,12 +289,12 @@ def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     windows, rows = windows_of(capture, part)
     device, ops = capture.device, done.ops
-    modelled = ops["modelled"].to_numpy()
+    modeled = ops["modelled"].to_numpy()
     code = ops["kind"].cat.codes.to_numpy()
     owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
     has = owner >= 0
     kind = np.full(len(device), NO_KIND, np.int8)
-    kind[has] = np.where(modelled, code, NO_KIND)[owner[has]]
+    kind[has] = np.where(modeled, code, NO_KIND)[owner[has]]
     layer = classes(capture).copy()
     layer[(layer == MEMCPY) & (kind != NO_KIND)] = COMPUTATION
     start = device["start_ns"].to_numpy()
@@ -321,8 +321,8 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
     devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
     parallel = _parallel(ops, counted, owner, device["device"].to_numpy(), kind != NO_KIND)
-    by_kind: dict[str, int] = {k: int(op_own[modelled & (code == i)].sum()) for i, k in enumerate(KINDS)}
-    again = ops["recompute"].to_numpy() & modelled
+    by_kind: dict[str, int] = {k: int(op_own[modeled & (code == i)].sum()) for i, k in enumerate(KINDS)}
+    again = ops["recompute"].to_numpy() & modeled
     return Waterfall(
         windows=windows,
         steps=max(len(rows), 1),

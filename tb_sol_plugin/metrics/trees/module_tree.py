@@ -103,13 +103,13 @@ def _label_tree(capture: Capture) -> ModuleTree:
     order, depth, end = _preorder(np.array(parent, np.int64))
     rank = np.full(len(order) + 1, -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    said = list(place)
-    classes = [said[i][2] or "Module" for i in order.tolist()]
+    names_seen = list(place)
+    classes = [names_seen[i][2] or "Module" for i in order.tolist()]
     known: dict[str, dict[str, int]] = {}
     names = []
     for i, class_name in zip(order.tolist(), classes, strict=True):
         of_class = known.setdefault(class_name, {})
-        names.append(f"{class_name}_{of_class.setdefault(said[i][1], len(of_class))}")
+        names.append(f"{class_name}_{of_class.setdefault(names_seen[i][1], len(of_class))}")
     ups = np.array([parent[i] for i in order.tolist()], np.int64)
     return ModuleTree(
         np.full(len(capture.host), -1, np.int32),

@@ -351,8 +351,10 @@ MOST_NAMED: Final = 4
 
 
 @dataclass(frozen=True)
-class Beside:
-    """capture: the view. iterations: sampled ones that are its steps. steps: how many are selected; alike: of how many these iterations
+class CaptureModules:
+    """The work by module that a SOL capture counted for the steps of a trace.
+
+    capture: the view. iterations: sampled ones that are its steps. steps: how many are selected; alike: of how many these iterations
     do the work; where that is none, the last iteration that was sampled stands in. file: name of the SOL capture."""
 
     capture: Capture
@@ -369,23 +371,23 @@ class Beside:
         return f"iteration{'s' if len(self.iterations) > 1 else ''} {', '.join(map(str, self.iterations))}"
 
 
-def known_beside(capture: Capture) -> bool:
-    """Whether a trace has no module calls, and the SOL capture beside it counted work in modules."""
+def capture_has_modules(capture: Capture) -> bool:
+    """Return whether a trace has no module calls and the SOL capture joined to it counted work in modules."""
     if scope.source_of(capture) != "both" or (capture.host["kind"].to_numpy() == S.MODULE).any():
         return False
     return bool((capture.tables["ledger"]["module"].to_numpy() >= 0).any())
 
 
-def modules_beside(capture: Capture, part: Scope) -> Beside | None:
-    """The view for the selected steps of a trace; None where `known_beside` is not."""
-    if not known_beside(capture):
+def capture_modules(capture: Capture, part: Scope) -> CaptureModules | None:
+    """Return the view for the selected steps of a trace; None where `capture_has_modules` is false."""
+    if not capture_has_modules(capture):
         return None
     pairs = iterations_of(capture)
     found = [pairs[row] for row in part.rows if row in pairs]
     chosen = tuple(sorted(set(found))) or (int(capture.tables["ledger"]["iteration"].to_numpy().max()),)
-    view = memo(capture, ("modules.beside", chosen), lambda: _view(capture, chosen))
+    view = memo(capture, ("modules.capture", chosen), lambda: _view(capture, chosen))
     name = (capture.facts.metadata.get("sol_capture", "") or "a SOL capture of this run").replace("\\", "/").rpartition("/")[2]
-    return Beside(view, chosen, len(part.rows), len(found), name)
+    return CaptureModules(view, chosen, len(part.rows), len(found), name)
 
 
 def _view(capture: Capture, chosen: tuple[int, ...]) -> Capture:

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import phase_parts
-from tb_sol_plugin.metrics.work.counted import rows_looked_at
+from tb_sol_plugin.metrics.work.counted import counted_rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -216,7 +216,7 @@ def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
 def _counted(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
     """The same of a SOL capture: per row of its ledger the range around it, and its calls."""
     ledger = capture.tables["ledger"]
-    rows = rows_looked_at(capture)
+    rows = counted_rows(capture)
     rows = rows if part.whole else rows[np.isin(ledger["step"].to_numpy()[rows], part.rows)]
     return ledger["phase_host"].to_numpy()[rows].astype(np.int32), ledger["count"].to_numpy()[rows].clip(min=0)
 

@@ -74,14 +74,14 @@ def _costs(capture: Capture) -> Costs:
     hint = _hints(capture, rows[use])
     compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
     extra = np.where(compiled, table["extra"].cat.codes.to_numpy()[use].astype(np.int64), -1)
-    around, told = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
+    around, lengths = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
     below, made = _gradients(capture, rows[use], [str(n) for n in names])
     group, first = factorize([name_codes[use], *codes, hint, extra, around, below])
     texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
 
     def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
-        step, more = told[around[row]] if around[row] >= 0 else "", _text(texts[4], extra[row])
+        step, more = lengths[around[row]] if around[row] >= 0 else "", _text(texts[4], extra[row])
         return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=more, around=step, below=made[below[row]])
 
     backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
@@ -180,8 +180,8 @@ def _results(calls: list[tuple[str, Inputs]]) -> dict[tuple[Sizes, Sizes], Sizes
     """Sizes of convolution results by input and weight, where backward calls tell exactly one."""
     found: dict[tuple[Sizes, Sizes], Sizes | None] = {}
     for name, call in calls:
-        told = result_sizes(name, call)
-        if told is not None:
-            x, weight, result = told
+        reported = result_sizes(name, call)
+        if reported is not None:
+            x, weight, result = reported
             found[x, weight] = result if found.get((x, weight), result) == result else None
     return {key: result for key, result in found.items() if result is not None}

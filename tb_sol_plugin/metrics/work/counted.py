@@ -78,9 +78,9 @@ def _costs(capture: Capture) -> LedgerCosts:
         code, first = factorize([arrays.codes(table[c])[ask] for c in SIGNATURE])
         found = [_model(capture, int(row)) for row in ask[first].tolist()]
         for name, own in (("flop", flop), ("flop_vector", vector), ("bytes", data), ("flop_dense", dense)):
-            said = np.array([np.nan if c is None or getattr(c, name) is None else float(getattr(c, name)) for c in found])[code]
-            fresh = np.isnan(own[ask]) & np.isfinite(said)
-            own[ask[fresh]] = said[fresh]
+            of_model = np.array([np.nan if c is None or getattr(c, name) is None else float(getattr(c, name)) for c in found])[code]
+            fresh = np.isnan(own[ask]) & np.isfinite(of_model)
+            own[ask[fresh]] = of_model[fresh]
             guessed = np.array([c is not None and c.estimated for c in found], bool)[code] & fresh & (name != "flop_dense")
             estimated[ask[guessed]] = True
             reason[ask[guessed]] = np.array([c.reason if c is not None else "" for c in found], object)[code][guessed]
@@ -89,11 +89,11 @@ def _costs(capture: Capture) -> LedgerCosts:
         kinds = np.array([KINDS.index(c.kind) if c is not None else -1 for c in found], np.int8)[code]
         kind[ask] = np.where(kind[ask] < 0, kinds, kind[ask])
     kind[kind < 0] = KINDS.index("other")
-    bare = np.flatnonzero(dtype == "")
-    if len(bare):
-        types = arrays.pick(table["types"], bare)
+    untyped = np.flatnonzero(dtype == "")
+    if len(untyped):
+        types = arrays.pick(table["types"], untyped)
         known = {text: first_dtype(text) for text in set(types.tolist())}
-        dtype[bare] = np.array([known[t] for t in types.tolist()], object)
+        dtype[untyped] = np.array([known[t] for t in types.tolist()], object)
     _tf32(capture, dtype, kind, flop)
     return LedgerCosts(flop, dense, vector, data, dtype, kind, estimated, reason)
 
@@ -115,30 +115,30 @@ def _tf32(capture: Capture, dtype: npt.NDArray[np.object_], kind: npt.NDArray[np
         dtype[matrix & conv] = "tf32"
 
 
-def rows_looked_at(capture: Capture) -> Rows:
-    """Rows of the ledger that belong to the steps looked at; all of them where the capture has no step."""
+def counted_rows(capture: Capture) -> Rows:
+    """Rows of the ledger that belong to the counted steps; all of them where the capture has no step."""
     step = capture.tables["ledger"]["step"].to_numpy()
     if not (step >= 0).any():
         return np.arange(len(step), dtype=np.int64)
-    return np.flatnonzero(np.isin(step, scope.steps_looked_at(capture)))
+    return np.flatnonzero(np.isin(step, scope.counted_steps(capture)))
 
 
 def ledger_calls(capture: Capture) -> pd.DataFrame:
-    """Calls of the steps looked at as rows of `Work.ops`, without limits; `ledger` is their row in the ledger.
+    """Return the calls of the counted steps as rows of `Work.ops`, without limits; `ledger` is their row in the ledger.
 
     measured_ns is NaN for a call that was not timed, device_sum_ns 0 on a CPU and NaN elsewhere. Where compiled code ran eagerly to be
     counted, no time of the iteration is that of the program: all are NaN.
     """
     table = capture.tables["ledger"]
     known = ledger_costs(capture)
-    chosen = rows_looked_at(capture)
+    chosen = counted_rows(capture)
     count = table["count"].to_numpy()[chosen].clip(min=0)
     at = np.repeat(chosen, count)
     each = table["time_ns"].to_numpy(dtype=np.float64)[chosen] / np.maximum(count, 1)
     if table["compiled"].to_numpy(dtype=bool)[chosen].any():
         each = np.full(len(each), np.nan)
     collective = arrays.where(table["name"], lambda name: COLLECTIVE.match(name) is not None)[at]
-    modelled = known.usable[at] & ~collective
+    modeled = known.usable[at] & ~collective
     size = len(at)
     labels = capture.tables["labels"]
     return pd.DataFrame(
@@ -162,7 +162,7 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
             "step": table["step"].to_numpy()[at].astype(np.int32),
             "estimated": known.estimated[at],
             "reason": _words(known.reason, at),
-            "modelled": modelled,
+            "modelled": modeled,
             "link": np.zeros(size, bool),
             "collective": collective,
             "link_bytes": np.full(size, np.nan),

@@ -100,7 +100,7 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
     of_event = np.full(len(owner), -1, np.int64)
     free = _unnamed_events(capture, ops, owner)
     where = home[device_owners(capture).node] if len(owner) else none
-    bare = (~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"])).to_numpy()
+    unknown = (~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"])).to_numpy()
     placed = 0.0
     for step in steps:
         if not step.missing:
@@ -109,7 +109,7 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
         rest = {h: f for h, f in rest.items() if f > (1 - EXPLAINED) * step.flop[h]}
         scale = min(1.0, step.missing / sum(rest.values())) if rest else 0.0
         for place, flop in rest.items():
-            calls = np.flatnonzero(bare & (ops["step"].to_numpy() == step.row) & (home[node] == place))
+            calls = np.flatnonzero(unknown & (ops["step"].to_numpy() == step.row) & (home[node] == place))
             events = np.flatnonzero(free & (where == place) & (capture.device["step"].to_numpy() == step.row)) if len(owner) else none
             mine = np.concatenate((events, np.flatnonzero(np.isin(owner, calls)))) if len(owner) else none
             time = _time(capture, ops, calls, mine, by_host=by_host)

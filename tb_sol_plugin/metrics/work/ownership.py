@@ -42,14 +42,14 @@ def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
     return out
 
 
-def owners(end: Rows, modelled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
+def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
     """Host rows that own work, ascending, none below another.
 
     modelled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
     flop: matrix work per row, 0 where it has none or it is unknown.
     """
     total = np.asarray(tree.subtree_sum(own_ns, end), np.int64)
-    busy = modelled & (total > 0)
+    busy = modeled & (total > 0)
     leaves = outermost(np.flatnonzero(busy & ~wrapper), end)
     wraps = np.flatnonzero(busy & wrapper)
     wraps = wraps[above(leaves, end, wraps) < 0]
@@ -121,10 +121,10 @@ def _again(capture: Capture) -> Mask:
 
     node = around(nodes, rows[candidate])
     inside = np.flatnonzero(below & ~candidate & ~is_node[rows])
-    bare = inside[nodes[np.maximum(around(h.kind == S.OPERATOR, rows[inside]), 0)]]
-    bare = bare[_has_tensor(capture)[bare]]
+    operators = inside[nodes[np.maximum(around(h.kind == S.OPERATOR, rows[inside]), 0)]]
+    operators = operators[_has_tensor(capture)[operators]]
     mixed = np.zeros(len(host), bool)
-    mixed[around(nodes, rows[bare])] = True
+    mixed[around(nodes, rows[operators])] = True
     nested = np.zeros(len(host), bool)
     engine = np.flatnonzero(arrays.where(host["name"], lambda name: name.startswith(ENGINE)))
     above = around(nodes, engine)

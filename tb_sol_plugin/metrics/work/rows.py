@@ -305,14 +305,14 @@ def _flags(sums: pd.DataFrame, ops: pd.DataFrame, code: Ints, early: Mask) -> li
     def any_of(mask: Mask) -> Mask:
         return np.bincount(code[mask], minlength=size) > 0
 
-    said = (
+    flags = (
         sums["flagged"].to_numpy(),
         sums["estimated"].to_numpy(),
         any_of(ops["link"].to_numpy()) & (sums["known_ns"].to_numpy() == 0),
         any_of(ops["recompute"].to_numpy()),
         early,
     )
-    bits = sum((mask.astype(np.int64) << at for at, mask in enumerate(said)), np.zeros(size, np.int64))
+    bits = sum((mask.astype(np.int64) << at for at, mask in enumerate(flags)), np.zeros(size, np.int64))
     words = [", ".join(w for at, w in enumerate(FLAGS) if bit >> at & 1) for bit in range(1 << len(FLAGS))]
     return [words[b] for b in bits.tolist()]
 

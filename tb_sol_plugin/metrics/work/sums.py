@@ -81,20 +81,20 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
     sol = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
-    modelled = ops["modelled"].to_numpy()
+    modeled = ops["modelled"].to_numpy()
     timed = np.isfinite(sol) & (time > 0)
     limited = timed | (np.isfinite(sol) & np.isnan(time))
     side = ops["bound"].cat.codes.to_numpy()
     sol = np.where(limited, sol, np.nan)
-    flop = np.where(modelled, ops["flop"].to_numpy(dtype=np.float64), np.nan)
+    flop = np.where(modeled, ops["flop"].to_numpy(dtype=np.float64), np.nan)
     return {
         "flop": flop,
-        "bytes": np.where(modelled, ops["bytes"].to_numpy(dtype=np.float64), np.nan),
+        "bytes": np.where(modeled, ops["bytes"].to_numpy(dtype=np.float64), np.nan),
         "sol_ns": sol,
         "measured_ns": np.where(timed, time, np.nan),
         "timed_sol_ns": np.where(timed, sol, np.nan),
         "compute_limit_ns": np.where(limited & (side == 1), sol, np.where(limited, 0.0, np.nan)),
-        "modelled_sum_ns": np.where(modelled, spent, np.nan),
+        "modelled_sum_ns": np.where(modeled, spent, np.nan),
         "owned_sum_ns": spent,
         "recompute_ns": np.where(ops["recompute"].to_numpy(), spent, 0.0),
         "backward_flop": np.where(ops["direction"].cat.codes.to_numpy() == 1, flop, np.nan),
@@ -178,7 +178,7 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
 
 
 @dataclass(frozen=True)
-class Utilisation:
+class Utilization:
     """mfu, hfu, bandwidth_utilisation: ratios, None where the peak, the work or the time is unknown.
 
     model_flop, recompute_flop: matrix FLOP, None without any matrix work. without_peak_flop: the part in types without a peak, which
@@ -194,7 +194,7 @@ class Utilisation:
     without_peak_flop: int = 0
 
 
-def utilisation(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilisation:
+def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilization:
     """Use of `devices` equal devices over `time_ns` by the calls `ops` (rows of `Work.ops`)."""
     flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
     again = ops["recompute"].to_numpy()
@@ -206,7 +206,7 @@ def utilisation(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, dev
     }
     both = by_type["first"] + by_type["again"]
     if not both.sum() > 0:
-        return Utilisation(None, None, None, None, _bandwidth(ops, spec, time_ns, devices), "")
+        return Utilization(None, None, None, None, _bandwidth(ops, spec, time_ns, devices), "")
     peaks = np.array([(spec.matrix_peak(name) or np.nan) if spec is not None else np.nan for name in names])
     lost = np.isnan(peaks)
 
@@ -214,7 +214,7 @@ def utilisation(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, dev
         seconds = float((work[~lost] / peaks[~lost]).sum())
         return seconds * 1e9 / (time_ns * devices) if time_ns > 0 and both[~lost].sum() > 0 else None
 
-    return Utilisation(
+    return Utilization(
         ratio(by_type["first"]),
         ratio(both),
         round(float(by_type["first"].sum())),

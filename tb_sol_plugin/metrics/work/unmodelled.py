@@ -32,14 +32,14 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     Copies over a link and communication are left out: a link bounds them.
     """
     time = ops["measured_ns" if done.by_host_time or done.from_ledger else "device_sum_ns"].to_numpy(dtype=np.float64)
-    bare = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
-    if not len(bare):
+    unmodeled = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
+    if not len(unmodeled):
         return pd.DataFrame({c: [] for c in COLUMNS})
-    table, arguments = arguments_of(capture, done, ops.iloc[bare])
-    name = arrays.codes(ops["name"])[bare]
+    table, arguments = arguments_of(capture, done, ops.iloc[unmodeled])
+    name = arrays.codes(ops["name"])[unmodeled]
     parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
-    frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[bare], "argument": arguments})
-    frame["calls"] = launches_of(ops)[bare]
+    frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[unmodeled], "argument": arguments})
+    frame["calls"] = launches_of(ops)[unmodeled]
     by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
     grouped = by.agg(calls=("calls", "sum"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
     grouped = grouped.sort_values("time" if done.timed else "calls", ascending=False, kind="stable").head(MOST)
@@ -64,8 +64,8 @@ def _why(capture: Capture, done: Work, name: str, row: int) -> str:
         return _without_arguments(name)
     if not done.from_ledger:
         return cost.explain(name, signature_inputs(capture, row))
-    said = str(arrays.pick(capture.tables["ledger"]["reason"], [row])[0])
-    return said or cost.explain(name, ledger_inputs(capture, row)) or NO_ARGUMENTS
+    reason = str(arrays.pick(capture.tables["ledger"]["reason"], [row])[0])
+    return reason or cost.explain(name, ledger_inputs(capture, row)) or NO_ARGUMENTS
 
 
 def _without_arguments(name: str) -> str:

@@ -136,9 +136,9 @@ def _calls(capture: Capture) -> Work:
     found = costs(capture)
     host = capture.host
     end = host["end"].to_numpy()
-    modelled = found.of_host >= 0
+    modeled = found.of_host >= 0
     by = _by_device_time if len(capture.device) else _by_host_time
-    done = by(capture, end, modelled, found.wrapper, found.of_host, found.costs)
+    done = by(capture, end, modeled, found.wrapper, found.of_host, found.costs)
     return _with_counted(capture, done) if scope.source_of(capture) == "both" else done
 
 
@@ -165,7 +165,7 @@ def _by_profile(capture: Capture) -> Work:
 
 
 def _by_device_time(
-    capture: Capture, end: npt.NDArray[np.int32], modelled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
+    capture: Capture, end: npt.NDArray[np.int32], modeled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
 ) -> Work:
     device = capture.device
     operator = device["operator"].to_numpy()
@@ -173,7 +173,7 @@ def _by_device_time(
     has = operator >= 0
     own = np.zeros(len(end), np.int64)
     np.add.at(own, operator[has], duration[has])
-    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
+    owning = owners(end, modeled, wrapper, own, _matrix(known)[of_host])
     owner_host = above(owning, end, operator)
     owner_host = np.where(owner_host < 0, operator, owner_host)
     rows, first, place = np.unique(owner_host, return_index=True, return_inverse=True)
@@ -205,7 +205,7 @@ def _by_device_time(
 
 
 def _by_host_time(
-    capture: Capture, end: npt.NDArray[np.int32], modelled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
+    capture: Capture, end: npt.NDArray[np.int32], modeled: Mask, wrapper: Mask, of_host: npt.NDArray[np.int32], known: tuple[Cost, ...]
 ) -> Work:
     host = capture.host
     kind = host["kind"].to_numpy()
@@ -214,7 +214,7 @@ def _by_host_time(
     parent, _, _, _ = tree.nest(host["thread"].to_numpy()[operators], start[operators], (start + duration)[operators])
     own = np.zeros(len(end), np.int64)
     own[operators] = tree.self_time(start[operators], duration[operators], parent)
-    owning = owners(end, modelled, wrapper, own, _matrix(known)[of_host])
+    owning = owners(end, modeled, wrapper, own, _matrix(known)[of_host])
     below = above(owning, end, operators)
     alone = operators[(below < 0) & (own[operators] > 0)]
     rows = np.sort(np.concatenate((owning, alone)))

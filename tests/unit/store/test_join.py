@@ -11,7 +11,7 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.metrics.memory.attribution import answers, holders
+from tb_sol_plugin.metrics.memory.attribution import answers, attribution
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.sources import memories
 from tb_sol_plugin.model import schemas as S
@@ -115,7 +115,7 @@ def test_a_trace_gets_the_tables_of_memory_beside_it_on_its_clock(tmp_path: Path
     assert {(m.label, tuple(x.source for x in m.curves)) for m in memories(c)} >= {("CUDA 0", ("events", "snapshot", "timeline"))}
     # AND the timeline is known to be of that device, and says what memory in use was for
     assert set(c.tables["memory_timeline"]["device"]) == {"device 0"}
-    found = holders(c, whole(c)[0], "category")
+    found = attribution(c, whole(c)[0], "category")
     assert said(found) == {"params": 1_000, "temporary": 60, "activations": 40, "unknown": 0} and not found.rows["estimated"].any()
 
 
@@ -194,7 +194,7 @@ def test_a_snapshot_is_told_by_category_where_the_program_recorded(tmp_path: Pat
     # WHEN asked what the snapshot's peak is for THEN parameters are the recorded ones, and the rest is unknown
     curve = next(x for m in memories(c) for x in m.curves if x.source == "snapshot" and m.number == 0)
     assert answers(c, curve) == ("category", "frame")
-    found = holders(c, curve, "category")
+    found = attribution(c, curve, "category")
     assert said(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
 
 

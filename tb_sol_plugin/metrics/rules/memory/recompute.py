@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.attribution import holders
+from tb_sol_plugin.metrics.memory.attribution import attribution
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.owners import owners
@@ -188,7 +188,7 @@ def _of_record(context: MemoryContext) -> Answer:
     timeline = context.curve_of("timeline")
     parts = last_parts(context)
     if timeline is not None:
-        rows = holders(context.capture, timeline, "category").rows
+        rows = attribution(context.capture, timeline, "category").rows
         size, peak = int(rows.loc[rows["name"] == "activations", "bytes"].sum()), timeline.peak
         evidence = f"Activations hold {human(size, 'B')} of {human(peak, 'B')} at the peak."
     elif parts is not None and context.peak > 0:

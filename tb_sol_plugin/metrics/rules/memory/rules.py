@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.inputs import first_dtype
-from tb_sol_plugin.metrics.memory.attribution import answers, holders
+from tb_sol_plugin.metrics.memory.attribution import answers, attribution
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.leaks import per_step, records_of
@@ -173,7 +173,7 @@ def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
     if len(steps) < FEWEST:
         return None
     looked = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64))]
-    return np.array([_bytes_of(holders(context.capture, curve, "category", int(t)).rows) for t in looked.tolist()], np.int64)
+    return np.array([_bytes_of(attribution(context.capture, curve, "category", int(t)).rows) for t in looked.tolist()], np.int64)
 
 
 def at_end(context: MemoryContext) -> np.ndarray | None:
@@ -345,7 +345,7 @@ def one_module(context: MemoryContext) -> Answer:
     curve = next((c for c in context.memory.curves if c.source == "events" and "module" in answers(context.capture, c)), None)
     if curve is None:
         return Missing("which module holds memory was not recorded", PEAK_HOW)
-    found = holders(context.capture, curve, "module")
+    found = attribution(context.capture, curve, "module")
     rows = found.rows[(found.rows["kind"] == "row") & ~found.rows["name"].str.startswith("(")]
     if len(rows) < FEWEST_MODULES or found.total <= 0:
         return None
@@ -353,7 +353,7 @@ def one_module(context: MemoryContext) -> Answer:
     size = int(top["bytes"])
     if size < ONE_MODULE * found.total:
         return None
-    inside = holders(context.capture, curve, "operator")
+    inside = attribution(context.capture, curve, "operator")
     operator = inside.rows[inside.rows["kind"] == "row"].iloc[0]
     evidence = (
         f"`{top['name']}` holds {human(size, 'B')} of {human(found.total, 'B')} at the peak, the next one, `{second['name']}`, "

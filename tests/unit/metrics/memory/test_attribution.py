@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, By, Holders, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, Attribution, By, answers, attribution
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -18,7 +18,7 @@ from tests.support.trace_builder import TraceBuilder
 from tests.unit.metrics.memory.test_replay import recorded
 
 
-def said(found: Holders) -> dict[str, int]:
+def said(found: Attribution) -> dict[str, int]:
     return dict(zip(found.rows["name"], found.rows["bytes"].tolist(), strict=True))
 
 
@@ -31,7 +31,7 @@ def test_what_was_alive_at_the_peak(tmp_path: Path) -> None:
     c = recorded(tmp_path)
     curve = first(c)
     # WHEN asked who held it THEN both allocations have their innermost operator, and what was there before stands apart
-    found = holders(c, curve, "operator")
+    found = attribution(c, curve, "operator")
     assert (found.time_ns, found.total, found.notes) == (curve.peak_ns, 1_140, ())
     assert said(found) == {"aten::empty": 100, "aten::addmm": 40, BEFORE: 1_000, UNKNOWN: 0}
     assert found.rows["kind"].tolist() == ["row", "row", "before", "unknown"]
@@ -39,19 +39,19 @@ def test_what_was_alive_at_the_peak(tmp_path: Path) -> None:
     names = c.host["name"].astype(str).to_numpy()
     assert [names[i] for i in found.rows["host_row"].tolist() if i >= 0] == ["aten::empty", "aten::addmm"]
     # AND by module, line and phase they are one row
-    assert said(holders(c, curve, "module")) == {"Linear_0": 140, BEFORE: 1_000, UNKNOWN: 0}
-    assert said(holders(c, curve, "frame")) == {"model.py(7): forward": 140, BEFORE: 1_000, UNKNOWN: 0}
-    assert said(holders(c, curve, "phase")) == {"ProfilerStep/forward": 140, BEFORE: 1_000, UNKNOWN: 0}
+    assert said(attribution(c, curve, "module")) == {"Linear_0": 140, BEFORE: 1_000, UNKNOWN: 0}
+    assert said(attribution(c, curve, "frame")) == {"model.py(7): forward": 140, BEFORE: 1_000, UNKNOWN: 0}
+    assert said(attribution(c, curve, "phase")) == {"ProfilerStep/forward": 140, BEFORE: 1_000, UNKNOWN: 0}
     assert set(answers(c, curve)) >= {"operator", "module", "frame", "phase"}
 
 
 def test_at_another_moment(tmp_path: Path) -> None:
     # GIVEN the same recording WHEN asked after 300 B from before were freed, and after everything of the window was
     c = recorded(tmp_path)
-    assert said(holders(c, first(c), "operator", 7_000)) == {"aten::empty": 100, BEFORE: 700, UNKNOWN: 0}
-    assert said(holders(c, first(c), "operator", 12_000)) == {BEFORE: 700, UNKNOWN: 0}
+    assert said(attribution(c, first(c), "operator", 7_000)) == {"aten::empty": 100, BEFORE: 700, UNKNOWN: 0}
+    assert said(attribution(c, first(c), "operator", 12_000)) == {BEFORE: 700, UNKNOWN: 0}
     # AND before the first event THEN all that was in use was there before
-    assert said(holders(c, first(c), "operator", 0)) == {BEFORE: 1_000, UNKNOWN: 0}
+    assert said(attribution(c, first(c), "operator", 0)) == {BEFORE: 1_000, UNKNOWN: 0}
 
 
 def made(rows: list[tuple[int, int, int, int]], device: tuple[int, int] = (1, 0)) -> Capture:
@@ -68,7 +68,7 @@ def made(rows: list[tuple[int, int, int, int]], device: tuple[int, int] = (1, 0)
 def test_an_address_taken_again_leaves_what_it_held_unknown() -> None:
     # GIVEN 10 B whose address is allocated again without a free: totals still hold them WHEN asked at the end THEN they are unknown
     c = made([(1, 7, 10, 10), (2, 7, 30, 40)])
-    found = holders(c, first(c), "operator", 5)
+    found = attribution(c, first(c), "operator", 5)
     assert said(found) == {"(no operator)": 30, UNKNOWN: 10} and found.unknown == 10
     assert found.notes == ("25% of what was in use is unknown",)
 
@@ -76,14 +76,14 @@ def test_an_address_taken_again_leaves_what_it_held_unknown() -> None:
 def test_more_rows_than_were_in_use_is_a_negative_rest() -> None:
     # GIVEN a total that says 5 B while 30 B were allocated since WHEN asked THEN the rest is -25 B and it is said
     c = made([(1, 1, 20, 20), (2, 2, 10, 5)])
-    found = holders(c, first(c), "operator", 2)
+    found = attribution(c, first(c), "operator", 2)
     assert found.total == 5 and found.unknown == -25 and "counted twice" in found.notes[0]
 
 
 def test_without_totals_what_was_freed_from_before_counts_negative() -> None:
     # GIVEN no totals, 50 B allocated and 80 B of before freed WHEN asked at the end THEN the level is -30 B: 50 B less 80 B
     c = made([(1, 1, 50, -1), (2, 2, -80, -1)])
-    found = holders(c, first(c), "operator", 3)
+    found = attribution(c, first(c), "operator", 3)
     assert found.total == -30 and said(found) == {"(no operator)": 50, BEFORE: -80, UNKNOWN: 0}
     assert any("counts negative" in note for note in found.notes)
 
@@ -92,13 +92,13 @@ def test_without_addresses_nothing_has_an_owner() -> None:
     # GIVEN an older trace without addresses WHEN asked THEN no grouping answers, and all of it is unknown
     c = made([(1, -1, 50, 50), (2, -1, -20, 30)])
     assert answers(c, first(c)) == ()
-    assert said(holders(c, first(c), "module", 1)) == {UNKNOWN: 50}
+    assert said(attribution(c, first(c), "module", 1)) == {UNKNOWN: 50}
 
 
 def test_a_grouping_that_is_none() -> None:
     c = made([(1, 1, 50, 50)])
     with pytest.raises(ValueError, match="colour"):
-        holders(c, first(c), "colour")  # type: ignore[arg-type]
+        attribution(c, first(c), "colour")  # type: ignore[arg-type]
 
 
 OPS = ("aten::mm", "aten::add", "aten::relu")
@@ -169,14 +169,14 @@ def test_rows_add_up_and_equal_a_slow_replay(
         for time, gone, wanted in at[device]:
             level = int(curve.allocated[np.searchsorted(curve.time_ns, time, side="right") - 1])  # type: ignore[index]
             for by in GROUPINGS:
-                found = holders(c, curve, by, time)
+                found = attribution(c, curve, by, time)
                 assert found.total == level == int(found.rows["bytes"].sum())
-            by_operator = holders(c, curve, "operator", time)
+            by_operator = attribution(c, curve, "operator", time)
             names = by_operator.rows[by_operator.rows["kind"] == "row"]
             assert dict(zip(names["name"], names["bytes"].tolist(), strict=True)) == wanted
             assert by_operator.unknown == gone
         for by in GROUPINGS:
-            assert int(holders(c, curve, by).rows["bytes"].sum()) == curve.peak == holders(c, curve, by).total
+            assert int(attribution(c, curve, by).rows["bytes"].sum()) == curve.peak == attribution(c, curve, by).total
 
 
 def test_lines_out_of_order_are_the_same_recording(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_lines_out_of_order_are_the_same_recording(tmp_path: Path) -> None:
     t.memory(2_000, 10, address=1, allocated=110, reserved=1_000)
     c = read(str(t.write(tmp_path / "a.pt.trace.json")))
     # WHEN asked THEN the first in time comes first: 100 B before, both alive at the peak, one at the end
-    assert said(holders(c, first(c), "operator")) == {"aten::mm": 30, BEFORE: 100, UNKNOWN: 0}
-    assert said(holders(c, first(c), "operator", 10**9)) == {"aten::mm": 20, BEFORE: 100, UNKNOWN: 0}
+    assert said(attribution(c, first(c), "operator")) == {"aten::mm": 30, BEFORE: 100, UNKNOWN: 0}
+    assert said(attribution(c, first(c), "operator", 10**9)) == {"aten::mm": 20, BEFORE: 100, UNKNOWN: 0}
 
 
 def test_every_grouping_is_named() -> None:

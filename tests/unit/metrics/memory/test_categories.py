@@ -8,7 +8,7 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, holders
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attribution
 from tb_sol_plugin.metrics.memory.categories import LABELS, NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.capture import Capture
@@ -78,7 +78,7 @@ def test_each_allocation_of_a_step_has_its_likely_category(tmp_path: Path) -> No
     assert sure == {113, 500}
     # AND 44.5 us in, what is alive adds up to what is in use, with 10,000 B less the 500 B that were there before
     (curve,) = curves(c)
-    at = holders(c, curve, "category", 44_500 - 1_000)  # the recording begins at 1 us
+    at = attribution(c, curve, "category", 44_500 - 1_000)  # the recording begins at 1 us
     assert said(at) == {"inputs": 203, "autograd_detail": 108, "activations": 105, BEFORE: 9_500, UNKNOWN: 113}
     assert at.rows["estimated"].tolist() == [True, True, True, False, False] and "estimated" in at.notes[0]
 

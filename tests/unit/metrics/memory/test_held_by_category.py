@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, holders
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attribution
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.model import schemas as S
@@ -36,7 +36,7 @@ def records(device: int, size: int, at: int = 25) -> dict[str, object]:
 def test_parts_of_a_record_take_the_place_of_what_was_before() -> None:
     # GIVEN a record of 900 B of parameters on the device WHEN asked at the peak THEN they stand for themselves, and the rest is unknown
     c = beside(CUDA, **records(0, 900))
-    found = holders(c, whole(c)[0], "category")
+    found = attribution(c, whole(c)[0], "category")
     assert said(found) == {"params": 900, UNKNOWN: 150} and not found.rows["estimated"].any()
     assert "the record 'here' found them" in found.notes[0]
 
@@ -44,13 +44,13 @@ def test_parts_of_a_record_take_the_place_of_what_was_before() -> None:
 def test_parts_that_do_not_fit_are_not_taken() -> None:
     # GIVEN more parameters than were in use WHEN asked THEN the trace's own estimate stands
     c = beside(CUDA, **records(0, 1_051))
-    assert said(holders(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+    assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
 
 
 def test_what_a_host_held_before_is_not_in_its_totals_and_not_in_its_categories() -> None:
     # GIVEN the same on the host, whose totals count from the first profiler on WHEN asked THEN a record's parameters are not among them
     c = beside(HOST, **records(-1, 900))
-    assert said(holders(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+    assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_a_timeline_beside_it(device: tuple[int, int], name: str, wanted: dict[s
     c = beside(device, memory_timeline=table)
     curve = next(x for x in whole(c) if x.source == "events")
     # WHEN asked at the peak THEN categories are those of the timeline, measured, and add up to what the trace says
-    found = holders(c, curve, "category")
+    found = attribution(c, curve, "category")
     assert said(found) == wanted and not found.rows["estimated"].any()
     # AND 30 ns in the activations are gone
-    assert "activations" not in said(holders(c, curve, "category", 30))
+    assert "activations" not in said(attribution(c, curve, "category", 30))
 
 
 def test_the_stack_over_time_is_that_of_the_timeline() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, answers, holders
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, answers, attribution
 from tb_sol_plugin.metrics.memory.curves import curves, whole
 from tb_sol_plugin.metrics.memory.owners import is_users, own_line
 from tb_sol_plugin.model import schemas as S
@@ -28,14 +28,14 @@ def test_a_snapshot_by_line_at_its_end_and_before() -> None:
     curve = next(x for x in curves(c) if x.device == "device 0")
     assert answers(c, curve) == ("frame",)
     # WHEN asked at the peak THEN all three are alive
-    found = holders(c, curve, "frame")
+    found = attribution(c, curve, "frame")
     assert found.total == 3 * MIB - 100 + 1000 + 500 == curve.peak
     assert said(found) == {"train.py(12): forward": 3 * MIB - 100 + 1000, "(no call stack)": 500, UNKNOWN: 0}
     assert found.rows["allocations"].tolist() == [2, 1, -1]
     assert found.rows["stack"].tolist() == ["train.py(12): forward\ntrain.py(40): main", "", ""]
     # AND 12 us after the beginning only the two small ones, which is worked back from the end
-    assert said(holders(c, curve, "frame", 12_000)) == {"train.py(12): forward": 1000, "(no call stack)": 500, UNKNOWN: 0}
-    assert said(holders(c, curve, "module")) == {UNKNOWN: found.total}
+    assert said(attribution(c, curve, "frame", 12_000)) == {"train.py(12): forward": 1000, "(no call stack)": 500, UNKNOWN: 0}
+    assert said(attribution(c, curve, "module")) == {UNKNOWN: found.total}
 
 
 def test_memory_from_before_the_history_that_was_freed_in_it_stands_apart() -> None:
@@ -47,9 +47,9 @@ def test_memory_from_before_the_history_that_was_freed_in_it_stands_apart() -> N
     c = capture_of(value, file="a.pickle")
     (curve,) = curves(c)
     # WHEN asked before the free and after it THEN the block is known by its stack, the freed one is not
-    first = holders(c, curve, "frame")
+    first = attribution(c, curve, "frame")
     assert said(first) == {"train.py(12): forward": 400, BEFORE: 700, UNKNOWN: 0} and "no call stack" in first.notes[0]
-    assert said(holders(c, curve, "frame", 10**9)) == {"train.py(12): forward": 400, UNKNOWN: 0}
+    assert said(attribution(c, curve, "frame", 10**9)) == {"train.py(12): forward": 400, UNKNOWN: 0}
 
 
 def test_the_line_is_the_programs_own() -> None:
@@ -102,7 +102,7 @@ def test_a_history_equals_a_slow_replay(doings: list[tuple[int, int, int, int, i
         numbers = {n for e, _ in kept[device] for n in [int(e["time_us"]) - M.T0]}  # type: ignore[call-overload]
         for entry, held in kept[device]:
             time = int(entry["time_us"]) * 1000 - c.facts.origin_ns  # type: ignore[call-overload]
-            found = holders(c, curve, "frame", time)
+            found = attribution(c, curve, "frame", time)
             wanted: dict[str, int] = {}
             lost = 0
             for address, (number, size, line) in held.items():
@@ -115,7 +115,7 @@ def test_a_history_equals_a_slow_replay(doings: list[tuple[int, int, int, int, i
             assert said(found).get(BEFORE, 0) == lost and found.unknown == 0
             assert found.total == sum(size for _, size, _ in held.values()) == int(found.rows["bytes"].sum())
         for by in GROUPINGS:
-            assert int(holders(c, curve, by).rows["bytes"].sum()) == curve.peak
+            assert int(attribution(c, curve, by).rows["bytes"].sum()) == curve.peak
 
 
 def test_a_timeline_by_category(tmp_path: Path) -> None:
@@ -125,11 +125,11 @@ def test_a_timeline_by_category(tmp_path: Path) -> None:
     c = read(str(path))
     (curve,) = curves(c)
     # WHEN asked THEN categories have their names here, none is estimated, and what the timeline calls unknown is the rest
-    found = holders(c, curve, "category")
+    found = attribution(c, curve, "category")
     assert answers(c, curve) == ("category",) and said(found) == {"params": 100, "activations": 40, UNKNOWN: 7}
     assert not found.rows["estimated"].any() and found.total == 147
-    assert said(holders(c, curve, "category", 25)) == {"params": 100, UNKNOWN: 7}
-    assert said(holders(c, curve, "operator")) == {UNKNOWN: 147}
+    assert said(attribution(c, curve, "category", 25)) == {"params": 100, UNKNOWN: 7}
+    assert said(attribution(c, curve, "operator")) == {UNKNOWN: 147}
 
 
 def test_records_by_category_and_module() -> None:
@@ -147,10 +147,10 @@ def test_records_by_category_and_module() -> None:
     (curve,) = curves(c)
     # WHEN asked at the first THEN its parts and the rest; a part whose storage another one counts holds nothing
     assert answers(c, curve) == ("category", "module")
-    now = holders(c, curve, "category", 1_000_000)
+    now = attribution(c, curve, "category", 1_000_000)
     assert said(now) == {"params": 600, "grads": 50, UNKNOWN: 350} and now.rows["allocations"].tolist() == [3, 1, -1]
-    assert said(holders(c, curve, "module", 1_000_000)) == {"a": 400, "b": 200, "(no module)": 50, UNKNOWN: 350}
+    assert said(attribution(c, curve, "module", 1_000_000)) == {"a": 400, "b": 200, "(no module)": 50, UNKNOWN: 350}
     # AND at the peak, which the second record saw, those of the nearest that looked, and that it did so 4 ms earlier
-    peak = holders(c, curve, "category")
+    peak = attribution(c, curve, "category")
     assert said(peak) == {"params": 600, "grads": 50, UNKNOWN: 850}
     assert peak.notes[0] == "parts as the record 'setup' found them, 4.0 ms earlier" and "57%" in peak.notes[1]

@@ -74,7 +74,7 @@ def test_a_history_pairs_like_events_do() -> None:
         "address": [1, 1, 1, 1, 2, 3], "bytes": [10, 10, 10, 20, 30, 40], "time_ns": [1, 2, 3, 4, 5, 6], "frames": [""] * 6,
     })  # fmt: skip
     c = Capture(Facts("memory_snapshot", "x", 0), {"memory_events": table})
-    found = L.lives(c, C.whole(c)[0])
+    found = L.allocations_of(c, C.whole(c)[0])
     # THEN each has its life: a request to free ends it, not its completion
     assert found is not None
     assert found[["bytes", "start_ns", "end_ns"]].values.tolist() == [[10, 1, 2], [20, 4, L.NEVER], [30, 5, L.NEVER], [40, -1, 6]]
