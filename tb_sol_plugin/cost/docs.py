@@ -25,7 +25,7 @@ Convention `{CONVENTION}`:
   matrix work enters MFU.
 - Bytes are the least traffic to device memory: each operand read once, each result written once, each at its own element size. A
   dimension of stride 0 is one element wide. Caches may save less than that, never more.
-- Compute type: from all matrix operands; FP8 with FP8 is FP8, a mix runs at the wider type, a quantised weight at that of the
+- Compute type: from all matrix operands; FP8 with FP8 is FP8, a mix runs at the wider type, a quantized weight at that of the
   activations.
 - Numbers in the text are argument positions. `estimated` results say what was assumed: a missing mask, a missing result type, packed
   lengths.

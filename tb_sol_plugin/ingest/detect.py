@@ -31,7 +31,7 @@ _PICTURE: Final = re.compile(rb"<title>\s*GPU Memory Timeline")
 
 
 class Classification(msgspec.Struct, frozen=True):
-    """kind: kineto, sol_capture, proton, memory_timeline and memory_snapshot are recordings; the others are recognised and not opened.
+    """kind: kineto, sol_capture, proton, memory_timeline and memory_snapshot are recordings; the others are recognized and not opened.
 
     what: for a person. note: what to do with it.
     """

@@ -134,7 +134,7 @@ def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def head(path: str, limit: int = 1 << 16, fs_options: dict[str, object] | None = None) -> bytes:
-    """The first `limit` uncompressed bytes, for recognising a format. BadInput as for Source."""
+    """The first `limit` uncompressed bytes, for recognizing a format. BadInput as for Source."""
     with Source(path, fs_options) as source:
         out = io.BytesIO()
         for block in source.blocks(limit):

@@ -48,7 +48,7 @@ class Listing:
 
 
 RECORDINGS = ("kineto", "sol_capture", "proton", "memory_timeline", "memory_snapshot")
-"""Kinds that open; whatever else is recognised is listed with its reason."""
+"""Kinds that open; whatever else is recognized is listed with its reason."""
 
 
 class Heads:

@@ -249,10 +249,10 @@ def math(call: Inputs) -> Cost | None:
 
 @model("aten::_scaled_dot_product_flash_attention", kind="attention")
 def flash(call: Inputs) -> Cost | None:
-    """_scaled_dot_product_flash_attention(q 0, k 1, v 2, dropout 3, is_causal 4, ...); the quantised form has three scales at 3 to 5
+    """_scaled_dot_product_flash_attention(q 0, k 1, v 2, dropout 3, is_causal 4, ...); the quantized form has three scales at 3 to 5
     and is_causal at 7."""
-    quantised = any(call.tensor(at) is not None for at in (3, 4, 5))
-    return fused(call, Places(causal=7 if quantised else 4))
+    quantized = any(call.tensor(at) is not None for at in (3, 4, 5))
+    return fused(call, Places(causal=7 if quantized else 4))
 
 
 @model("aten::_scaled_dot_product_flash_attention_for_cpu", kind="attention")

@@ -5,7 +5,7 @@ channels. Bytes: input, weight and bias read, result written. A bias counts as b
 Results are not recorded: their sizes follow from stride, padding and dilation; without concrete inputs from the backward call of the
 same sizes, else they are unknown. Source: direct convolution; equal to torch.utils.flop_counter except that the counter takes the
 weight gradient of a grouped convolution for a dense one. Limits: Winograd and FFT need fewer operations, and may pass the limit;
-quantised convolutions (packed weights) have no model.
+quantized convolutions (packed weights) have no model.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ A random fill writes its result; drawing the numbers counts one FLOP per element
 Source: native_functions.yaml of PyTorch for the positions.
 Limits: the cost of a random generator's rounds is not counted.
 
-Operators of serving engines that move or convert: quantisation, writes into the key/value cache.
+Operators of serving engines that move or convert: quantization, writes into the key/value cache.
 
-A quantisation reads its input once and writes result and scales; 2 FLOP per element (find the largest, scale), 1 where the scale is
+A quantization reads its input once and writes result and scales; 2 FLOP per element (find the largest, scale), 1 where the scale is
 given. A cache write touches the slots of its tokens only, never the cache.
 Source: operator schemas of vLLM, sgl-kernel and aiter.
 Limits: a cache in another layout than its tokens moves whole sectors.
@@ -385,41 +385,41 @@ def multinomial(call: Inputs) -> Cost | None:
 # -- Operators of serving engines that move or convert ---------------------------------------------------------------
 
 
-def _quantised(out: Tensor | None, x: Tensor | None, *scales: Tensor | None, per_element: int) -> Cost | None:
+def _quantized(out: Tensor | None, x: Tensor | None, *scales: Tensor | None, per_element: int) -> Cost | None:
     if out is None or x is None or not 1 <= x.numel // max(out.numel, 1) <= 2:
         return None
     return vector(x.dtype, per_element * x.numel, *read(out, x, *scales))
 
 
 @model("_C::static_scaled_fp8_quant", "_C::static_scaled_int8_quant", "aiter::static_per_tensor_quant", kind="elementwise")
-def static_quantisation(call: Inputs) -> Cost | None:
+def static_quantization(call: Inputs) -> Cost | None:
     """static_scaled_fp8_quant(out, x, scale): n FLOP."""
-    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=1)
+    return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), per_element=1)
 
 
 @model("_C::dynamic_scaled_fp8_quant", "_C::dynamic_per_token_scaled_fp8_quant", "_C::dynamic_scaled_int8_quant",
        "aiter::dynamic_per_token_scaled_quant", "aiter::dynamic_per_tensor_quant", kind="elementwise")  # fmt: skip
-def dynamic_quantisation(call: Inputs) -> Cost | None:
+def dynamic_quantization(call: Inputs) -> Cost | None:
     """dynamic_per_token_scaled_fp8_quant(out, x, scales, ...): 2 n FLOP."""
-    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
+    return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
 
 
 @model("_C::scaled_fp4_quant", "sgl_kernel::scaled_fp4_quant", kind="elementwise")
-def fp4_quantisation(call: Inputs) -> Cost | None:
+def fp4_quantization(call: Inputs) -> Cost | None:
     """scaled_fp4_quant(out, x, block scales, scale): two numbers per byte written; 2 n FLOP."""
-    return _quantised(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
+    return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
 
 
 @model("sgl_kernel::sgl_per_token_group_quant_8bit", "sgl_kernel::sgl_per_token_group_quant_fp8", "sgl_kernel::sgl_per_token_quant_fp8",
        "sgl_kernel::sgl_per_tensor_quant_fp8", "_C::per_token_group_fp8_quant", "_C::per_token_group_quant_int8",
        kind="elementwise")  # fmt: skip
-def group_quantisation(call: Inputs) -> Cost | None:
+def group_quantization(call: Inputs) -> Cost | None:
     """sgl_per_token_group_quant_8bit(x, out, scales, ...): the input comes first; 2 n FLOP."""
-    return _quantised(call.tensor(1), call.tensor(0), call.tensor(2), per_element=2)
+    return _quantized(call.tensor(1), call.tensor(0), call.tensor(2), per_element=2)
 
 
 @model("primus_turbo::quantize_fp8_tensorwise", "primus_turbo_cpp_extension::quantize_fp8_tensorwise", kind="elementwise")
-def new_quantisation(call: Inputs) -> Cost | None:
+def new_quantization(call: Inputs) -> Cost | None:
     """quantize_fp8_tensorwise(x, ...): a new result of one byte per element; 2 n FLOP. The pass that finds the scale is not counted."""
     x = call.tensor(0)
     return None if x is None else vector(x.dtype, 2 * x.numel, x.bytes, x.numel)
@@ -427,14 +427,14 @@ def new_quantisation(call: Inputs) -> Cost | None:
 
 @model("primus_turbo::quantize_mxfp4_dual", "primus_turbo_cpp_extension::quantize_mxfp4_dual", "primus::quantize_mxfp4_dual",
        kind="elementwise")  # fmt: skip
-def dual_quantisation(call: Inputs) -> Cost | None:
+def dual_quantization(call: Inputs) -> Cost | None:
     """quantize_mxfp4_dual(x, ...): two new results, by rows and by columns, half a byte per element and a byte per 32; 4 n FLOP."""
     x = call.tensor(0)
     return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, 2 * (-(-x.numel // 2) + -(-x.numel // 32)))
 
 
 @model("aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine", kind="elementwise", wrapper=True)
-def fake_quantisation(call: Inputs) -> Cost | None:
+def fake_quantization(call: Inputs) -> Cost | None:
     """fake_quantize_per_tensor_affine(x, scale, zero, low, high), where nothing below it was recorded: 4 n FLOP."""
     x = call.tensor(0)
     return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, like(x))
@@ -442,7 +442,7 @@ def fake_quantisation(call: Inputs) -> Cost | None:
 
 @model("aten::fake_quantize_per_tensor_affine_cachemask", "aten::fake_quantize_per_channel_affine_cachemask",
        "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", kind="elementwise")  # fmt: skip
-def fake_quantisation_with_mask(call: Inputs) -> Cost | None:
+def fake_quantization_with_mask(call: Inputs) -> Cost | None:
     """fake_quantize_per_tensor_affine_cachemask(x, ...): a mask of one byte per element as well; 4 n FLOP."""
     x = call.tensor(0)
     return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, like(x), x.numel)

@@ -1,12 +1,12 @@
-"""Normalisation: vector FLOP per element, inputs and outputs once, statistics and parameters where they are there.
+"""Normalization: vector FLOP per element, inputs and outputs once, statistics and parameters where they are there.
 
 Forward in training 8 FLOP per element, backward twice that; with fixed statistics 2 forward (one scale, one shift) and 4 backward.
 Statistics that a forward pass keeps are FP32 at least. Gradients that `output_mask` leaves out are neither computed nor written;
 the FLOP of a backward pass stay 16 per element as long as the input gradient is asked for, else 8.
-Source: counts per element of the definitions (mean, variance, normalise, scale and shift), Ioffe and Szegedy (2015), Ba et al. (2016).
+Source: counts per element of the definitions (mean, variance, normalize, scale and shift), Ioffe and Szegedy (2015), Ba et al. (2016).
 Limits: a kernel that reads its input twice moves more than this; other tools count 5 per element.
 
-Normalisation in libraries for serving and training: one pass, residual added on the way, result quantised where the name says so.
+Normalization in libraries for serving and training: one pass, residual added on the way, result quantized where the name says so.
 
 8 FLOP per element as for the plain norms, 1 more for the residual. What is read and written follows from the places of the tensors.
 Autograd nodes of Python functions record only the incoming gradient: the saved input is as large, which is marked.
@@ -37,7 +37,7 @@ def normal(x: Tensor, per_element: int, traffic: list[int | None], direction: Di
 
 
 def _rows(call: Inputs, at: int, x: Tensor, *parameters: Tensor | None) -> int | None:
-    """Rows that are normalised, from `normalized_shape` or else from the size of a parameter."""
+    """Rows that are normalized, from `normalized_shape` or else from the size of a parameter."""
     shape = call.ints(at)
     width = prod(shape) if shape is not None else next((p.numel for p in parameters if p is not None and p.numel), 0)
     return x.numel // width if width > 0 else None
@@ -47,7 +47,7 @@ def _layer(call: Inputs, x: Tensor | None, weight: Tensor | None, bias: Tensor |
     if x is None:
         return None
     rows = _rows(call, 1, x, weight, bias)
-    reason = "" if rows is not None else "normalised sizes not recorded: statistics left out"
+    reason = "" if rows is not None else "normalized sizes not recorded: statistics left out"
     kept = [wide(x, statistics * rows)] if rows is not None else []
     return normal(x, FORWARD, [x.bytes, like(x), *read(weight, bias), *kept], reason=reason)
 
@@ -152,14 +152,14 @@ def instance_norm(call: Inputs) -> Cost | None:
 
 @model("aten::batch_norm_stats", kind="norm")
 def batch_norm_stats(call: Inputs) -> Cost | None:
-    """batch_norm_stats(x, eps): x read, mean and 1/std per channel written; 4 n FLOP (synchronised batch norm, first half)."""
+    """batch_norm_stats(x, eps): x read, mean and 1/std per channel written; 4 n FLOP (synchronized batch norm, first half)."""
     x = call.tensor(0)
     return normal(x, 4, [x.bytes, wide(x, 2 * x.shape[1])]) if x is not None and len(x.shape) > 1 else None
 
 
 @model("aten::batch_norm_elemt", kind="norm")
 def batch_norm_elemt(call: Inputs) -> Cost | None:
-    """batch_norm_elemt(x, weight, bias, mean, invstd, eps): 4 n FLOP (synchronised batch norm, second half)."""
+    """batch_norm_elemt(x, weight, bias, mean, invstd, eps): 4 n FLOP (synchronized batch norm, second half)."""
     x = call.tensor(0)
     return None if x is None else normal(x, 4, [x.bytes, like(x), *read(*(call.tensor(i) for i in (1, 2, 3, 4)))])
 
@@ -254,7 +254,7 @@ def weight_norm_backward(call: Inputs) -> Cost | None:
     return normal(v, 6, [*read(grad, v, g, norms), like(v), like(g)], "bwd")
 
 
-# -- Normalisation in libraries for serving and training -------------------------------------------------------------
+# -- Normalization in libraries for serving and training -------------------------------------------------------------
 
 
 SAVED: Final = "saved input taken as large as the gradient; parameters left out"
@@ -330,7 +330,7 @@ def add_rms_norm_new(call: Inputs) -> Cost | None:
 
 @model("_C::rms_norm_static_fp8_quant", "_C::rms_norm_dynamic_per_token_quant", "aiter::rmsnorm2d_fwd_with_dynamicquant",
        "aiter::rmsnorm2d_fwd_with_dynamicquant_ck", "aiter::rmsnorm_quant", kind="norm")  # fmt: skip
-def rms_norm_quantised(call: Inputs) -> Cost | None:
+def rms_norm_quantized(call: Inputs) -> Cost | None:
     """_C::rms_norm_static_fp8_quant(out, x, weight, scale, eps): the result in one byte per element; `dynamic` writes the scales.
 
     rms_norm_dynamic_per_token_quant(out, x, weight, scales, eps, bound, residual): a residual is read and written.
@@ -343,7 +343,7 @@ def rms_norm_quantised(call: Inputs) -> Cost | None:
 
 
 @model("_C::fused_add_rms_norm_static_fp8_quant", kind="norm")
-def add_rms_norm_quantised(call: Inputs) -> Cost | None:
+def add_rms_norm_quantized(call: Inputs) -> Cost | None:
     """_C::fused_add_rms_norm_static_fp8_quant(out, x, residual, weight, scale, eps): the residual in place, a byte per result."""
     out, x, residual = call.tensor(0), call.tensor(1), call.tensor(2)
     return None if out is None or x is None else _added(x, residual, like(out), call.tensor(3), call.tensor(4))

@@ -325,7 +325,7 @@ def dropout_backward(call: Inputs) -> Cost | None:
 @pattern(r"(_C|sgl_kernel|flashinfer|aiter|vllm)::(silu|gelu|gelu_tanh|gelu_quick|fatrelu|swigluoai|mul_and_silu|scaled_silu)(_and_mul)?(_quant|_with_clamp)?",
          kind="elementwise")  # fmt: skip
 def gated(call: Inputs) -> Cost | None:
-    """silu_and_mul(out[..., d], x[..., 2d]): x read, out written; 1 FLOP per element of x. Scales of a quantised result are read."""
+    """silu_and_mul(out[..., d], x[..., 2d]): x read, out written; 1 FLOP per element of x. Scales of a quantized result are read."""
     out, x = call.tensor(0), call.tensor(1)
     if out is None or x is None:
         return None

@@ -1,9 +1,9 @@
-"""Products of quantised operands: FP8, FP4, int8, weights alone quantised, groups, 2:4 sparse.
+"""Products of quantized operands: FP8, FP4, int8, weights alone quantized, groups, 2:4 sparse.
 
 FLOP: 2 M N K over logical sizes; a packed FP4 byte holds two numbers along K. Bytes: every operand at its stored size, scales read,
 the result in its own type. Compute type: FP8 and FP4 by family, int8 for int8 operands, that of the activations where only the weight
-is quantised. Source: native_functions.yaml of PyTorch 2.5 to 2.13 for the positions; counts as in `gemm.py`.
-Limits: dequantising is not counted; a result type that was not recorded is assumed to be BF16 and marked.
+is quantized. Source: native_functions.yaml of PyTorch 2.5 to 2.13 for the positions; counts as in `gemm.py`.
+Limits: dequantizing is not counted; a result type that was not recorded is assumed to be BF16 and marked.
 """
 
 from __future__ import annotations
