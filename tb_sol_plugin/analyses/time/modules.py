@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.label_times import module_calls, qualified_names
 from tb_sol_plugin.metrics.trees.module_tree import labels_alone
 from tb_sol_plugin.metrics.trees.modules import (
-    Beside,
+    CaptureModules,
     MergedRow,
     by_class,
     capture_has_modules,
@@ -178,7 +178,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     return _report(beside.capture, scope(beside.capture, alone), alone, beside)
 
 
-def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: Beside | None) -> Report:
+def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureModules | None) -> Report:
     """beside: where `capture` is the view of a SOL capture beside a trace."""
     nodes = module_times(capture, part, query.direction, query.device_limits)
     device = capture.device["duration_ns"].to_numpy()[part.device]
