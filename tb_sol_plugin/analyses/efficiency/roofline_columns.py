@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.report.notes import check_of
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
-from tb_sol_plugin.metrics.work.sums import utilisation
+from tb_sol_plugin.metrics.work.sums import utilization
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
@@ -285,7 +285,7 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
         time = round(usual.length_ns * len(rows))
     ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]
     devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
-    use = utilisation(ops, spec, time, devices=devices)
+    use = utilization(ops, spec, time, devices=devices)
     return {"mfu": use.mfu, "hfu": use.hfu, "bandwidth_utilisation": use.bandwidth_utilisation, "steps_ns": time}
 
 
