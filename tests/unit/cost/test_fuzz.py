@@ -74,7 +74,7 @@ def test_tensors_and_values_in_any_order(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
-def test_like_tensors_throughout(rank: int) -> None:
+def test_formulas_answer_or_decline_equal_tensors_in_every_place(rank: int) -> None:
     # GIVEN equal tensors in every place, with every single value behind them: most formulas come to an answer here
     random.seed(rank)
     for value in ("1", "0", "-1", "True", "False", "[1, 1]", "[0]", "[True, True, True]", "15", "100000"):
