@@ -74,7 +74,7 @@ def refusal(c: Capture, name: str, field: str, choice: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(4, 12))])
 def test_random_events(tmp_path: Path, seed: int) -> None:
     r = random.Random(seed)
     t = TraceBuilder(

@@ -60,7 +60,7 @@ def totals(capture: Capture) -> Counter[str]:
     return Counter({name: value for name, value in out.items() if value})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(TREES, max_size=5))
 def test_sums_of_any_tree(children: list[Frame]) -> None:
     # GIVEN any tree of scopes, kernels and copies WHEN it is read from JSON and from MessagePack

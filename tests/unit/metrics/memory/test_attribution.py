@@ -126,7 +126,7 @@ def operators_only(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 
 @given(EVENTS, st.integers(0, 500), st.integers(0, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_rows_add_up_and_equal_a_slow_replay(
     operators_only: Capture, stream: list[tuple[int, int, int, int, int, bool]], base: int, known: int
 ) -> None:
