@@ -38,16 +38,11 @@ ENTRY_POINTS = frozenset({
 
 KNOWN: dict[str, dict[str, int]] = {
     "file": {},
-    "function": {
-        "tb_sol_plugin/analyses/overview/overview_figures.py:use_figure": 83,
-    },
+    "function": {},
     "complexity": {
-        "tb_sol_plugin/analyses/efficiency/roofline_tables.py:kinds_table": 28,
-        "tb_sol_plugin/analyses/efficiency/whatif.py:_devices": 29,
+        "tb_sol_plugin/analyses/efficiency/roofline_tables.py:kinds_table": 27,
         "tb_sol_plugin/analyses/goodput/scaling_tables.py:points": 32,
         "tb_sol_plugin/analyses/memory/memory_expected_figures.py:bars": 27,
-        "tb_sol_plugin/analyses/memory/memory_tables.py:tiles_section": 34,
-        "tb_sol_plugin/analyses/overview/overview.py:_operators": 27,
         "tb_sol_plugin/capture/work/ledger.py:LedgerMode._count": 38,
         "tb_sol_plugin/cost/goodput/cluster.py:_one_by_one": 27,
         "tb_sol_plugin/metrics/goodput/fit.py:gather": 31,

@@ -345,6 +345,12 @@ def above_table(frame: pd.DataFrame) -> TableSection:
 # -- kinds of work ------------------------------------------------------------------------------------------------
 
 
+def _calls_without_a_model(ops: pd.DataFrame) -> dict[str, int]:
+    """Count the calls that no cost model covers, collectives apart."""
+    unmodelled, collective = ~ops["modelled"].to_numpy(), ops["collective"].to_numpy()
+    return {NO_MODEL: int((unmodelled & ~collective).sum()), COMMUNICATION: int((unmodelled & collective).sum())}
+
+
 def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     """Device time by kind of modelled work, and the rest by the reason it has no limit: the rows add up to all of it."""
     sums = _kind_sums(chosen.ops)
@@ -357,8 +363,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         frame[column] = np.array([values[KINDS.index(n)] if n in KINDS else np.nan for n in names], np.float64)
     frame["modelled_share"] = [1.0 if n in KINDS else 0.0 for n in names]
     if by_host or not chosen.timed:
-        bare, collective = ~chosen.ops["modelled"].to_numpy(), chosen.ops["collective"].to_numpy()
-        counts = {NO_MODEL: int((bare & ~collective).sum()), COMMUNICATION: int((bare & collective).sum())}
+        counts = _calls_without_a_model(chosen.ops)
         frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"].tolist(), strict=True)]
     frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
     whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
@@ -374,13 +379,15 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         last=[n for n in names if n not in KINDS],
         empty="No device time here.",
     )
-    for row, name in enumerate(table.data["id"]):
-        text = str(name)
-        if text in KIND_PAGES:
-            table.row_links[str(row)] = Link(KIND_PAGES[text])
-        elif text in OUTSIDE:
-            table.row_links[str(row)] = Link("links", label="How events were linked")
+    table.row_links |= {str(row): link for row, name in enumerate(table.data["id"]) if (link := _kind_link(str(name))) is not None}
     return table
+
+
+def _kind_link(name: str) -> Link | None:
+    """The page that explains a kind of work, None where there is none."""
+    if name in KIND_PAGES:
+        return Link(KIND_PAGES[name])
+    return Link("links", label="How events were linked") if name in OUTSIDE else None
 
 
 def _kind_columns(chosen: Selection, *, limits: bool) -> list[Column]:

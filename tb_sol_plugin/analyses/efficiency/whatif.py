@@ -220,6 +220,20 @@ def _values(
     }
 
 
+def _device_note(spec: DeviceSpec, here: DeviceSpec | None, *, chosen: bool, lacking: str) -> str:
+    """Say of a device whether it is the recorded or the chosen one, and which of its rates is unknown."""
+    out = []
+    if spec is here:
+        out.append("recorded" if here.method != "override" else "in use")
+    if chosen:
+        out.append("chosen")
+    if lacking:
+        out.append(f"no rate for {lacking}")
+    elif spec.memory_bandwidth is None:
+        out.append("memory bandwidth unknown")
+    return ", ".join(out)
+
+
 def _devices(
     chosen: W.Selected, here: DeviceSpec | None, there: DeviceSpec | None, now: W.Limits | None, query: WhatifQuery
 ) -> pd.DataFrame:
@@ -241,18 +255,7 @@ def _devices(
         whole = W.total(found, chosen.steps)
         limit = whole.sol_ns if spec.memory_bandwidth is not None else None
         main = _main_type(chosen.ops, found)
-        note = [
-            w
-            for w, on in (
-                ("recorded" if here is None or here.method != "override" else "in use", spec is here),
-                ("chosen", bool(query.device) and spec is there),
-            )
-            if on
-        ]
-        if whole.lacking:
-            note.append(f"no rate for {whole.lacking}")
-        elif spec.memory_bandwidth is None:
-            note.append("memory bandwidth unknown")
+        note = _device_note(spec, here, chosen=bool(query.device) and spec is there, lacking=whole.lacking)
         records.append(
             {
                 "device": _key_of(spec),
@@ -263,7 +266,7 @@ def _devices(
                 "compute_share": whole.compute_share if limit is not None else None,
                 "peak_flop_per_s": spec.matrix_peak(main) if main else None,
                 "bandwidth_bytes_per_s": spec.memory_bandwidth,
-                "note": ", ".join(note),
+                "note": note,
                 "_unsure": spec.is_unverified(main) or "mem_bw_gb_per_s" in spec.unverified,
             }
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -351,6 +351,19 @@ FACTS: Final = (
 TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes", "fragmentation_bytes", "leak_bytes_per_step")
 
 
+def _tile_notes(found: Summary, values: Mapping[str, Scalar], origin: int, *, at_most: bool) -> dict[str, str]:
+    """The line below each tile: sizes in GiB, and what they are a share of."""
+    notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
+    notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
+    if found.reserved is not None and found.capacity.bytes:
+        notes["reserved_bytes"] += f", {human(found.reserved / found.capacity.bytes, 'ratio')} of the device"
+    if values["headroom_bytes"] is not None and found.capacity.bytes:
+        notes["headroom_bytes"] += f" of {human(found.capacity.bytes, 'B')}" + (", at most" if at_most else "")
+    if found.fragmentation is not None and found.reserved_at_peak:
+        notes["fragmentation_bytes"] += f", {human(found.fragmentation / found.reserved_at_peak, 'ratio')} of reserved"
+    return notes
+
+
 def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None, remarks: Sequence[str]) -> FactsSection:
     """Tiles. remarks: what to know of the source."""
     left = room.left.bytes if room.left.bytes is not None else room.at_most
@@ -363,15 +376,7 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
         "end_bytes": found.end, "capacity_bytes": found.capacity.bytes, "failed_allocations": found.failures,
     }  # fmt: skip
     said = " ".join(f"{capitalized(note)}." for note in remarks)
-    notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
-    notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
-    if found.reserved is not None and found.capacity.bytes:
-        notes["reserved_bytes"] += f", {human(found.reserved / found.capacity.bytes, 'ratio')} of the device"
-    if left is not None and found.capacity.bytes:
-        notes["headroom_bytes"] += f" of {human(found.capacity.bytes, 'B')}" + ("" if room.left.bytes is not None else ", at most")
-    if found.fragmentation is not None and found.reserved_at_peak:
-        notes["fragmentation_bytes"] += f", {human(found.fragmentation / found.reserved_at_peak, 'ratio')} of reserved"
-    notes["leak_bytes_per_step"] = verdict
+    notes = {**_tile_notes(found, values, origin, at_most=room.left.bytes is None), "leak_bytes_per_step": verdict}
     why = {"reserved_bytes": "reserved", "before_bytes": "before", "fragmentation_bytes": "fragmentation", "failed_allocations": "failures"}
     marks = {name: Mark("unknown", found.why[key]) for name, key in why.items() if values[name] is None and key in found.why}
     notes |= {name: mark.why for name, mark in marks.items()}

@@ -289,13 +289,20 @@ def _quiet(column: Column) -> Column:
     return msgspec.structs.replace(column, rank=3)
 
 
+def _operator_order(fall: Waterfall, without: str) -> str:
+    """The column that operators are ordered by: time above the limit, time, the limit, or `without` where there is neither."""
+    if fall.work.timed:
+        return "wasted_ns" if fall.has_limits else "measured_ns"
+    return "sol_ns" if fall.has_limits else without
+
+
 def _operators(fall: Waterfall, most: int = 12) -> TableSection:
     """Operators and shapes with most time above their limit; by time where there is no limit."""
     ops = fall.work.ops
     by_limit = fall.has_limits
     use = ops[fall.counted] if by_limit else ops
     frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
-    order = ("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "flop"
+    order = _operator_order(fall, "flop")
     frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
     every = len(frame)
     frame = frame.head(most)
@@ -314,7 +321,7 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
         frame,
         [_quiet(c) if c.name in quiet else c for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)],
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
-        sort=Sort(("wasted_ns" if by_limit else "measured_ns") if fall.work.timed else "sol_ns" if by_limit else "calls"),
+        sort=Sort(_operator_order(fall, "calls")),
         links=[where] if where.analysis in registry() else [],
         empty="No operator was recorded.",
     )

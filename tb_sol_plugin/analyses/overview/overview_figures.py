@@ -20,6 +20,28 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import MINUS, NARROW, capitalized, human
 
 
+def _long_gaps(busy: iv.Spans, low: int, high: int, factor: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Annotations and background bands of the gaps that take 6 % of the time or more."""
+    first, last = iv.gaps(busy, low, high)
+    long = np.flatnonzero(last - first >= 0.06 * (high - low)).tolist()
+    font = {"size": 11.5, "color": light("ink-3")}
+    notes: list[dict[str, object]] = [
+        {
+            "x": float((first[i] + last[i]) / 2 - low) / factor, "y": 50, "text": human(int(last[i] - first[i]), "ns"),
+            "showarrow": False, "font": font,
+        }
+        for i in long
+    ]  # fmt: skip
+    bands: list[dict[str, object]] = [
+        {
+            "type": "rect", "x0": float(first[i] - low) / factor, "x1": float(last[i] - low) / factor, "y0": 0, "y1": 100,
+            "layer": "below", "line": {"width": 0}, "fillcolor": light("sunken"),
+        }
+        for i in long
+    ]  # fmt: skip
+    return notes, bands
+
+
 def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     """Stacked share of each class in equal slices of the selected steps, with the long gaps named."""
     windows, rows = windows_of(capture, part)
@@ -52,31 +74,8 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
                 ],
             }
         )
-    first, last = iv.gaps(everything.busy, low, high)
-    long = np.flatnonzero(last - first >= 0.06 * (high - low))
-    notes = [
-        {
-            "x": float((first[i] + last[i]) / 2 - low) / factor,
-            "y": 50,
-            "text": human(int(last[i] - first[i]), "ns"),
-            "showarrow": False,
-            "font": {"size": 11.5, "color": light("ink-3")},
-        }
-        for i in long.tolist()
-    ]
-    bands = [
-        {
-            "type": "rect",
-            "x0": float(first[i] - low) / factor,
-            "x1": float(last[i] - low) / factor,
-            "y0": 0,
-            "y1": 100,
-            "layer": "below",
-            "line": {"width": 0},
-            "fillcolor": light("sunken"),
-        }
-        for i in long.tolist()
-    ]
+    notes, bands = _long_gaps(everything.busy, low, high, factor)
+    long = len(notes)
     starts = capture.steps["start_ns"].to_numpy()[list(rows)]
     if 1 < len(rows) <= 20:
         numbers = capture.steps["number"].to_numpy()[list(rows)]
@@ -98,7 +97,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
         figure=fig.figure(
             data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}
         ),
-        summary=f"Busy for {share} of {human(high - low, 'ns')}; {len(long)} gaps longer than 6 %.",
+        summary=f"Busy for {share} of {human(high - low, 'ns')}; {long} gaps longer than 6 %.",
         span=8,
         height=270,
         links=[Link("gpu_breakdown", label="GPU breakdown")],
