@@ -40,16 +40,7 @@ KNOWN: dict[str, dict[str, int]] = {
     "file": {},
     "function": {},
     "complexity": {
-        "tb_sol_plugin/analyses/efficiency/roofline_tables.py:kinds_table": 27,
-        "tb_sol_plugin/analyses/goodput/scaling_tables.py:points": 32,
-        "tb_sol_plugin/analyses/memory/memory_expected_figures.py:bars": 27,
         "tb_sol_plugin/capture/work/ledger.py:LedgerMode._count": 38,
-        "tb_sol_plugin/cost/goodput/cluster.py:_one_by_one": 27,
-        "tb_sol_plugin/metrics/goodput/fit.py:gather": 31,
-        "tb_sol_plugin/metrics/goodput/points.py:_size": 26,
-        "tb_sol_plugin/metrics/goodput/terms.py:measure_next": 35,
-        "tb_sol_plugin/metrics/rules/memory/rules.py:vocabulary_misplaced": 38,
-        "tb_sol_plugin/metrics/rules/time/fusion.py:_chains": 26,
     },
     "parameters": {
     },

@@ -367,7 +367,8 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"].tolist(), strict=True)]
     frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
     whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
-    weight = chosen.parts if chosen.timed else {n: float(np.nan_to_num(sums["sol_ns"][KINDS.index(n)])) for n in names if n in KINDS}
+    limits = dict(zip(KINDS, np.nan_to_num(sums["sol_ns"]).tolist(), strict=True))
+    weight = chosen.parts if chosen.timed else limits
     order = np.argsort([(names.index(n) + 100) if n not in KINDS else -weight[n] for n in names], kind="stable")
     table = make_table(
         "kinds",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -186,14 +187,12 @@ def point_id(p: Point) -> str:
     return f"{p.run}|{p.num_nodes}|{p.num_replicas}|{p.atomic_bsz}|{p.source}"
 
 
-def points(found: Gathered) -> TableSection:
-    """All points, those that are not used last."""
-    every, made = found.points, found.fit
-    nodes, replicas, batch = (np.array([getattr(p, n) for p in every], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
-    optim = np.array([p.optim_step_time for p in every])
-    frame = pd.DataFrame({
-        "run": [p.run or None for p in every], "num_nodes": nodes.astype(int), "num_replicas": replicas.astype(int),
-        "atomic_bsz": batch.astype(int), "accum_measured_ns": [p.accum_step_time * 1e9 for p in every],
+def _measured(every: Sequence[Point]) -> pd.DataFrame:
+    """One row per point: where it is from, its configuration, its times in ns."""
+    return pd.DataFrame({
+        "run": [p.run or None for p in every],
+        "num_nodes": [int(p.num_nodes) for p in every], "num_replicas": [int(p.num_replicas) for p in every],
+        "atomic_bsz": [int(p.atomic_bsz) for p in every], "accum_measured_ns": [p.accum_step_time * 1e9 for p in every],
         "optim_measured_ns": [p.optim_step_time * 1e9 for p in every],
         "sync_ns": [p.sync_time * 1e9 for p in every], "steps": [p.steps or None for p in every],
         "accum_steps": [p.accumulating if p.steps else None for p in every],
@@ -201,10 +200,19 @@ def points(found: Gathered) -> TableSection:
         "source": [p.source for p in every], "guessed": ["; ".join(p.guessed) or None for p in every],
         "why": [p.why or None for p in every], "id": [point_id(p) for p in every],
     })  # fmt: skip
+
+
+def points(found: Gathered) -> TableSection:
+    """All points, those that are not used last."""
+    every = found.points
+    nodes, replicas, batch = (np.array([getattr(p, n) for p in every], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
+    optim = np.array([p.optim_step_time for p in every])
+    frame = _measured(every)
     frame["accum_predicted_ns"] = frame["optim_predicted_ns"] = frame["residual"] = frame["left_out_error"] = np.nan
     fits = (nodes >= 1) & (replicas >= nodes) & (batch >= 1)
-    if made is not None and fits.any():
-        accum_fit, optim_fit = accum_time(made.params, batch[fits]), optim_time(made.params, nodes[fits], replicas[fits], batch[fits])
+    if found.fit is not None and fits.any():
+        params = found.fit.params
+        accum_fit, optim_fit = accum_time(params, batch[fits]), optim_time(params, nodes[fits], replicas[fits], batch[fits])
         frame.loc[fits, "accum_predicted_ns"], frame.loc[fits, "optim_predicted_ns"] = accum_fit * 1e9, optim_fit * 1e9
         with np.errstate(divide="ignore", invalid="ignore"):
             frame.loc[fits, "residual"] = np.where(optim[fits] > 0, optim_fit / optim[fits] - 1, np.nan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tb_sol_plugin.analyses.memory.memory_expected_tables import ROWS_NAMES, Rank, Row
@@ -20,6 +20,14 @@ MOST: Final = 16
 """Ranks that are drawn."""
 
 
+def _two_bars(own: Mapping[str, Row]) -> tuple[tuple[str, dict[str, int]], ...]:
+    """Bytes of each part of a rank, as expected and as they are; what no part explains is the rest."""
+    expected = {name: row.expected.bytes or 0 for name, row in own.items() if name in COLORS}
+    actual = {name: row.held.bytes or 0 for name, row in own.items() if name in COLORS}
+    rest = (own["total"].held.bytes or 0) - sum(actual.values())
+    return ("expected", expected), ("actual", {**actual, REST: max(rest, 0)})
+
+
 def bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
     """None where nothing is known of any rank."""
     shown = list(ranks)[:MOST]
@@ -28,11 +36,7 @@ def bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
     lengths: list[dict[str, int]] = []
     for rank in shown:
         stage = f", stage {rank.expected.stage}" if rank.expected.layout is not None and rank.expected.layout.pp > 1 else ""
-        own = {name: of[rank.worker.worker, name] for name in (*COLORS, "total")}
-        expected = {name: row.expected.bytes or 0 for name, row in own.items() if name in COLORS}
-        actual = {name: row.held.bytes or 0 for name, row in own.items() if name in COLORS}
-        rest = (own["total"].held.bytes or 0) - sum(actual.values())
-        for kind, sizes in (("expected", expected), ("actual", {**actual, REST: max(rest, 0)})):
+        for kind, sizes in _two_bars({name: of[rank.worker.worker, name] for name in (*COLORS, "total")}):
             names.append((f"{escape(rank.label)}{stage}", kind))
             lengths.append(sizes)
     totals = [sum(sizes.values()) for sizes in lengths]

@@ -11,7 +11,7 @@ told apart, so that the size of the problem does not grow with their number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -95,6 +95,18 @@ def place(
     return seats, lost
 
 
+def _moved_away(alone: Mapping[int, int], short: int, below: int | None) -> list[int]:
+    """Jobs of one node that make `short` devices free, the smallest first. below: only those with fewer devices."""
+    out = []
+    for job, devices in sorted(alone.items(), key=lambda item: item[1]):
+        if short <= 0:
+            break
+        if below is None or devices < below:
+            out.append(job)
+            short -= devices
+    return out
+
+
 def _one_by_one(demands: Sequence[Demand], devices: Sequence[int], moves: bool) -> tuple[list[Seats], list[int]]:
     free = np.array(devices)
     spread = np.zeros(len(devices), bool)  # holds part of a job on several nodes
@@ -124,14 +136,10 @@ def _one_by_one(demands: Sequence[Demand], devices: Sequence[int], moves: bool) 
             short = np.maximum(part - free[room], 0)
             fits = room[np.argsort(short, kind="stable")][:nodes]
             for k in fits:
-                for other, d in sorted(alone[k].items(), key=lambda item: item[1]):
-                    if free[k] >= part:
-                        break
-                    if nodes > 1 or d < part:
-                        free[k] += d
-                        del alone[k][other]
-                        seats[other] = {}
-                        queue.append(other)
+                for other in _moved_away(alone[k], part - int(free[k]), part if nodes == 1 else None):
+                    free[k] += alone[k].pop(other)
+                    seats[other] = {}
+                    queue.append(other)
             queue.sort(key=lambda i: (demands[i].nodes > 1, demands[i].part, demands[i].nodes))
         else:
             fits = fits[np.argsort(free[fits], kind="stable")][:nodes]  # the fullest that still have room

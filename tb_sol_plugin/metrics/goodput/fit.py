@@ -58,6 +58,18 @@ class Gathered:
         return self.prediction.fit if self.prediction is not None else None
 
 
+def _by_run(workers: Sequence[WorkerPart[ScalingPart]], wanted: Sequence[str]) -> dict[str, list[WorkerPart[ScalingPart]]]:
+    """Sort recordings by run, those of the wanted runs or of all. BadQuery for a run that is not there."""
+    own_of: dict[str, list[WorkerPart[ScalingPart]]] = {}
+    for w in workers:
+        if not wanted or w.run in wanted:
+            own_of.setdefault(w.run, []).append(w)
+    unknown = [name for name in wanted if name not in own_of]
+    if unknown:
+        raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
+    return own_of
+
+
 def gather(
     workers: Sequence[WorkerPart[ScalingPart]],
     files: Sequence[BesideFile],
@@ -73,13 +85,7 @@ def gather(
     reasons of the runs; BadQuery for a run that is not there.
     """
     wanted = [name.strip() for name in runs.split(",") if name.strip()]
-    own_of: dict[str, list[WorkerPart[ScalingPart]]] = {}
-    for w in workers:
-        if not wanted or w.run in wanted:
-            own_of.setdefault(w.run, []).append(w)
-    unknown = [name for name in wanted if name not in own_of]
-    if unknown:
-        raise BadQuery(f"no run {unknown[0]!r} here", hint=f"there is: {', '.join([*{w.run for w in workers}][:8])}", field="runs")
+    own_of = _by_run(workers, wanted)
     points: list[Point] = []
     parts: list[ScalingPart] = []
     silent: dict[str, str] = {} if wanted else _others(own_of)

@@ -175,13 +175,19 @@ def _size(
     if not nodes:
         hosts = {p.host for _, p in stepping if p.host}
         nodes = max(len(hosts), 1)
-        if replicas > 1 and len(ranks) < world:
-            guessed.append(f"nodes: host names of {len(ranks)} of {world} ranks")
-        elif replicas > 1 and not hosts:
-            guessed.append("nodes: no host is named, taken as one")
-        elif replicas > 1 and any(p.host_guessed for _, p in stepping):
-            guessed.append("nodes: from the names of the files")
+        if replicas > 1:
+            from_files = any(p.host_guessed for _, p in stepping)
+            guessed += _guess_of_nodes(len(ranks), world, named=bool(hosts), from_files=from_files)
     return min(nodes, replicas), replicas
+
+
+def _guess_of_nodes(ranks: int, world: int, *, named: bool, from_files: bool) -> list[str]:
+    """What a number of nodes that was counted by host names rests on; nothing where every rank names its host."""
+    if ranks < world:
+        return [f"nodes: host names of {ranks} of {world} ranks"]
+    if not named:
+        return ["nodes: no host is named, taken as one"]
+    return ["nodes: from the names of the files"] if from_files else []
 
 
 def _median(

@@ -111,17 +111,18 @@ def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
     return (most, "estimated from the memory that two batch sizes held") if most >= 1 else (0, "")
 
 
-def measure_next(points: Sequence[Point]) -> list[str]:
-    """What to run next so that more of the model is known, the most informative first; empty where everything is."""
-    used = [p for p in points if p.used]
+def _batches_by_place(used: Sequence[Point]) -> dict[tuple[int, int], set[int]]:
+    """Sizes of the micro-batch that were measured, by (nodes, replicas) of more than one replica."""
+    out: dict[tuple[int, int], set[int]] = {}
+    for p in used:
+        if p.num_replicas > 1:
+            out.setdefault((p.num_nodes, p.num_replicas), set()).add(p.atomic_bsz)
+    return out
+
+
+def _replicas_to_measure(within: Sequence[Point], several: Sequence[Point], most: int) -> list[str]:
+    """Counts of replicas that are missing. within: points of several replicas on one node; several: of several nodes; most: replicas."""
     out: list[str] = []
-    if not used:
-        return ["one configuration: a few steps with the profiler, or with profile_step_start and profile_step_commit"]
-    most = max(p.num_replicas for p in used)
-    batch = max(p.atomic_bsz for p in used)
-    several, within = [p for p in used if p.num_nodes > 1], [p for p in used if p.num_nodes == 1 and p.num_replicas > 1]
-    if len({p.atomic_bsz for p in used}) == 1:
-        out.append(f"the same replicas with another batch per replica, such as {max(batch // 2, 1) if batch > 1 else 2}")
     if not several and not within:
         out.append("two replicas on one node")
     elif within and len({p.num_replicas for p in within}) == 1:
@@ -133,11 +134,24 @@ def measure_next(points: Sequence[Point]) -> list[str]:
         out.append(f"{2 * several[0].num_replicas} replicas on several nodes")
     if several and not within and any(p.num_replicas > p.num_nodes for p in several):
         out.append("two replicas on one node")
-    by_place: dict[tuple[int, int], set[int]] = {}
-    for p in used:
-        if p.num_replicas > 1:
-            by_place.setdefault((p.num_nodes, p.num_replicas), set()).add(p.atomic_bsz)
-    if by_place and all(len(sizes) == 1 for sizes in by_place.values()) and len({p.atomic_bsz for p in used}) > 1:
+    return out
+
+
+def measure_next(points: Sequence[Point]) -> list[str]:
+    """What to run next so that more of the model is known, the most informative first; empty where everything is."""
+    used = [p for p in points if p.used]
+    out: list[str] = []
+    if not used:
+        return ["one configuration: a few steps with the profiler, or with profile_step_start and profile_step_commit"]
+    most = max(p.num_replicas for p in used)
+    batch = max(p.atomic_bsz for p in used)
+    several, within = [p for p in used if p.num_nodes > 1], [p for p in used if p.num_nodes == 1 and p.num_replicas > 1]
+    one_batch = len({p.atomic_bsz for p in used}) == 1
+    if one_batch:
+        out.append(f"the same replicas with another batch per replica, such as {max(batch // 2, 1) if batch > 1 else 2}")
+    out += _replicas_to_measure(within, several, most)
+    by_place = _batches_by_place(used)
+    if by_place and not one_batch and all(len(sizes) == 1 for sizes in by_place.values()):
         nodes, replicas = max(by_place)
         out.append(f"{replicas} replicas on {nodes} node{'s' if nodes > 1 else ''} with a second batch per replica")
     return out

@@ -275,36 +275,49 @@ def _sharded(context: MemoryContext) -> bool:
 def vocabulary_misplaced(context: MemoryContext) -> Answer:
     """A token embedding behind the first stage, a head before the last; one that is whole though its stage divides tensors."""
     job, parts = layout(context.capture), last_parts(context)
-    piped = job.stages is not None and job.stages > 1
-    if (context.capture.facts.world_size or 1) <= 1 or (parts is not None and not piped and (job.tp or 1) <= 1):
+    piped, tp = job.stages is not None and job.stages > 1, job.tp or 1
+    if (context.capture.facts.world_size or 1) <= 1 or (parts is not None and not piped and tp <= 1):
         return None
     if parts is None:
         return Missing("what modules hold was not recorded", HOW)
     own = parts[parts["module"] != ""]
     sums = own.groupby("module", sort=False)["bytes"].sum()
     weights = own[own["category"] == "params"].groupby("module", sort=False)["bytes"].sum()
-    embeddings = [m for m in sums.index if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2]) and weights.get(m, 0) > 0]
-    heads = [m for m in sums.index if HEAD.search(m) and weights.get(m, 0) > 0]
+    embeddings, heads = _vocabulary(sums, weights)
     if piped and job.stage is None:
         return Missing("the stage of this rank was not recorded", HOW)
-    wrong, out = [], []
-    if piped:
-        first, last = job.stage == 0, job.stage == (job.stages or 0) - 1
-        wrong = [m for m in embeddings if not first and not (last and not heads)] + [m for m in heads if not last]
+    out = []
+    wrong = _on_the_wrong_stage(embeddings, heads, job.stage or 0, job.stages or 1) if piped else []
     if wrong:
         out.append(_misplaced(context, wrong, sums, weights, job.stage or 0, job.stages or 1))
-    tp = job.tp or 1
     whole = [m for m in (*embeddings, *heads) if m not in wrong and _is_whole(context, own, m)] if tp > 1 else []
     if whole:
-        size = int(sums[whole].sum())
-        saving = round(size * (1 - 1 / tp))
-        out.append(Finding(
-            rule="vocabulary_undivided", title="Embedding or head is not divided among tensor parallel ranks",
-            evidence=f"{_named(whole, sums)} hold the whole vocabulary on each of {tp} tensor parallel ranks.",
-            fix="VocabParallelEmbedding, ColumnParallelLinear with vocabulary-parallel cross entropy",
-            saving=saving, share=context.share(saving),
-        ))  # fmt: skip
+        out.append(_undivided(context, whole, sums, tp))
     return [f for f in out if f.share is None or f.share >= PLACED_SHARE]
+
+
+def _on_the_wrong_stage(embeddings: list[str], heads: list[str], stage: int, stages: int) -> list[str]:
+    """Embeddings behind the first stage, but for one that the last stage shares as its head, and heads before the last."""
+    first, last = stage == 0, stage == stages - 1
+    return [m for m in embeddings if not first and not (last and not heads)] + [m for m in heads if not last]
+
+
+def _undivided(context: MemoryContext, whole: list[str], sums: pd.Series, tp: int) -> Finding:
+    """The finding about modules that hold the whole vocabulary on each of `tp` tensor parallel ranks."""
+    saving = round(int(sums[whole].sum()) * (1 - 1 / tp))
+    return Finding(
+        rule="vocabulary_undivided", title="Embedding or head is not divided among tensor parallel ranks",
+        evidence=f"{_named(whole, sums)} hold the whole vocabulary on each of {tp} tensor parallel ranks.",
+        fix="VocabParallelEmbedding, ColumnParallelLinear with vocabulary-parallel cross entropy",
+        saving=saving, share=context.share(saving),
+    )  # fmt: skip
+
+
+def _vocabulary(sums: pd.Series, weights: pd.Series) -> tuple[list[str], list[str]]:
+    """Modules with parameters that are a token embedding, and those that are an output head."""
+    held = [m for m in sums.index if weights.get(m, 0) > 0]
+    embeddings = [m for m in held if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2])]
+    return embeddings, [m for m in held if HEAD.search(m)]
 
 
 def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> Finding:

@@ -100,6 +100,18 @@ class _Chains:
     score: str
 
 
+def _between_products(
+    soft: npt.NDArray[np.bool_], product: npt.NDArray[np.bool_], thread: npt.NDArray[np.int32], reach: int
+) -> Ints:
+    """Places of the softmax calls with `reach` products of the same thread right before and right after them."""
+    middle = np.flatnonzero(soft)
+    middle = middle[(middle >= reach) & (middle < len(soft) - reach)]
+    ok = np.ones(len(middle), bool)
+    for offset in (o for o in range(-reach, reach + 1) if o):
+        ok &= product[middle + offset] & (thread[middle + offset] == thread[middle])
+    return np.asarray(middle[ok], np.int64)
+
+
 def _chains(
     context: TimeContext, chain: Ints, code: Ints, calls: list[_Call], dtype: npt.NDArray[np.object_], thread: npt.NDArray[np.int32],
     product: npt.NDArray[np.bool_], soft: npt.NDArray[np.bool_], *, forward: bool,
@@ -107,13 +119,8 @@ def _chains(
     """Softmax calls with one product before and after (forward) or two (backward) among the products and softmaxes of a thread."""
     reach = 1 if forward else 2
     none = _Chains(np.zeros(0, np.int64), np.zeros(0), 0.0, 0.0, 0, "")
-    middle = np.flatnonzero(soft[chain])
-    middle = middle[(middle >= reach) & (middle < len(chain) - reach)]
     around = np.array([o for o in range(-reach, reach + 1) if o])
-    ok = np.ones(len(middle), bool)
-    for offset in around.tolist():
-        ok &= product[chain[middle + offset]] & (thread[middle + offset] == thread[middle])
-    middle = middle[ok]
+    middle = _between_products(soft[chain], product[chain], thread, reach)
     if not len(middle):
         return none
     # one answer per distinct combination of signatures
