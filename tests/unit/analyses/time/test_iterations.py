@@ -352,7 +352,7 @@ def test_hostile_names_of_phases_are_text_in_figures(tmp_path: Path) -> None:
     figure = report(opened(b, tmp_path)).section("phases")
     assert isinstance(figure, FigureSection)
     hover = figure.figure["data"][0]["hovertext"][0]  # type: ignore[index]
-    assert "<img" not in hover and "&lt;img src=x onerror=alert(1)> &amp; more" in hover
+    assert "<img" not in hover and "&lt;img src=x onerror=alert(1)&gt; &amp; more" in hover
 
 
 def test_every_fact_is_documented_and_units_are_known(tmp_path: Path) -> None:
